@@ -1,0 +1,85 @@
+# Everything happens in .venv, made from the hash-locked requirements; nothing else on the machine is touched.
+PYTHON ?=
+PYTEST_ARGS ?=
+CRASH_ARGS ?=
+BENCH_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+LOCKED := --require-hashes --only-binary :all:
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command 'make lock'
+RUNTIME := $(VENV)/.runtime
+TOOLS := $(VENV)/.tools
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check format lint types cover bench crash lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(RUNTIME) ## install what is needed and run the sample job: no keys, no network use
+	$(BIN)/foxcast run --once
+
+test: $(TOOLS) ## run all tests (PYTEST_ARGS="-k word" for some)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint types test ## format, lint, types and tests
+
+format: $(TOOLS) ## rewrite the source in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(TOOLS)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(TOOLS)
+	$(BIN)/mypy
+
+cover: $(TOOLS) ## run all tests and hold bot to 100 % and plugins to 95 % of lines and branches
+	$(BIN)/pytest --cov=bot --cov=plugins --cov-report= $(PYTEST_ARGS)
+	$(BIN)/coverage report --include='bot/*' --fail-under=100
+	$(BIN)/coverage report --include='plugins/*' --fail-under=95
+
+bench: $(TOOLS) ## measure speed, memory and start-up time
+	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
+
+crash: $(TOOLS) ## kill the daemon at random moments and check the ledger each time
+	$(BIN)/python -m tests.crash.campaign $(CRASH_ARGS)
+
+lock: $(TOOLS) ## resolve pyproject.toml anew into the two lock files
+	$(COMPILE) --upgrade --group build pyproject.toml --output-file requirements.lock
+	$(COMPILE) --upgrade --group dev --constraint requirements.lock pyproject.toml \
+		--output-file tests/requirements.lock
+
+clean: ## remove .venv and every cache (state/ stays)
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find bot plugins tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@found=; for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
+		if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			found=$$candidate; break; \
+		fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo 'Foxcast needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python' >&2; \
+		exit 1; \
+	fi; \
+	if ! $$found -m venv $(VENV); then \
+		rm -rf $(VENV); \
+		echo "Foxcast needs the venv module of $$found: install it (Debian: python3-venv)" >&2; \
+		exit 1; \
+	fi
+
+$(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
+	$(PIP) install $(LOCKED) -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(TOOLS): tests/requirements.lock $(RUNTIME)
+	$(PIP) install $(LOCKED) -r tests/requirements.lock
+	@touch $@
