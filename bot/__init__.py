@@ -1,0 +1,1 @@
+"""Foxcast: an always-on forecaster for prediction markets and forecasting tournaments."""

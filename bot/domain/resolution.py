@@ -1,0 +1,76 @@
+"""What happened: outcomes of targets, and examples to learn from."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from bot.domain.question import Question, QuestionRef, require_aware
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A binary outcome: 1 yes, 0 no, or a share between them where the venue resolves to one."""
+
+    value: float
+    kind: Literal["happened"] = "happened"
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        if not 0.0 <= self.value <= 1.0:
+            message = f"outcome {self.value} is outside [0, 1]"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The option that came true."""
+
+    option: str
+    kind: Literal["chosen"] = "chosen"
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The number that came true; minus or plus infinity means beyond an open bound."""
+
+    value: float
+    kind: Literal["landed"] = "landed"
+
+    def __post_init__(self) -> None:
+        """Refuse NaN."""
+        if self.value != self.value:
+            message = "an outcome is a number"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """Annulled, ambiguous or withdrawn: never scored."""
+
+    reason: str
+    kind: Literal["void"] = "void"
+
+
+Outcome = Happened | Chosen | Landed | Void
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """The outcome of one target and the moment from which it was knowable."""
+
+    ref: QuestionRef
+    target: str
+    outcome: Outcome
+    resolved_at: datetime
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_aware("resolved_at", self.resolved_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A resolved target to learn from; the question may be bare (no text) where only its outcome was published."""
+
+    question: Question
+    resolution: Resolution

@@ -1,0 +1,66 @@
+"""One move of a forecaster: what it did, what it saw, what it believes now, what that cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from bot.domain.belief import Belief
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was consumed: model calls, tokens, and money in US dollars."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_cached: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse negative and NaN amounts: a budget that can be refunded by accident is none."""
+        amounts = (self.calls, self.tokens_in, self.tokens_cached, self.tokens_out, self.cost_usd)
+        if not all(amount >= 0 for amount in amounts):
+            message = f"usage must not be negative: {self}"
+            raise ValueError(message)
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            calls=self.calls + other.calls,
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_cached=self.tokens_cached + other.tokens_cached,
+            tokens_out=self.tokens_out + other.tokens_out,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What the forecaster did: the name of a tool or of a step of a model, with its arguments."""
+
+    name: str
+    arguments: Mapping[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the arguments."""
+        object.__setattr__(self, "arguments", MappingProxyType(dict(self.arguments)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What came back, as text, with the digests of the stored documents it rests on."""
+
+    text: str = ""
+    documents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One logged move; ``belief`` is complete and valid at every step, so the last one is always an answer."""
+
+    action: Action
+    observation: Observation
+    belief: Belief
+    usage: Usage = field(default_factory=Usage)

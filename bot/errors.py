@@ -1,0 +1,65 @@
+"""One tree of errors that say who must act; catch only what you can act on.
+
+::
+
+    FoxcastError
+    ├── ConfigError          operator: mend config.toml, an environment variable or an argument
+    │   └── PluginError      operator or plugin author: the plugin cannot be loaded as configured
+    ├── Unauthorized         operator: renew the credentials; the plugin stops until then
+    ├── Unavailable          nobody: wait, then try again (``retry_after_s`` where the other side said so)
+    ├── Rejected             nobody: this one item was refused with a reason; skip it
+    ├── ContractError        developer: the other side, or a plugin, broke its documented form
+    ├── LeakError            researcher: data from after the cutoff was about to be used
+    ├── NotFound             operator: no such question, forecast or file
+    └── StoreError           operator: the database, the disk or the backup needs attention
+        └── InstanceLocked   operator: another Foxcast uses this state folder
+"""
+
+
+class FoxcastError(Exception):
+    """The root: whatever Foxcast raises on purpose."""
+
+
+class ConfigError(FoxcastError):
+    """A setting, environment variable or argument cannot be used; the message names it and the remedy."""
+
+
+class PluginError(ConfigError):
+    """A plugin cannot be loaded or does not keep to the hooks."""
+
+
+class Unauthorized(FoxcastError):
+    """The other side refused the credentials."""
+
+
+class Unavailable(FoxcastError):
+    """The other side cannot answer now; the same request may succeed later."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        """Keep the wait that the other side asked for, in seconds, if it named one."""
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Rejected(FoxcastError):
+    """One item was refused with a reason; the others are unaffected."""
+
+
+class ContractError(FoxcastError):
+    """An answer does not have its documented form."""
+
+
+class LeakError(FoxcastError):
+    """Something from after the cutoff would have reached a forecast, a fit or a backtest."""
+
+
+class NotFound(FoxcastError):
+    """Nothing answers to the given name or id."""
+
+
+class StoreError(FoxcastError):
+    """The database or the disk below it needs a person."""
+
+
+class InstanceLocked(StoreError):
+    """Another process holds this state folder."""

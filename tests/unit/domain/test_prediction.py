@@ -1,0 +1,73 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, mismatch
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, math.nan, math.inf])
+def test_a_probability_outside_the_unit_interval_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="outside"):
+        Binary(value)
+
+
+@given(st.floats(0.0, 1.0))
+def test_every_probability_in_the_unit_interval_is_kept_as_given(value: float) -> None:
+    assert Binary(value).probability == value
+
+
+@pytest.mark.parametrize("options", [{"a": 0.5, "b": 0.4}, {"a": 1.2, "b": -0.2}, {}])
+def test_a_choice_that_is_no_distribution_is_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="probabilit"):
+        Choice(options)
+
+
+def test_a_choice_cannot_be_changed_after_it_was_checked() -> None:
+    given_options = {"a": 0.5, "b": 0.5}
+    choice = Choice(given_options)
+    given_options["a"] = 0.9
+    assert dict(choice.probabilities) == {"a": 0.5, "b": 0.5}
+    with pytest.raises(TypeError):
+        choice.probabilities["a"] = 0.9  # type: ignore[index]
+
+
+def test_a_falling_cdf_is_refused() -> None:
+    with pytest.raises(ValueError, match="never decreases"):
+        Curve((0.0, 0.6, 0.5, 1.0))
+
+
+@pytest.mark.parametrize("grid", [(1.0,), (1.0, 1.0), (2.0, 1.0), (0.0, math.nan), (0.0, math.inf)])
+def test_a_grid_that_does_not_increase_is_refused(grid: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="increasing"):
+        CurveShape(grid=grid)
+
+
+def test_a_prediction_answers_its_own_shape_alone() -> None:
+    binary, choice, curve = Binary(0.5), Choice({"a": 0.5, "b": 0.5}), Curve((0.0, 1.0))
+    shapes = BinaryShape(), ChoiceShape(options=("a", "b")), CurveShape(grid=(0.0, 1.0))
+    answered = [[mismatch(prediction, shape) is None for shape in shapes] for prediction in (binary, choice, curve)]
+    assert answered == [[True, False, False], [False, True, False], [False, False, True]]
+
+
+def test_a_choice_over_other_options_does_not_answer() -> None:
+    why = mismatch(Choice({"a": 0.5, "c": 0.5}), ChoiceShape(options=("a", "b")))
+    assert why == "options ['a', 'c'] are not ['a', 'b']"
+
+
+@pytest.mark.parametrize(
+    ("cdf", "shape", "why"),
+    [
+        ((0.1, 1.0), CurveShape(grid=(0.0, 1.0)), "lower bound is closed"),
+        ((0.0, 0.9), CurveShape(grid=(0.0, 1.0)), "upper bound is closed"),
+        ((0.0, 0.5, 1.0), CurveShape(grid=(0.0, 1.0)), "3 points, the grid 2"),
+    ],
+)
+def test_a_curve_must_fit_grid_and_bounds(cdf: tuple[float, ...], shape: CurveShape, why: str) -> None:
+    assert why in str(mismatch(Curve(cdf), shape))
+
+
+def test_an_open_bound_may_keep_probability_beyond_the_grid() -> None:
+    shape = CurveShape(grid=(0.0, 1.0), open_lower=True, open_upper=True)
+    assert mismatch(Curve((0.1, 0.9)), shape) is None
