@@ -1,0 +1,145 @@
+"""Tournament scores against the golden values of the platform and hand arithmetic."""
+
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.science.log_score import (
+    CONTINUOUS_SCALE,
+    Buckets,
+    baseline_binary,
+    baseline_choice,
+    baseline_continuous,
+    bucket_masses,
+    option_mass,
+    peer,
+    scoring_bucket,
+    take,
+)
+
+OPEN_UPPER = Buckets(inside=200, open_ends=1)
+
+
+def test_binary_baselines_agree_with_the_vectors(vectors: dict[str, Any]) -> None:
+    cases = vectors["scores"]
+    scores = baseline_binary([case["p"] for case in cases], [case["o"] for case in cases])
+    assert scores == pytest.approx([case["metaculus"] for case in cases], abs=1e-9)
+
+
+def test_the_binary_sample_question_scores_as_the_platform_did() -> None:
+    assert peer([0.8, 0.5])[0] == pytest.approx(47.00036292457356, abs=1e-12)
+    assert baseline_binary([0.8], [1]) == pytest.approx([67.80719051126378], abs=1e-12)
+
+
+def test_the_choice_sample_question_scores_as_the_platform_did() -> None:
+    assert peer([0.6, 0.3])[0] == pytest.approx(69.31471805599455, abs=1e-12)
+    assert baseline_choice(0.6, options=3) == pytest.approx(53.502647928207274, abs=1e-12)
+
+
+def test_the_numeric_sample_question_scores_as_the_platform_did() -> None:
+    bucket = scoring_bucket(0.502, inside=200)
+    assert peer([0.0045, 0.0025], CONTINUOUS_SCALE)[0] == pytest.approx(29.389333245105938, abs=1e-12)
+    assert baseline_continuous(0.0045, bucket, OPEN_UPPER) == pytest.approx(-2.703361063513744, abs=1e-12)
+
+
+def test_the_flat_mass_beyond_an_open_end_scores_zero() -> None:
+    assert baseline_continuous(0.05, 201, OPEN_UPPER) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("open_ends", [0, 1, 2])
+def test_the_flat_forecast_scores_zero_inside_the_range(open_ends: int) -> None:
+    # Each open end keeps 0.05, so ten buckets share 1, 0.95 or 0.9.
+    flat = [0.1, 0.095, 0.09][open_ends]
+    assert baseline_continuous([flat] * 2, [1, 10], Buckets(inside=10, open_ends=open_ends)) == pytest.approx([0, 0])
+
+
+@given(st.floats(0.001, 0.999))
+def test_a_binary_question_is_a_choice_of_two(probability: float) -> None:
+    assert baseline_binary([probability], [1])[0] == pytest.approx(float(baseline_choice(probability, 2)), abs=1e-9)
+
+
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=20))
+def test_peer_scores_sum_to_zero(masses: list[float]) -> None:
+    assert peer(masses).sum() == pytest.approx(0.0, abs=1e-8)
+
+
+@given(st.lists(st.floats(1e-6, 1), min_size=2, max_size=8))
+def test_a_peer_score_is_the_mean_lead_over_each_other_forecaster(masses: list[float]) -> None:
+    leads = [100 * log(masses[0] / other) for other in masses[1:]]
+    assert peer(masses)[0] == pytest.approx(float(np.mean(leads)), abs=1e-8)
+
+
+def test_a_single_forecaster_has_no_peers() -> None:
+    assert peer([0.9]).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("location", "inside", "bucket"),
+    [
+        (0.0, 200, 1),
+        (0.005, 200, 1),
+        (0.005000001, 200, 2),
+        (0.5, 200, 100),
+        (0.502, 200, 101),
+        (0.9990000000000001, 200, 200),
+        (1.0, 200, 200),
+        (-0.01, 200, 0),
+        (1.01, 200, 201),
+        (0.005297324767484535, 200, 2),
+        (0.46279486402436987, 200, 93),
+        (0.8363294410525788, 200, 168),
+        (1.0000000000000002, 200, 201),
+        (0.05, 10, 1),
+        (0.35, 10, 4),
+        (0.95, 10, 10),
+        (1.1, 10, 11),
+        (0.09082724313866603, 200, 19),
+    ],
+)
+def test_the_bucket_is_the_one_of_the_platform(location: float, inside: int, bucket: int) -> None:
+    assert scoring_bucket(location, inside) == bucket
+
+
+def test_masses_of_a_cdf_include_both_tails() -> None:
+    assert bucket_masses([[0.1, 0.4, 0.9], [0.0, 0.5, 1.0]]) == pytest.approx(
+        np.array([[0.1, 0.3, 0.5, 0.1], [0.0, 0.5, 0.5, 0.0]])
+    )
+
+
+@pytest.mark.parametrize(
+    ("cdf", "reason"),
+    [([0.5, 0.4], "decreases"), ([0.5], "two or more"), (0.5, "two or more"), ([0.0, 1.1], "outside")],
+)
+def test_a_malformed_cdf_is_refused(cdf: list[float], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        bucket_masses(cdf)
+
+
+def test_an_option_added_later_reads_the_catch_all() -> None:
+    forecast = {"red": 0.7, "other": 0.3}
+    assert option_mass(forecast, "red", "other") == 0.7
+    assert option_mass(forecast, "blue", "other") == 0.3
+    with pytest.raises(KeyError):
+        option_mass(forecast, "blue", "rest")
+
+
+def test_take_is_the_square_of_a_positive_total() -> None:
+    assert take([47.00036292457356, 69.31471805599455, 29.389333245105938], [1, 1, 1]) == pytest.approx(
+        21229.776324846804
+    )
+    assert take([-3.0, 1.0], [1.0, 2.0]) == 0.0
+
+
+def test_a_mass_of_zero_and_impossible_questions_are_refused() -> None:
+    with pytest.raises(ValueError, match="mass of 0"):
+        peer([0.0, 0.5])
+    with pytest.raises(ValueError, match="two or more options"):
+        baseline_choice(0.5, options=1)
+    with pytest.raises(ValueError, match="0 to 201"):
+        baseline_continuous(0.5, 202, OPEN_UPPER)
+    with pytest.raises(ValueError, match="open ends"):
+        Buckets(inside=0, open_ends=0)
