@@ -1,0 +1,141 @@
+"""Whole copies of a ledger while it is in use: one file each, checked before it gets its name.
+
+Backups are named ``<ledger>-<UTC time>.db``; one made for a reason carries it, ``<ledger>-<UTC time>-<label>.db``, and
+is never pruned.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bot.errors import StoreError
+from bot.store.checks import full_check
+from bot.store.database import make_private, open_reader, sync, translated
+
+KEEP_HOURLY = 24
+KEEP_DAILY = 30
+# What must stay free for the ledger itself when a copy has been made.
+RESERVE_BYTES = 64 * 1024 * 1024
+
+_STAMP = "%Y%m%dT%H%M%SZ"
+_NAME = re.compile(r"(?P<stem>.+)-(?P<stamp>\d{8}T\d{6}Z)(?:-(?P<label>.+))?\.db")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """One copy; ``label`` is empty for a regular one."""
+
+    path: Path
+    made_at: datetime
+    label: str
+    size_bytes: int
+
+
+def back_up(path: Path, folder: Path, *, at: datetime, label: str = "") -> Backup:
+    """Copy the ledger at ``path`` into the folder, check the copy, and only then give it its name.
+
+    The name is taken from ``at``; a regular backup of the same second is replaced. Raises StoreError for a disk without
+    room for the copy and for a copy that is damaged (the ledger then is, too).
+    """
+    name = "-".join(part for part in (path.stem, at.astimezone(UTC).strftime(_STAMP), label) if part) + ".db"
+    target = folder / name
+    partial = folder / f".{name}.partial"
+    with translated(folder):
+        _clear_partials(folder, path.stem)
+        try:
+            snapshot(path, partial)
+            require_sound(partial)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+        sync(folder)
+        return _backup(target, at, label)
+
+
+def snapshot(path: Path, target: Path) -> None:
+    """Write a compact copy of the database, as of one moment, to a new file, and wait until it is on the disk.
+
+    Raises StoreError, also for a disk without room.
+    """
+    with translated(path):
+        _require_room(path, target.parent)
+        make_private(target)
+        with closing(open_reader(path)) as database:
+            # VACUUM INTO writes elsewhere, but only on a connection that may write at all.
+            database.conn.execute("pragma query_only = off")
+            database.conn.execute("vacuum into ?", [str(target)])
+        sync(target)
+
+
+def require_sound(path: Path) -> None:
+    """Raise StoreError for a copy that fails SQLite's own checks of integrity and foreign keys."""
+    health = full_check(path, ())
+    if not health.sound:
+        message = f"{path} is damaged ({health.problems[0].examples[0]}); check the ledger, choose an earlier backup"
+        raise StoreError(message)
+
+
+def backups(folder: Path, stem: str) -> tuple[Backup, ...]:
+    """Return the backups of the ledger with that file stem, newest first; none where there is no such folder."""
+    with translated(folder):
+        found = [(_NAME.fullmatch(path.name), path) for path in folder.glob("*.db")]
+        copies = [
+            _backup(path, datetime.strptime(name["stamp"], _STAMP).replace(tzinfo=UTC), name["label"] or "")
+            for name, path in found
+            if name is not None and name["stem"] == stem
+        ]
+    return tuple(sorted(copies, key=lambda backup: backup.made_at, reverse=True))
+
+
+def prune(folder: Path, stem: str, *, hourly: int = KEEP_HOURLY, daily: int = KEEP_DAILY) -> tuple[Path, ...]:
+    """Delete regular backups but the newest of each of the last hours and days that have any; return what went.
+
+    Hours and days are those with a backup, not those before now: nothing goes because the program was off for a month.
+    """
+    regular = [backup for backup in backups(folder, stem) if not backup.label]
+    kept = {
+        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d%H"), hourly),
+        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d"), daily),
+    }
+    gone = tuple(backup.path for backup in regular if backup.path not in kept)
+    with translated(folder):
+        for path in gone:
+            path.unlink(missing_ok=True)
+    return gone
+
+
+def _newest_of_each(newest_first: Iterable[Backup], period: Callable[[Backup], str], count: int) -> tuple[Path, ...]:
+    newest: dict[str, Path] = {}
+    for backup in newest_first:
+        newest.setdefault(period(backup), backup.path)
+    return tuple(newest.values())[:count]
+
+
+def _backup(path: Path, at: datetime, label: str) -> Backup:
+    return Backup(path=path, made_at=at, label=label, size_bytes=path.stat().st_size)
+
+
+def _clear_partials(folder: Path, stem: str) -> None:
+    # Left by a kill in the middle of a copy.
+    for partial in folder.glob(".*.partial"):
+        name = _NAME.fullmatch(partial.name[1:].removesuffix(".partial"))
+        if name is not None and name["stem"] == stem:
+            partial.unlink(missing_ok=True)
+
+
+def _require_room(path: Path, folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    wal = path.with_name(f"{path.name}-wal")
+    size = path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+    free = shutil.disk_usage(folder).free
+    if free < size + RESERVE_BYTES:
+        message = (
+            f"{folder}: a copy of {path.name} needs {size / 1e6:.0f} MB, {free / 1e6:.0f} MB are free; free some space"
+        )
+        raise StoreError(message)

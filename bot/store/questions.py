@@ -1,0 +1,268 @@
+"""Questions as the venues state them now, and lists of them; their past is in ``versions``.
+
+An unchanged question costs no write.
+"""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from sqlite_utils import Database
+
+from bot.domain.question import Question, QuestionRef
+from bot.errors import NotFound
+from bot.store.codec import listed, moment, stamp, version_of
+from bot.store.runs import Runs
+from bot.store.versions import STATED, question_from, stated, store_prices, store_versions
+
+CHUNK = 500
+
+KNOWN = "select ref, version from question where ref in (select value from json_each(?))"
+NEWEST_PRICE = "left join price p on p.id = (select max(id) from price where ref = v.ref)"
+CURRENT = f"{STATED} join question q on q.ref = v.ref and q.version = v.version {NEWEST_PRICE} where q.ref = ?"
+IN_BATCH = f"""
+{STATED} join question q on q.ref = v.ref and q.version = v.version {NEWEST_PRICE}
+where q.venue = ? and q.batch = ? order by q.ref
+"""
+CURRENT_VERSION = "select version from question where ref = ?"
+COUNT = "select count(*) from question"
+REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
+UNRESOLVED = """
+select distinct f.ref
+from forecast f join question q on q.ref = f.ref join target t on t.version = f.version
+where q.venue = ? and f.state = 'done'
+  and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target)
+order by f.ref
+"""
+ROWS = """
+select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
+       (select probability from price where id = (select max(id) from price where ref = q.ref)),
+       (select count(*) from target t where t.version = q.version),
+       (select count(*) from target t where t.version = q.version
+          and exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))
+from question q
+"""
+FILTERED = """
+where (:venue is null or q.venue = :venue) and (:source is null or q.source = :source) {state}
+order by q.closes_at is null, q.closes_at, q.ref limit :limit
+"""
+MATCHING = """
+where q.ref like :start escape '\\' or q.key like :start escape '\\' or q.key like :part escape '\\'
+   or not exists (select 1 from json_each(:words) where q.title not like value escape '\\')
+order by q.ref not like :start escape '\\', q.key not like :start escape '\\', q.ref limit :limit
+"""
+
+
+class QuestionState(StrEnum):
+    """Where a question stands: open to forecasts, closed, or closed with every target resolved."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    RESOLVED = "resolved"
+
+
+_ALL_RESOLVED = """not exists (select 1 from target t where t.version = q.version
+  and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))"""
+_IN_STATE = {
+    None: "",
+    QuestionState.OPEN: f"and (q.closes_at is null or q.closes_at > :now) and not ({_ALL_RESOLVED})",
+    QuestionState.CLOSED: f"and q.closes_at <= :now and not ({_ALL_RESOLVED})",
+    QuestionState.RESOLVED: f"and {_ALL_RESOLVED}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """How many items were new, different from before, or already on record as they are.
+
+    ``unknown`` names items that belong to nothing in the ledger and were left out.
+    """
+
+    new: int = 0
+    changed: int = 0
+    same: int = 0
+    unknown: tuple[str, ...] = ()
+
+    def __add__(self, other: "Recorded") -> "Recorded":
+        return Recorded(
+            new=self.new + other.new,
+            changed=self.changed + other.changed,
+            same=self.same + other.same,
+            unknown=self.unknown + other.unknown,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionFilter:
+    """Which questions to list; None means any."""
+
+    venue: str | None = None
+    state: QuestionState | None = None
+    source: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRow:
+    """One line about a question: ``crowd`` is the newest probability, ``resolved`` counts targets with an outcome."""
+
+    ref: QuestionRef
+    version: str
+    title: str
+    source: str
+    family: str
+    batch: str | None
+    closes_at: datetime | None
+    crowd: float | None
+    targets: int
+    resolved: int
+
+    def state(self, now: datetime) -> QuestionState:
+        """Return where the question stands at the moment."""
+        if self.resolved == self.targets:
+            return QuestionState.RESOLVED
+        if self.closes_at is not None and self.closes_at <= now:
+            return QuestionState.CLOSED
+        return QuestionState.OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Every question ever seen, with its past."""
+
+    writer: Runs
+    readers: Runs
+
+    async def record(self, questions: Sequence[Question], *, seen_at: datetime) -> Recorded:
+        """Keep the questions as they are now; a price is added when it differs from the last one."""
+        total = Recorded()
+        remaining = iter(questions)
+        while chunk := list(islice(remaining, CHUNK)):
+            total += await self._record_chunk(chunk, seen_at)
+        return total
+
+    async def _record_chunk(self, chunk: Sequence[Question], seen_at: datetime) -> Recorded:
+        return await self.writer.run(lambda database: _record(database, chunk, stamp(seen_at)))
+
+    async def get(self, ref: QuestionRef) -> Question:
+        """Return the question in its current version with its newest crowd; raises NotFound naming near ones."""
+        return await self.readers.run(lambda database: current(database, ref))
+
+    async def version(self, version: str) -> Question:
+        """Return a version of a question, without a crowd; raises NotFound."""
+        return await self.readers.run(lambda database: stated(database, version, price=None))
+
+    async def current_version(self, ref: QuestionRef) -> str:
+        """Return the digest of the current version; raises NotFound naming near questions."""
+        return await self.readers.run(lambda database: _current_version(database, ref))
+
+    async def search(self, text: str, *, limit: int = 20) -> list[QuestionRow]:
+        """Return questions whose id starts with the text, whose key has it in it, or whose title has all its words."""
+        return await self.readers.run(lambda database: _search(database, text, limit))
+
+    async def rows(self, chosen: QuestionFilter, *, now: datetime) -> list[QuestionRow]:
+        """Return the chosen questions, soonest close first."""
+        return await self.readers.run(lambda database: _rows(database, chosen, now))
+
+    async def in_batch(self, venue: str, batch: str) -> list[Question]:
+        """Return all questions of a batch in their current versions, by reference."""
+        return await self.readers.run(
+            lambda database: [question_from(row) for row in database.execute(IN_BATCH, [venue, batch])]
+        )
+
+    async def unresolved(self, venue: str) -> list[QuestionRef]:
+        """Return the questions that have a completed forecast and a target without an outcome."""
+        return await self.readers.run(lambda database: _unresolved(database, venue))
+
+    async def count(self) -> int:
+        """Return how many questions were ever seen."""
+        return await self.readers.run(
+            lambda database: int(database.execute("select count(*) from question").fetchone()[0])
+        )
+
+
+def current(database: Database, ref: QuestionRef) -> Question:
+    """Read the current version with its newest crowd; raises NotFound."""
+    row = database.execute(CURRENT, [str(ref)]).fetchone()
+    if row is None:
+        raise _not_found(database, ref)
+    return question_from(row)
+
+
+def _record(database: Database, questions: Sequence[Question], seen_at: str) -> Recorded:
+    refs = listed(question.ref for question in questions)
+    before: dict[str, str] = dict(database.execute(KNOWN, [refs]).fetchall())
+    new = changed = 0
+    restated: list[tuple[Question, str]] = []
+    for question in questions:
+        ref, version = str(question.ref), version_of(question)
+        if before.get(ref) != version:
+            new, changed = (new + 1, changed) if ref not in before else (new, changed + 1)
+            restated.append((question, version))
+            before[ref] = version
+    store_versions(database, restated, seen_at)
+    store_prices(database, questions, seen_at)
+    return Recorded(new=new, changed=changed, same=len(questions) - new - changed)
+
+
+def _in_batch(database: Database, venue: str, batch: str) -> list[Question]:
+    return [question_from(row) for row in database.execute(IN_BATCH, [venue, batch])]
+
+
+def _unresolved(database: Database, venue: str) -> list[QuestionRef]:
+    return [QuestionRef.parse(ref) for (ref,) in database.execute(UNRESOLVED, [venue])]
+
+
+def _count(database: Database) -> int:
+    return int(database.execute(COUNT).fetchone()[0])
+
+
+def _current_version(database: Database, ref: QuestionRef) -> str:
+    row = database.execute(CURRENT_VERSION, [str(ref)]).fetchone()
+    if row is None:
+        raise _not_found(database, ref)
+    return str(row[0])
+
+
+def _not_found(database: Database, ref: QuestionRef) -> NotFound:
+    refs = [known for (known,) in database.execute(REFS_OF_VENUE, [ref.venue])]
+    near = difflib.get_close_matches(str(ref), refs, n=3)
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    return NotFound(f"no question {ref} in the ledger{hint}")
+
+
+def _rows(database: Database, chosen: QuestionFilter, now: datetime) -> list[QuestionRow]:
+    sql = ROWS + FILTERED.format(state=_IN_STATE[chosen.state])
+    values = {"venue": chosen.venue, "source": chosen.source, "limit": chosen.limit, "now": stamp(now)}
+    return [_row(*row) for row in database.execute(sql, values)]
+
+
+def _search(database: Database, text: str, limit: int) -> list[QuestionRow]:
+    escaped = _escaped(text)
+    words = listed(f"%{_escaped(word)}%" for word in text.split())
+    values = {"start": f"{escaped}%", "part": f"%{escaped}%", "words": words, "limit": limit}
+    return [_row(*row) for row in database.execute(ROWS + MATCHING, values)]
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{character}" if character in "\\%_" else character for character in text)
+
+
+def _row(*columns: Any) -> QuestionRow:  # noqa: ANN401 - a row of ROWS
+    ref, version, title, source, family, batch, closes_at, crowd, targets, resolved = columns
+    return QuestionRow(
+        ref=QuestionRef.parse(ref),
+        version=version,
+        title=title,
+        source=source,
+        family=family,
+        batch=batch,
+        closes_at=moment(closes_at),
+        crowd=crowd,
+        targets=targets,
+        resolved=resolved,
+    )

@@ -1,0 +1,374 @@
+"""When each question is due to which forecaster, who holds it now, and what must not be touched.
+
+The daemon's ticker knows nothing of questions; this table is what survives a kill. A lease that ran out is as good as
+returned, and whoever held it can no longer change the row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlite_utils import Database
+
+from bot.domain.question import QuestionRef
+from bot.store.codec import clean, moment, stamp
+from bot.store.journal import note
+from bot.store.runs import Runs
+
+EVERY_FORECASTER = ""
+MISSED_WINDOW = "missed window"
+CROWDED = 2_000
+
+# A row that was put off stays put off: a new reason brings it no further forward than ``not_before``.
+PLAN = """
+insert into schedule (ref, forecaster, due_at, why, closes_at)
+values (:ref, :forecaster, :due_at, :why, :closes_at)
+on conflict (ref, forecaster) do update set
+  due_at = max(excluded.due_at, coalesce(not_before, excluded.due_at)), why = excluded.why
+where owner is null and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
+"""
+MOVE_CLOSE = """
+update schedule set closes_at = :closes_at, window = 'open'
+where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
+"""
+RETURN_EXPIRED = (
+    "update schedule set owner = null, leased_until = null where leased_until <= :now and owner is not null"
+)
+_UNLOCKED = """not exists (select 1 from lock k where k.ref = s.ref and k.forecaster in ('', s.forecaster)
+  and (k.until is null or k.until > :now))"""
+_FREE = f"s.owner is null and s.due_at is not null and s.due_at <= :now and {_UNLOCKED}"
+COUNT_DUE = """
+select count(*) from (
+  select 1 from schedule where owner is null and due_at is not null and due_at <= :now limit :crowded)
+"""
+# Few are due: find them by due time and sort. Many are due: walk them in the order of closing and stop early.
+_BY_DUE = "schedule s indexed by schedule_by_due"
+_BY_CLOSE = "schedule s indexed by schedule_by_close"
+_WINDOWS = (
+    "s.closes_at > :now order by s.closes_at, s.due_at",
+    "s.closes_at is null order by s.due_at",
+    "s.closes_at <= :now order by s.closes_at, s.due_at",
+)
+CLAIMABLE = tuple(
+    {
+        rows: f"select s.ref, s.forecaster from {rows} where {_FREE} and {window} limit :limit"  # noqa: S608 - constants
+        for rows in (_BY_DUE, _BY_CLOSE)
+    }
+    for window in _WINDOWS
+)
+LEASE = """
+update schedule set owner = :owner, leased_until = :until, attempt = attempt + 1
+where ref = :ref and forecaster = :forecaster
+returning why, closes_at, attempt
+"""
+POSTPONE = """
+update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
+where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
+"""
+FINISH = """
+update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null
+where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
+"""
+ANSWER = """
+update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
+                    answered_at = coalesce(answered_at, :made_at)
+where ref = :ref and forecaster = :forecaster
+"""
+FREE_LEASES = """
+update schedule set owner = null, leased_until = null
+where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)
+"""
+LOCK = """
+insert into lock (ref, forecaster, reason, locked_at, until)
+values (:ref, :forecaster, :reason, :now, :until)
+on conflict (ref, forecaster) do update set reason = excluded.reason, locked_at = excluded.locked_at,
+                                            until = excluded.until
+"""
+UNLOCK = "delete from lock where ref = :ref and forecaster = :forecaster"
+LOCKS = "select ref, forecaster, reason, until from lock where until is null or until > ? order by ref, forecaster"
+LOCK_REASON = """
+select reason from lock
+where ref = :ref and forecaster in ('', :forecaster) and (until is null or until > :now) order by forecaster limit 1
+"""
+JUDGE_WINDOWS = """
+update schedule set window = case
+  when answered_at <= closes_at then 'met'
+  when exists (select 1 from question q where q.ref = schedule.ref and q.first_seen_at < schedule.closes_at)
+    then 'missed'
+  else 'past' end
+where window = 'open' and closes_at <= :now
+returning ref, forecaster, closes_at, window
+"""
+NEXT_DUE = """
+select min(moment) from (
+  select min(due_at) as moment from schedule where owner is null and due_at is not null
+  union all select min(leased_until) from schedule where owner is not null)
+"""
+COUNTS = f"""
+select coalesce(sum(owner is not null), 0),
+       coalesce(sum(owner is null and due_at <= :now and {_UNLOCKED}), 0),
+       coalesce(sum(owner is null and due_at <= :now and not ({_UNLOCKED})), 0),
+       coalesce(sum(owner is null and due_at > :now), 0)
+from schedule s
+"""  # noqa: S608 - made of constants
+LOAD = """
+select coalesce(sum(s.owner is not null), 0),
+       coalesce(sum(not exists (select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster
+                                                           and f.state = 'done')
+                    and not exists (select 1 from lock k where k.ref = q.ref and k.forecaster in ('', :forecaster)
+                                                           and (k.until is null or k.until > :now))), 0)
+from question q left join schedule s on s.ref = q.ref and s.forecaster = :forecaster
+where q.venue = :venue and q.batch = :batch
+"""
+
+
+class Next(Protocol):
+    """When something is due again, and why."""
+
+    @property
+    def at(self) -> datetime:
+        """The moment, aware."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """The reason, for people."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """The wish that a forecaster looks at a question from ``due_at`` on."""
+
+    ref: QuestionRef
+    forecaster: str
+    due_at: datetime
+    why: str
+    closes_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A due question held until ``leased_until``; ``attempt`` counts from 1 since the last completed forecast."""
+
+    ref: QuestionRef
+    forecaster: str
+    why: str
+    closes_at: datetime | None
+    attempt: int
+    leased_until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """A question that must be left alone, by one forecaster or (None) by all; ``until`` None means until unlocked."""
+
+    ref: QuestionRef
+    forecaster: str | None
+    reason: str
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """A question whose window closed before its forecast was there."""
+
+    ref: QuestionRef
+    forecaster: str
+    closes_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleCounts:
+    """How many entries are due, leased, due but locked, and waiting for their time."""
+
+    due: int
+    leased: int
+    locked: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What keeps a batch: questions in work now (``busy``), and not forecast yet though free (``unforecast``)."""
+
+    busy: int
+    unforecast: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """What is asked of ``claim``."""
+
+    now: str
+    owner: str
+    until: datetime
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Due times, leases and locks."""
+
+    writer: Runs
+    readers: Runs
+
+    async def plan(self, entries: Sequence[Due]) -> int:
+        """Enter what is not there, bring forward what is due earlier and not held; return how many that were."""
+        rows = [_due_row(entry) for entry in entries]
+        return await self.writer.run(lambda database: _plan(database, rows))
+
+    async def claim(self, *, now: datetime, owner: str, lease: timedelta, limit: int) -> list[Claim]:
+        """Lease up to ``limit`` due and unlocked entries: open windows first, the soonest to close first of all."""
+        order = _Order(now=stamp(now), owner=owner, until=now + lease, limit=limit)
+        return await self.writer.run(lambda database: _claim(database, order))
+
+    async def postpone(self, claim: Claim, *, until: datetime, why: str) -> None:
+        """Give a claim back, not to be taken before ``until``; without effect if the lease was lost."""
+        values = {**_held(claim), "until": stamp(until), "why": clean(why)}
+        await self.writer.run(lambda database: _execute(database, POSTPONE, values))
+
+    async def finish(self, claim: Claim, *, next_due: datetime | None, why: str) -> None:
+        """Give a claim back as done until ``next_due``, if ever; without effect if the lease was lost."""
+        values = {**_held(claim), "due_at": stamp(next_due), "why": clean(why)}
+        await self.writer.run(lambda database: _execute(database, FINISH, values))
+
+    async def free_leases(self, *, owner_not: str | None, now: datetime) -> int:
+        """Take back all leases but the living ones of ``owner_not``; return how many there were."""
+        values = {"owner": owner_not, "now": stamp(now)}
+        return await self.writer.run(lambda database: _execute(database, FREE_LEASES, values))
+
+    async def lock(
+        self, ref: QuestionRef, *, forecaster: str | None, reason: str, until: datetime | None, now: datetime
+    ) -> None:
+        """Keep a forecaster, or all of them (None), off a question; replaces an earlier lock of the same two."""
+        values = {
+            "ref": str(ref),
+            "forecaster": forecaster or EVERY_FORECASTER,
+            "reason": clean(reason),
+            "until": stamp(until),
+            "now": stamp(now),
+        }
+        await self.writer.run(lambda database: _execute(database, LOCK, values))
+
+    async def unlock(self, ref: QuestionRef, *, forecaster: str | None) -> bool:
+        """Lift the lock of this question and forecaster; say whether there was one."""
+        values = {"ref": str(ref), "forecaster": forecaster or EVERY_FORECASTER}
+        return await self.writer.run(lambda database: _execute(database, UNLOCK, values)) > 0
+
+    async def locks(self, now: datetime) -> list[Lock]:
+        """Return the locks that hold now."""
+        return await self.readers.run(lambda database: [_lock(*row) for row in database.execute(LOCKS, [stamp(now)])])
+
+    async def lock_reason(self, ref: QuestionRef, *, now: datetime, forecaster: str | None = None) -> str | None:
+        """Return why the question is locked now, for all or for the named forecaster; None if it is not."""
+        values = {"ref": str(ref), "forecaster": forecaster or EVERY_FORECASTER, "now": stamp(now)}
+        return await self.readers.run(lambda database: _lock_reason(database, values))
+
+    async def missed(self, now: datetime) -> list[Missed]:
+        """Return the questions whose window closed without a forecast, each once; each is noted as an event.
+
+        Questions that were already closed when they were found are no misses.
+        """
+        return await self.writer.run(lambda database: _missed(database, now))
+
+    async def next_due(self, now: datetime) -> datetime | None:
+        """Return when something can next be claimed: ``now`` if it already can, None if nothing is planned."""
+        text = await self.readers.run(lambda database: database.execute(NEXT_DUE).fetchone()[0])
+        return None if text is None else max(moment(text), now)
+
+    async def counts(self, now: datetime) -> ScheduleCounts:
+        """Return how the schedule stands."""
+        leased, due, locked, waiting = await self.readers.run(
+            lambda database: database.execute(COUNTS, {"now": stamp(now)}).fetchone()
+        )
+        return ScheduleCounts(due=due, leased=leased, locked=locked, waiting=waiting)
+
+    async def load(self, venue: str, batch: str, forecaster: str, *, now: datetime) -> Load:
+        """Return what a batch still waits for from a forecaster; locked questions are not waited for."""
+        values = {"venue": venue, "batch": batch, "forecaster": forecaster, "now": stamp(now)}
+        busy, unforecast = await self.readers.run(lambda database: database.execute(LOAD, values).fetchone())
+        return Load(busy=busy, unforecast=unforecast)
+
+
+def answer(database: Database, ref: QuestionRef, forecaster: str, made_at: datetime, following: Next | None) -> None:
+    """Mark a question as forecast and due again then, within the transaction that completes the forecast."""
+    values = {
+        "ref": str(ref),
+        "forecaster": forecaster,
+        "made_at": stamp(made_at),
+        "due_at": None if following is None else stamp(following.at),
+        "why": "forecast made" if following is None else clean(following.why),
+    }
+    database.execute(ANSWER, values)
+
+
+def _execute(database: Database, sql: str, values: dict[str, Any]) -> int:
+    return database.execute(sql, values).rowcount
+
+
+def _due_row(entry: Due) -> dict[str, str | None]:
+    return {
+        "ref": str(entry.ref),
+        "forecaster": entry.forecaster,
+        "due_at": stamp(entry.due_at),
+        "why": clean(entry.why),
+        "closes_at": stamp(entry.closes_at),
+    }
+
+
+def _plan(database: Database, rows: Sequence[Mapping[str, str | None]]) -> int:
+    planned = database.conn.executemany(PLAN, rows).rowcount
+    database.conn.executemany(MOVE_CLOSE, rows)
+    return max(planned, 0)
+
+
+def _claim(database: Database, order: "_Order") -> list[Claim]:
+    database.execute(RETURN_EXPIRED, {"now": order.now})
+    (due,) = database.execute(COUNT_DUE, {"now": order.now, "crowded": CROWDED}).fetchone()
+    index = _BY_CLOSE if due == CROWDED else _BY_DUE
+    claims: list[Claim] = []
+    for window in CLAIMABLE:
+        values = {"now": order.now, "limit": order.limit - len(claims)}
+        rows = database.execute(window[index], values).fetchall()
+        claims += [_lease(database, ref, forecaster, order) for ref, forecaster in rows]
+    return claims
+
+
+def _lease(database: Database, ref: str, forecaster: str, order: "_Order") -> Claim:
+    values = {"ref": ref, "forecaster": forecaster, "owner": order.owner, "until": stamp(order.until)}
+    ((why, closes_at, attempt),) = database.execute(LEASE, values).fetchall()
+    return Claim(
+        ref=QuestionRef.parse(ref),
+        forecaster=forecaster,
+        why=why,
+        closes_at=moment(closes_at),
+        attempt=attempt,
+        leased_until=order.until,
+    )
+
+
+def _held(claim: Claim) -> dict[str, str]:
+    return {"ref": str(claim.ref), "forecaster": claim.forecaster, "leased_until": stamp(claim.leased_until)}
+
+
+def _lock(ref: str, forecaster: str, reason: str, until: str | None) -> Lock:
+    return Lock(ref=QuestionRef.parse(ref), forecaster=forecaster or None, reason=reason, until=moment(until))
+
+
+def _lock_reason(database: Database, values: dict[str, Any]) -> str | None:
+    row = database.execute(LOCK_REASON, values).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _missed(database: Database, now: datetime) -> list[Missed]:
+    judged = database.execute(JUDGE_WINDOWS, {"now": stamp(now)}).fetchall()
+    missed = [
+        Missed(ref=QuestionRef.parse(ref), forecaster=forecaster, closes_at=datetime.fromisoformat(closes_at))
+        for ref, forecaster, closes_at, window in judged
+        if window == "missed"
+    ]
+    for miss in missed:
+        note(database, MISSED_WINDOW, f"{miss.ref}: no forecast of {miss.forecaster} by {miss.closes_at}", now)
+    return sorted(missed, key=lambda miss: (miss.closes_at, miss.ref, miss.forecaster))

@@ -1,0 +1,347 @@
+"""The tables of the ledger, as numbered migrations: applied ones are never edited, new ones are added below them.
+
+Everything is text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, moments are
+UTC text whose order is the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
+views answer the questions people ask: ``latest_forecast``, ``current_resolution``, ``scored``.
+"""
+
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
+
+MIGRATIONS = Migrations("foxcast")
+
+_DOCUMENTS = """
+create table document (
+  digest text primary key check (length(digest) = 64),
+  media_type text not null,
+  size integer not null check (size >= 0),
+  packed blob not null
+) strict
+"""
+
+_QUESTIONS = (
+    """
+create table question (
+  ref text primary key,
+  venue text not null,
+  key text not null,
+  version text not null,
+  title text not null,
+  source text not null,
+  family text not null,
+  batch text,
+  url text,
+  opens_at text,
+  closes_at text,
+  as_of text,
+  first_seen_at text not null,
+  changed_at text not null,
+  check (ref = venue || ':' || key)
+) strict
+""",
+    "create index question_by_batch on question (venue, batch)",
+    "create index question_by_close on question (closes_at)",
+    """
+create table passage (
+  digest text primary key,
+  body text not null
+) strict
+""",
+    """
+create table question_version (
+  version text primary key,
+  ref text not null references question (ref),
+  seen_at text not null,
+  body text not null,
+  background text references passage (digest),
+  criteria text references passage (digest)
+) strict
+""",
+    """
+create table target (
+  version text not null references question_version (version),
+  target text not null,
+  ref text not null references question (ref),
+  resolves_at text,
+  horizon_days integer,
+  primary key (version, target)
+) strict, without rowid
+""",
+    "create index target_by_question on target (ref, target)",
+    """
+create table price (
+  id integer primary key,
+  ref text not null references question (ref),
+  at text not null,
+  seen_at text not null,
+  probability real check (probability between 0 and 1),
+  body text,
+  explanation text not null,
+  check ((probability is null) <> (body is null))
+) strict
+""",
+    "create index price_by_question on price (ref, id)",
+)
+
+_SCHEDULE = (
+    """
+create table schedule (
+  ref text not null references question (ref),
+  forecaster text not null,
+  due_at text,
+  why text not null,
+  closes_at text,
+  not_before text,
+  attempt integer not null default 0 check (attempt >= 0),
+  owner text,
+  leased_until text,
+  answered_at text,
+  window text not null default 'open' check (window in ('open', 'met', 'missed', 'past')),
+  primary key (ref, forecaster),
+  check ((owner is null) = (leased_until is null))
+) strict
+""",
+    "create index schedule_by_close on schedule (closes_at, due_at) where owner is null and due_at is not null",
+    "create index schedule_by_due on schedule (due_at) where owner is null and due_at is not null",
+    "create index schedule_leased on schedule (leased_until) where owner is not null",
+    "create index schedule_window on schedule (closes_at) where window = 'open'",
+    """
+create table lock (
+  ref text not null references question (ref),
+  forecaster text not null,
+  reason text not null,
+  locked_at text not null,
+  until text,
+  primary key (ref, forecaster)
+) strict
+""",
+)
+
+_FORECASTS = (
+    """
+create table forecast (
+  id text primary key check (length(id) = 24),
+  ref text not null references question (ref),
+  version text not null references question_version (version),
+  price integer references price (id),
+  forecaster text not null,
+  revision integer not null check (revision >= 1),
+  cutoff text not null,
+  why text not null,
+  state text not null check (state in ('running', 'done', 'failed', 'abandoned')),
+  started_at text not null,
+  made_at text,
+  ended_at text,
+  detail text not null default '',
+  fitted text references document (digest),
+  calibration text references document (digest),
+  decided_at text,
+  unique (ref, forecaster, revision),
+  check ((state = 'done') = (made_at is not null)),
+  check ((state = 'running') = (ended_at is null))
+) strict
+""",
+    "create unique index forecast_running on forecast (ref, forecaster) where state = 'running'",
+    "create index forecast_undecided on forecast (decided_at, made_at, id) where state = 'done'",
+    "create index forecast_recent on forecast (made_at, id) where state = 'done'",
+    """
+create table prediction (
+  forecast text not null references forecast (id),
+  target text not null,
+  ref text not null references question (ref),
+  probability real check (probability between 0 and 1),
+  body text,
+  raw_probability real check (raw_probability between 0 and 1),
+  raw_body text,
+  scored_against integer references resolution (id),
+  primary key (forecast, target),
+  check ((probability is null) <> (body is null)),
+  check ((raw_probability is null) <> (raw_body is null))
+) strict, without rowid
+""",
+    "create index prediction_by_target on prediction (ref, target)",
+    "create index prediction_unscored on prediction (ref, target) where scored_against is null",
+    """
+create table trial (
+  forecast text not null references forecast (id),
+  number integer not null check (number >= 1),
+  ended_at text,
+  ending text,
+  body text,
+  primary key (forecast, number),
+  check ((ended_at is null) = (body is null))
+) strict, without rowid
+""",
+    """
+create table step (
+  forecast text not null,
+  trial integer not null,
+  number integer not null check (number >= 1),
+  at text not null,
+  action text not null,
+  cost_usd real not null check (cost_usd >= 0),
+  body text not null,
+  primary key (forecast, trial, number),
+  foreign key (forecast, trial) references trial (forecast, number)
+) strict
+""",
+)
+
+_SUBMISSIONS = (
+    """
+create table intent (
+  seq integer primary key,
+  id text not null unique,
+  forecast text not null references forecast (id),
+  ref text not null references question (ref),
+  venue text not null,
+  account text not null,
+  batch text not null,
+  action text not null,
+  mode text not null,
+  predictions text not null,
+  state text not null check (state in ('planned', 'ready', 'sending', 'acked', 'refused', 'unknown', 'absent',
+                                       'in doubt', 'superseded')),
+  detail text not null default '',
+  planned_at text not null,
+  changed_at text not null
+) strict
+""",
+    "create index intent_by_batch on intent (venue, account, batch)",
+    "create index intent_by_question on intent (ref, account)",
+    "create index intent_by_state on intent (state)",
+    # At most one intent of a question may still change what stands at the venue.
+    """
+create unique index intent_open on intent (ref, account)
+  where state in ('planned', 'ready', 'sending', 'unknown', 'absent', 'in doubt')
+""",
+    """
+create table decision (
+  id integer primary key,
+  forecast text not null references forecast (id),
+  at text not null,
+  verdict text not null check (verdict in ('send', 'hold')),
+  why text not null,
+  until text,
+  mode text,
+  intent text references intent (id),
+  check ((verdict = 'send') = (intent is not null)),
+  check ((verdict = 'send') = (mode is not null))
+) strict
+""",
+    "create index decision_by_forecast on decision (forecast, id)",
+    "create index decision_by_until on decision (until) where until is not null",
+    "create index decision_by_intent on decision (intent)",
+    """
+create table attempt (
+  id text primary key,
+  intent text not null references intent (id),
+  number integer not null check (number >= 1),
+  started_at text not null,
+  settled_at text,
+  state text not null check (state in ('sending', 'acked', 'refused', 'unknown', 'absent', 'in doubt')),
+  reference text not null default '',
+  detail text not null default '',
+  unique (intent, number)
+) strict
+""",
+)
+
+_OUTCOMES = (
+    """
+create table resolution (
+  id integer primary key,
+  ref text not null references question (ref),
+  target text not null,
+  kind text not null check (kind in ('happened', 'chosen', 'landed', 'void')),
+  value real,
+  body text not null,
+  resolved_at text not null,
+  seen_at text not null
+) strict
+""",
+    "create index resolution_by_target on resolution (ref, target, id)",
+    """
+create table score (
+  forecast text not null,
+  target text not null,
+  rule text not null,
+  resolution integer not null references resolution (id),
+  value real not null,
+  at text not null,
+  primary key (forecast, target, rule, resolution),
+  foreign key (forecast, target) references prediction (forecast, target)
+) strict, without rowid
+""",
+    """
+create table fitted (
+  digest text primary key references document (digest),
+  forecaster text not null,
+  before text not null,
+  examples integer not null check (examples >= 0),
+  provenance text not null,
+  at text not null
+) strict
+""",
+    "create index fitted_by_forecaster on fitted (forecaster, before)",
+)
+
+_JOURNAL = (
+    """
+create table event (
+  id integer primary key,
+  at text not null,
+  kind text not null,
+  text text not null
+) strict
+""",
+    "create index event_by_kind on event (kind, id)",
+    """
+create table job_run (
+  id integer primary key,
+  job text not null,
+  started_at text not null,
+  ended_at text not null,
+  outcome text not null check (outcome in ('ok', 'failed')),
+  detail text not null
+) strict
+""",
+    "create index job_run_by_job on job_run (job, id)",
+)
+
+_VIEWS = (
+    """
+create view latest_forecast as
+select f.* from forecast f
+where f.state = 'done' and not exists (
+  select 1 from forecast later
+  where later.ref = f.ref and later.forecaster = f.forecaster and later.revision > f.revision and later.state = 'done')
+""",
+    """
+create view current_resolution as
+select r.* from resolution r
+where not exists (
+  select 1 from resolution later where later.ref = r.ref and later.target = r.target and later.id > r.id)
+""",
+    """
+create view scored as
+select s.forecast, s.target, s.rule, s.value as score, f.ref, q.title, q.venue, q.source, q.family, q.batch,
+       f.forecaster, f.revision, f.cutoff, f.made_at, t.horizon_days, p.probability, p.raw_probability,
+       c.probability as crowd_probability, r.kind as outcome_kind, r.value as outcome, r.body as outcome_body,
+       r.resolved_at
+from score s
+join current_resolution r on r.id = s.resolution
+join prediction p on p.forecast = s.forecast and p.target = s.target
+join forecast f on f.id = s.forecast
+join question q on q.ref = f.ref
+join target t on t.version = f.version and t.target = s.target
+left join price c on c.id = f.price
+""",
+)
+
+
+@MIGRATIONS(name="0001_tables")
+def tables(database: Database) -> None:
+    """Create the first tables."""
+    for statement in (_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_FORECASTS, *_SUBMISSIONS, *_OUTCOMES, *_JOURNAL, *_VIEWS):
+        database.execute(statement)

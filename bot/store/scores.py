@@ -1,0 +1,209 @@
+"""How good the forecasts were: each prediction is scored against each outcome in force, once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlite_utils import Database
+
+from bot.domain.prediction import Prediction
+from bot.domain.question import QuestionRef
+from bot.domain.resolution import Outcome
+from bot.domain.score import Score
+from bot.errors import ContractError
+from bot.store.codec import OUTCOME, moment, stamp, unpack_prediction
+from bot.store.runs import Runs
+
+# From the side of what is not scored yet: it stays short, however long the past has grown.
+_TO_SCORE = """
+select p.forecast, p.ref, p.target, r.id, t.horizon_days, q.family, q.source, p.probability, p.body,
+       c.probability, c.body, r.body, f.made_at, f.cutoff
+from prediction p
+cross join current_resolution r on r.ref = p.ref and r.target = p.target
+join forecast f on f.id = p.forecast
+join question q on q.ref = p.ref
+join target t on t.version = f.version and t.target = p.target
+left join price c on c.id = f.price
+where p.scored_against is null
+order by p.ref, p.target limit ?
+"""
+_ADD = """
+insert into score (forecast, target, rule, resolution, value, at) values (?, ?, ?, ?, ?, ?)
+on conflict do update set value = excluded.value, at = excluded.at
+"""
+# An outcome corrected since it was read leaves the prediction to be scored anew.
+_SCORED = """
+update prediction set scored_against = :resolution
+where forecast = :forecast and target = :target and not exists (
+  select 1 from resolution r where r.ref = prediction.ref and r.target = prediction.target and r.id > :resolution)
+"""
+# Of each forecaster, question and target, the last word before the window closed and before the outcome was known. It
+# is the cutoff that counts, not the day of the computation: a forecast of the past is as good as its cutoff.
+_TABLE = """
+with eligible as (
+  select f.id, f.forecaster, f.ref, p.target, q.batch, q.source, q.family, t.horizon_days, p.probability,
+         c.probability as crowd, r.value as outcome, f.cutoff,
+         row_number() over (partition by f.forecaster, f.ref, p.target order by f.revision desc) as age
+  from current_resolution r
+  join prediction p on p.ref = r.ref and p.target = r.target
+  join forecast f on f.id = p.forecast
+  join question q on q.ref = f.ref
+  join target t on t.version = f.version and t.target = p.target
+  left join price c on c.id = f.price
+  where r.kind = 'happened' and p.probability is not null
+    and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+    and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
+    and (:source is null or q.source = :source) and (:family is null or q.family = :family)
+    and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
+    and (:until is null or f.cutoff < :until))
+select id, forecaster, ref, target, batch, source, family, horizon_days, probability, crowd, outcome, cutoff
+from eligible where age = 1 order by cutoff, ref, target, forecaster
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scorable:
+    """A prediction with the outcome in force of its target; ``crowd`` is what others said when it was made.
+
+    ``resolution`` is the row id of the outcome, so that a correction in the meantime is not taken for scored.
+    """
+
+    forecast: str
+    ref: QuestionRef
+    target: str
+    resolution: int
+    horizon_days: int | None
+    family: str
+    source: str
+    prediction: Prediction
+    crowd: Prediction | None
+    outcome: Outcome
+    made_at: datetime
+    cutoff: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreFilter:
+    """Which scored predictions to read; None means any. ``since`` and ``until`` bound the cutoff (until is open)."""
+
+    venue: str | None = None
+    forecaster: str | None = None
+    source: str | None = None
+    family: str | None = None
+    batch: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRows:
+    """Binary predictions with their outcomes, column by column, all of one length, in the order of cutoffs.
+
+    ``crowd`` is None where there was none; ``outcome`` is 1 for yes, 0 for no, or a share between them.
+    """
+
+    forecast: tuple[str, ...]
+    forecaster: tuple[str, ...]
+    ref: tuple[QuestionRef, ...]
+    target: tuple[str, ...]
+    batch: tuple[str | None, ...]
+    source: tuple[str, ...]
+    family: tuple[str, ...]
+    horizon_days: tuple[int | None, ...]
+    probability: tuple[float, ...]
+    crowd: tuple[float | None, ...]
+    outcome: tuple[float, ...]
+    cutoff: tuple[datetime, ...]
+
+    def __len__(self) -> int:
+        return len(self.forecast)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores, and the columns they are made from."""
+
+    writer: Runs
+    readers: Runs
+
+    async def to_score(self, limit: int) -> list[Scorable]:
+        """Return predictions that were not yet scored against the outcome in force, void ones included."""
+        return await self.readers.run(lambda database: _to_score(database, limit))
+
+    async def record(self, scored: Sequence[Scorable], scores: Sequence[Score], *, at: datetime) -> None:
+        """Store the scores of these predictions and mark each of them as done, also those that have no score.
+
+        Raises ContractError for a score of something that is not among them.
+        """
+        await self.writer.run(lambda database: _record(database, scored, scores, stamp(at)))
+
+    async def table(self, chosen: ScoreFilter) -> ScoredRows:
+        """Return resolved binary predictions: of each forecaster and target the newest before close and outcome."""
+        return await self.readers.run(lambda database: _table(database, chosen))
+
+
+def _to_score(database: Database, limit: int) -> list[Scorable]:
+    return [_scorable(*row) for row in database.execute(_TO_SCORE, [limit])]
+
+
+def _scorable(*columns: Any) -> Scorable:  # noqa: ANN401 - a row of _TO_SCORE
+    forecast, ref, target, resolution, horizon, family, source, *rest = columns
+    probability, body, crowd, crowd_body, outcome, made_at, cutoff = rest
+    return Scorable(
+        forecast=forecast,
+        ref=QuestionRef.parse(ref),
+        target=target,
+        resolution=resolution,
+        horizon_days=horizon,
+        family=family,
+        source=source,
+        prediction=unpack_prediction(probability, body),
+        crowd=None if crowd is None and crowd_body is None else unpack_prediction(crowd, crowd_body),
+        outcome=OUTCOME.decode(outcome),
+        made_at=moment(made_at),
+        cutoff=moment(cutoff),
+    )
+
+
+def _record(database: Database, scored: Sequence[Scorable], scores: Sequence[Score], at: str) -> None:
+    resolutions = {(item.forecast, item.target): item.resolution for item in scored}
+    rows = []
+    for score in scores:
+        resolution = resolutions.get((score.forecast, score.target))
+        if resolution is None:
+            message = f"a score of target {score.target} of forecast {score.forecast}, which was not to be scored"
+            raise ContractError(message)
+        rows.append((score.forecast, score.target, score.rule, resolution, float(score.value), at))
+    database.conn.executemany(_ADD, rows)
+    marks = [{"forecast": item.forecast, "target": item.target, "resolution": item.resolution} for item in scored]
+    database.conn.executemany(_SCORED, marks)
+
+
+def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
+    values = {
+        "venue": chosen.venue,
+        "forecaster": chosen.forecaster,
+        "source": chosen.source,
+        "family": chosen.family,
+        "batch": chosen.batch,
+        "since": stamp(chosen.since),
+        "until": stamp(chosen.until),
+    }
+    rows = database.execute(_TABLE, values).fetchall()
+    columns = list(zip(*rows, strict=True)) or [()] * 12
+    forecast, forecaster, ref, target, batch, source, family, horizon, probability, crowd, outcome, cutoff = columns
+    return ScoredRows(
+        forecast=forecast,
+        forecaster=forecaster,
+        ref=tuple(map(QuestionRef.parse, ref)),
+        target=target,
+        batch=batch,
+        source=source,
+        family=family,
+        horizon_days=horizon,
+        probability=probability,
+        crowd=crowd,
+        outcome=outcome,
+        cutoff=tuple(map(datetime.fromisoformat, cutoff)),
+    )

@@ -1,0 +1,156 @@
+"""A ledger on a real file, and the moves that most tests of its tables begin with."""
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.belief import Belief
+from bot.domain.forecast import Forecast
+from bot.domain.prediction import Binary, BinaryShape, Prediction
+from bot.domain.question import Crowd, Question, QuestionRef, Target
+from bot.domain.resolution import Happened, Resolution
+from bot.domain.step import Action, Observation, Step
+from bot.domain.submission import Intent, Mode, Send
+from bot.ids import derive_id
+from bot.store.forecasts import Running
+from bot.store.invariants import INVARIANTS
+from bot.store.ledger import BALLAST_FILE, Ledger, open_ledger
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Scribe:
+    """Writes the beginnings of stories into a ledger."""
+
+    ledger: Ledger
+    path: Path
+    now: datetime = NOON
+
+    def question(self, key: str = "rain", **changes: Any) -> Question:
+        question = Question(
+            ref=QuestionRef("lantern", key),
+            title=f"Will there be {key} in June?",
+            shape=BinaryShape(),
+            targets=(Target(resolves_at=NOON + timedelta(days=120)),),
+            background="The month was dry in most years.",
+            batch="2026-03-01",
+            source="almanac",
+            family="market",
+            closes_at=NOON + timedelta(days=30),
+            crowd=Crowd(prediction=Binary(0.25), at=NOON - timedelta(hours=1)),
+        )
+        return replace(question, **changes)
+
+    async def ask(self, key: str = "rain", **changes: Any) -> Question:
+        question = self.question(key, **changes)
+        await self.ledger.questions.record([question], seen_at=self.now)
+        return question
+
+    async def begin(self, question: Question, **changes: Any) -> Running:
+        given: dict[str, Any] = {"forecaster": "plain", "cutoff": self.now, "why": "new", "now": self.now}
+        return await self.ledger.forecasts.begin(question=question, **(given | changes))
+
+    def answer(self, question: Question, running: Running, probability: float, **changes: Any) -> Forecast:
+        predictions = {target.key: Binary(probability) for target in question.targets}
+        forecast = Forecast(
+            id=running.id,
+            ref=question.ref,
+            version=running.version,
+            forecaster="plain",
+            revision=running.revision,
+            cutoff=running.cutoff,
+            made_at=self.now,
+            why="new",
+            raw=predictions,
+            predictions=predictions,
+        )
+        return replace(forecast, **changes)
+
+    async def forecast(self, question: Question, probability: float = 0.3, **changes: Any) -> Forecast:
+        running = await self.begin(question, **changes)
+        forecast = self.answer(
+            question,
+            running,
+            probability,
+            forecaster=changes.get("forecaster", "plain"),
+            made_at=changes.get("now", NOON),
+        )
+        await self.ledger.forecasts.complete(forecast, next_due=None)
+        return forecast
+
+    async def resolve(self, question: Question, value: float, *, days: int = 40, target: str = "outcome") -> Resolution:
+        resolution = Resolution(
+            ref=question.ref, target=target, outcome=Happened(value), resolved_at=NOON + timedelta(days=days)
+        )
+        await self.ledger.resolutions.record([resolution], seen_at=self.now)
+        return resolution
+
+    def send(self, forecast: Forecast) -> Send:
+        intent = Intent(
+            id=derive_id("intent", forecast.id),
+            account="us",
+            ref=forecast.ref,
+            forecast=forecast.id,
+            action="forecast",
+            predictions=forecast.predictions,
+            batch="2026-03-01",
+        )
+        return Send(intent=intent, mode=Mode.PAPER, why="paper")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Read the file as anyone with plain sqlite3 would."""
+        connection = sqlite3.connect(self.path)
+        try:
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    def faults(self) -> Mapping[str, list[tuple[Any, ...]]]:
+        return {rule.name: rows for rule in INVARIANTS if (rows := self.rows(rule.sql))}
+
+
+def step(probability: float, *, text: str = "looked", target: str = "outcome", documents: tuple[str, ...] = ()) -> Step:
+    prediction: Prediction = Binary(probability)
+    return Step(
+        action=Action(name="look", arguments={"at": "the sky"}),
+        observation=Observation(text=text, documents=documents),
+        belief=Belief(predictions={target: prediction}, reason=text),
+    )
+
+
+@pytest.fixture
+def make_step() -> Any:
+    return step
+
+
+@pytest.fixture(scope="session")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an empty ledger, made once: making one takes longer than most tests."""
+    folder = tmp_path_factory.mktemp("blank")
+
+    async def make() -> None:
+        async with open_ledger(folder / "ledger.sqlite", now=NOON):
+            pass
+
+    asyncio.run(make())
+    return folder
+
+
+@pytest.fixture
+async def scribe(blank: Path, tmp_path: Path) -> AsyncIterator[Scribe]:
+    path = tmp_path / "ledger.sqlite"
+    shutil.copy(blank / path.name, path)
+    (tmp_path / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
+    async with open_ledger(path, now=NOON) as ledger:
+        scribe = Scribe(ledger, path)
+        yield scribe
+        # Whatever a test did through the ledger, its rules hold.
+        assert scribe.faults() == {}

@@ -1,0 +1,55 @@
+import sqlite3
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.errors import NotFound, StoreError
+from bot.store.ledger import open_ledger
+from tests.unit.store.conftest import NOON, Scribe
+
+
+async def test_a_document_is_found_by_the_sha256_of_its_content(scribe: Scribe) -> None:
+    digest = await scribe.ledger.documents.put(b"abc", "text/plain")
+    # FIPS 180-2, appendix B.1.
+    assert digest == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    document = await scribe.ledger.documents.get(digest)
+    assert (document.content, document.media_type) == (b"abc", "text/plain")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(content=st.binary(max_size=2000))
+async def test_any_content_comes_back_as_it_was(scribe: Scribe, content: bytes) -> None:
+    digest = await scribe.ledger.documents.put(content, "application/octet-stream")
+    assert (await scribe.ledger.documents.get(digest)).content == content
+
+
+async def test_the_same_content_is_kept_once_and_compressed(scribe: Scribe) -> None:
+    for _ in range(2):
+        await scribe.ledger.documents.put(b"rain " * 10_000, "text/plain")
+    ((size, packed),) = scribe.rows("select size, length(packed) from document")
+    assert size == 50_000
+    assert packed < 1_000
+
+
+async def test_an_unknown_digest_is_not_found(scribe: Scribe) -> None:
+    with pytest.raises(NotFound, match="no document 00"):
+        await scribe.ledger.documents.get("00")
+
+
+@pytest.mark.parametrize("packed", [b"no zlib", bytes.fromhex("789c030000000001")])
+async def test_damage_is_noticed_when_a_document_is_read(scribe: Scribe, packed: bytes) -> None:
+    digest = await scribe.ledger.documents.put(b"abc", "text/plain")
+    connection = sqlite3.connect(scribe.path)
+    with connection:
+        connection.execute("update document set packed = ?", [packed])
+    connection.close()
+    with pytest.raises(StoreError, match="damaged"):
+        await scribe.ledger.documents.get(digest)
+
+
+async def test_documents_outlive_the_ledger_object(scribe: Scribe) -> None:
+    digest = await scribe.ledger.documents.put(b"abc", "text/plain")
+    async with open_ledger(scribe.path.parent / "other.sqlite", now=NOON) as other:
+        with pytest.raises(NotFound):
+            await other.documents.get(digest)

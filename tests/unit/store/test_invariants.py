@@ -1,0 +1,109 @@
+"""Each rule of the ledger is proved able to fail: a fault is planted into a sound ledger, and that rule finds it."""
+
+import sqlite3
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from bot.domain.learning import Fitted
+from bot.domain.question import Target
+from bot.domain.resolution import Happened
+from bot.domain.score import Score
+from bot.domain.step import Step
+from bot.domain.submission import IntentState, Receipt
+from bot.store.invariants import INVARIANTS
+from bot.store.schedule import Due
+from tests.unit.store.conftest import NOON, Scribe
+
+# Statements that no code of ours would run, by the rule that must notice.
+FAULTS: Mapping[str, str] = {
+    "json_is_json": "update step set body = 'not json'",
+    "question_has_its_version": "update question set version = 'x'",
+    "version_has_targets": "delete from target",
+    "probability_is_one": "update prediction set probability = 1.5",
+    "forecast_is_complete": "delete from prediction where target = 'b'",
+    "prediction_has_a_target": "update prediction set target = 'c' where target = 'a'",
+    "forecast_is_not_doubled": "update forecast set revision = 1",
+    "revisions_have_no_gap": "update forecast set revision = revision + 1 where revision = 2",
+    "cutoff_is_before_the_answer": "update forecast set cutoff = '2026-03-01T13:00:00.000000Z'",
+    "learned_before_the_cutoff": "update fitted set before = '2026-03-01T13:00:00.000000Z'",
+    "steps_have_no_gap": "delete from step where number = 1",
+    "cited_documents_are_kept": "delete from document where media_type = 'text/html'",
+    "lease_has_an_owner": "update schedule set owner = null",
+    "lease_has_an_attempt": "update schedule set attempt = 0",
+    "answer_is_in_the_schedule": "update schedule set answered_at = '2026' where forecaster = 'idle'",
+    "intent_was_decided": "delete from decision",
+    "intent_is_of_its_forecast": "update intent set ref = 'lantern:other'",
+    "sent_intent_has_an_attempt": "delete from attempt",
+    "attempt_agrees_with_its_intent": "update attempt set state = 'unknown'",
+    "attempts_have_no_gap": "update attempt set number = 2",
+    "one_open_intent": "update intent set state = 'planned'",
+    "decided_forecast_has_a_decision": "update forecast set decided_at = null",
+    "scored_against_its_own_outcome": "update resolution set target = 'b'",
+    "scored_against_the_outcome_in_force": """
+        insert into resolution (ref, target, kind, value, body, resolved_at, seen_at)
+        select ref, target, kind, 0.0, body, resolved_at, seen_at from resolution
+    """,
+    "score_is_of_its_prediction": "update prediction set scored_against = null",
+}
+
+
+@pytest.fixture
+async def full(scribe: Scribe, make_step: Callable[..., Step]) -> Scribe:
+    """A ledger with something in every table."""
+    ledger = scribe.ledger
+    question = await scribe.ask(targets=(Target(key="a"), Target(key="b")))
+    await ledger.schedule.plan(
+        [Due(ref=question.ref, forecaster=name, due_at=NOON, why="new") for name in ("plain", "idle")]
+    )
+    document = await ledger.documents.put(b"page", "text/html")
+    digest = await ledger.learning.record(Fitted(forecaster="plain", before=NOON, examples=1, payload={}), NOON)
+    for probability in (0.4, 0.5):
+        running = await scribe.begin(question)
+        for number in (1, 2):
+            step = make_step(probability, target="a", documents=(document,))
+            await ledger.forecasts.log_step(running.id, trial=1, number=number, step=step, at=NOON)
+        forecast = scribe.answer(question, running, probability, fitted=digest)
+        await ledger.forecasts.complete(forecast, next_due=None)
+        send = scribe.send(forecast)
+        await ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
+        await ledger.submissions.begin_attempt([send.intent.id], at=NOON)
+        await ledger.submissions.settle([Receipt(intent=send.intent.id, state=IntentState.ACKED)], at=NOON)
+    await ledger.schedule.claim(now=NOON, owner="me", lease=NOON - NOON.replace(hour=11), limit=1)
+    await scribe.resolve(question, 1.0, target="a")
+    items = await ledger.scores.to_score(10)
+    assert all(isinstance(item.outcome, Happened) for item in items)
+    scores = [Score(forecast=item.forecast, target=item.target, rule="brier", value=0.2) for item in items]
+    await ledger.scores.record(items, scores, at=NOON)
+    return scribe
+
+
+@pytest.mark.parametrize("rule", FAULTS)
+async def test_a_planted_fault_is_found_by_its_rule(full: Scribe, rule: str) -> None:
+    assert full.faults() == {}
+    connection = sqlite3.connect(":memory:")
+    source = sqlite3.connect(full.path)
+    source.backup(connection)
+    source.close()
+    # Rules are the second line: planting a fault needs the first one, checks and unique indices, out of the way.
+    connection.execute("pragma ignore_check_constraints = on")
+    _without_unique_indices(connection)
+    connection.execute(FAULTS[rule])
+    (sql,) = [invariant.sql for invariant in INVARIANTS if invariant.name == rule]
+    assert connection.execute(sql).fetchall() != []
+    connection.close()
+
+
+def test_every_rule_is_proved_able_to_fail() -> None:
+    assert [invariant.name for invariant in INVARIANTS] == list(FAULTS)
+
+
+def _without_unique_indices(connection: sqlite3.Connection) -> None:
+    connection.execute("drop index intent_open")
+    connection.execute("pragma writable_schema = on")
+    connection.execute("""
+        update sqlite_schema set sql = replace(sql, 'unique (ref, forecaster, revision),', '') where name = 'forecast'
+    """)
+    connection.execute("delete from sqlite_schema where name = 'sqlite_autoindex_forecast_2'")
+    connection.commit()
+    connection.execute("pragma writable_schema = reset")

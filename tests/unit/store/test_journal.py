@@ -1,0 +1,34 @@
+from datetime import timedelta
+
+from bot.store.journal import RUNS_KEPT, Event, JobRun
+from tests.unit.store.conftest import NOON, Scribe
+
+SECOND = timedelta(seconds=1)
+
+
+async def test_events_are_told_newest_first_and_by_kind(scribe: Scribe) -> None:
+    journal = scribe.ledger.journal
+    for second, kind in enumerate(("start", "alarm", "stop")):
+        await journal.note(kind, f"a {kind} \ud800", at=NOON + second * SECOND)
+    assert [event.kind for event in await journal.recent(2)] == ["stop", "alarm"]
+    assert await journal.recent(9, "alarm") == [Event(at=NOON + SECOND, kind="alarm", text="a alarm \ufffd")]
+
+
+async def test_the_last_run_of_each_job_is_known(scribe: Scribe) -> None:
+    journal = scribe.ledger.journal
+    for second, (name, ok) in enumerate([("score", True), ("backup", True), ("score", False)]):
+        at = NOON + second * SECOND
+        await journal.job_run(name, started_at=at, ended_at=at + SECOND, ok=ok, detail=f"run {second}")
+    assert await journal.last_runs() == [
+        JobRun(name="backup", started_at=NOON + SECOND, ended_at=NOON + 2 * SECOND, ok=True, detail="run 1"),
+        JobRun(name="score", started_at=NOON + 2 * SECOND, ended_at=NOON + 3 * SECOND, ok=False, detail="run 2"),
+    ]
+
+
+async def test_only_the_last_thousand_runs_of_a_job_are_kept(scribe: Scribe) -> None:
+    journal = scribe.ledger.journal
+    await journal.job_run("rare", started_at=NOON, ended_at=NOON, ok=True, detail="")
+    for number in range(RUNS_KEPT + 5):
+        await journal.job_run("often", started_at=NOON, ended_at=NOON, ok=True, detail=str(number))
+    rows = scribe.rows("select job, count(*), min(cast(detail as integer)) from job_run group by job order by job")
+    assert rows == [("often", 1000, 5), ("rare", 1, 0)]

@@ -1,0 +1,83 @@
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from bot.errors import NotFound, StoreError
+from bot.store.checks import full_check
+from bot.store.invariants import INVARIANTS
+from bot.store.ledger import open_ledger, read_ledger
+from tests.unit.store.conftest import NOON, Scribe
+
+
+async def test_a_ledger_remembers_what_was_written_before_it_was_closed(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "ledger.sqlite"
+    async with open_ledger(path, now=NOON) as ledger:
+        scribe = Scribe(ledger, path)
+        forecast = await scribe.forecast(await scribe.ask())
+    async with open_ledger(path, now=NOON) as ledger:
+        assert await ledger.forecasts.get(forecast.id) == forecast
+    assert full_check(path, INVARIANTS).sound
+
+
+async def test_a_new_ledger_is_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "ledger.sqlite"
+    async with open_ledger(path, now=NOON):
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_second_look_reads_what_is_written_and_writes_nothing(scribe: Scribe) -> None:
+    async with read_ledger(scribe.path) as records:
+        question = await scribe.ask()
+        assert await records.questions.get(question.ref) == question
+        with pytest.raises(StoreError, match="reading only"):
+            await records.questions.record([question], seen_at=NOON)
+
+
+async def test_there_is_nothing_to_read_before_there_is_a_ledger(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no database here yet"):
+        async with read_ledger(tmp_path / "ledger.sqlite"):
+            pass
+
+
+async def test_a_file_without_our_tables_is_not_taken_for_a_ledger_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    sqlite3.connect(path).execute("pragma user_version = 1").connection.close()
+    with pytest.raises(StoreError, match="start foxcast run once"):
+        async with read_ledger(path):
+            pass
+
+
+@pytest.mark.parametrize("kept", [4096, 16 * 4096])
+async def test_a_damaged_ledger_is_not_opened(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "ledger.sqlite"
+    async with open_ledger(path, now=NOON) as ledger:
+        await Scribe(ledger, path).ask()
+    content = bytearray(path.read_bytes())
+    content[kept:] = b"\xff" * (len(content) - kept)
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="restore a backup"):
+        async with open_ledger(path, now=NOON):
+            pass
+
+
+async def test_many_writers_at_once_lose_nothing(scribe: Scribe) -> None:
+    async def story(number: int) -> None:
+        await scribe.forecast(await scribe.ask(f"q{number}"), number / 100)
+
+    await asyncio.gather(*(story(number) for number in range(100)))
+    assert await scribe.ledger.forecasts.count() == 100
+    assert len(await scribe.ledger.forecasts.undecided(1000)) == 100
+
+
+async def test_one_bad_write_does_not_spoil_those_beside_it(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    results = await asyncio.gather(
+        scribe.begin(scribe.question("unknown")),
+        scribe.begin(question),
+        return_exceptions=True,
+    )
+    assert isinstance(results[0], NotFound)
+    assert scribe.rows("select ref, state from forecast") == [("lantern:rain", "running")]

@@ -1,0 +1,191 @@
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database, Migrations
+
+from bot.errors import InstanceLocked, StoreError
+from bot.store.backup import Backup, back_up
+from bot.store.database import open_reader, open_writer
+from bot.store.lock import instance_lock
+from bot.store.migrations import migrate
+from bot.store.restore import Restored, acknowledge, restore, restored
+
+NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+ROOT = Path(__file__).resolve().parents[3]
+MIGRATIONS = Migrations("ledger")
+
+
+@MIGRATIONS(name="0001")
+def _note(database: Database) -> None:
+    database.execute("create table note (id integer primary key, text text) strict")
+
+
+def add(path: Path, text: str) -> None:
+    with closing(open_writer(path)) as database:
+        database.execute("insert into note (text) values (?)", [text])
+
+
+def texts(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [text for (text,) in connection.execute("select text from note order by id")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "state" / "ledger.db"
+    migrate(path, MIGRATIONS, backups=path.parent / "backups", at=NOW)
+    add(path, "old")
+    return path
+
+
+@pytest.fixture
+def backup(path: Path) -> Backup:
+    backup = back_up(path, path.parent / "backups", at=NOW)
+    add(path, "new")
+    return backup
+
+
+def bring_back(source: Path, path: Path, at: datetime = NOW) -> Restored:
+    return restore(source, path, migrations=MIGRATIONS, at=at)
+
+
+def test_a_backup_takes_the_place_of_the_ledger_which_is_kept(path: Path, backup: Backup) -> None:
+    done = bring_back(backup.path, path)
+    assert texts(path) == ["old"]
+    assert done.replaced == path.with_name("ledger-replaced-20261121T093000Z.db")
+    assert texts(done.replaced) == ["old", "new"]
+    assert texts(backup.path) == ["old"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_restored_ledger_says_so_until_that_is_acknowledged(path: Path, backup: Backup) -> None:
+    assert restored(path) is None
+    done = bring_back(backup.path, path)
+    assert restored(path) == done == Restored(backup=backup.path, replaced=done.replaced, at=NOW)
+    acknowledge(path)
+    acknowledge(path)
+    assert restored(path) is None
+
+
+def test_a_lost_ledger_can_be_restored(path: Path, backup: Backup) -> None:
+    path.unlink()
+    assert bring_back(backup.path, path).replaced is None
+    assert texts(path) == ["old"]
+
+
+def test_a_damaged_ledger_is_replaced_and_kept_with_its_log(path: Path, backup: Backup) -> None:
+    log = path.with_name(f"{path.name}-wal")
+    path.write_bytes(b"no database any more" * 500)
+    log.write_bytes(b"the rest")
+    done = bring_back(backup.path, path)
+    assert not log.exists()
+    assert texts(path) == ["old"]
+    assert done.replaced is not None
+    assert done.replaced.read_bytes() == b"no database any more" * 500
+    assert done.replaced.with_name(f"{done.replaced.name}-wal").read_bytes() == b"the rest"
+
+
+def test_the_log_of_the_replaced_ledger_is_not_replayed_into_the_new_one(path: Path, backup: Backup) -> None:
+    # A reader in another program keeps the log alive over the restore.
+    with closing(open_reader(path)) as reader:
+        reader.conn.execute("begin")
+        reader.execute("select * from note").fetchall()
+        add(path, "in the log")
+        done = bring_back(backup.path, path)
+        assert not list(path.parent.glob("ledger.db-*"))
+    assert texts(path) == ["old"]
+    assert done.replaced is not None
+    assert texts(done.replaced) == ["old", "new", "in the log"]
+
+
+def test_a_restore_of_a_restore_loses_nothing(path: Path, backup: Backup) -> None:
+    first = bring_back(backup.path, path)
+    assert first.replaced is not None
+    bring_back(first.replaced, path, NOW + timedelta(minutes=1))
+    assert texts(path) == ["old", "new"]
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 1000])
+def test_what_is_no_ledger_is_refused(path: Path, tmp_path: Path, content: bytes) -> None:
+    source = tmp_path / "download.db"
+    source.write_bytes(content)
+    with pytest.raises(StoreError, match=r"holds no ledger|not a database"):
+        bring_back(source, path)
+    assert texts(path) == ["old"]
+    assert restored(path) is None
+
+
+def test_a_missing_backup_is_refused(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no database here"):
+        bring_back(tmp_path / "absent.db", path)
+    assert texts(path) == ["old"]
+
+
+def test_a_damaged_backup_is_refused(path: Path, backup: Backup) -> None:
+    content = bytearray(backup.path.read_bytes())
+    # Every page after the first, so that the damage is in a table whatever the order of pages.
+    for page in range(4096, len(content), 4096):
+        content[page : page + 12] = bytes(12)
+    backup.path.write_bytes(content)
+    with pytest.raises(StoreError, match="damaged"):
+        bring_back(backup.path, path)
+    assert texts(path) == ["old", "new"]
+    assert restored(path) is None
+
+
+def test_a_backup_of_a_newer_program_is_refused(path: Path, backup: Backup) -> None:
+    with closing(sqlite3.connect(backup.path)) as connection, connection:
+        connection.execute("insert into _sqlite_migrations (migration_set, name) values ('ledger', '0002')")
+    with pytest.raises(StoreError, match="newer Foxcast"):
+        bring_back(backup.path, path)
+    assert texts(path) == ["old", "new"]
+
+
+def test_nothing_is_restored_under_a_running_program(path: Path, backup: Backup) -> None:
+    with instance_lock(path.parent, started_at=NOW), pytest.raises(InstanceLocked):
+        bring_back(backup.path, path)
+    assert texts(path) == ["old", "new"]
+
+
+RESTORE = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from sqlite_utils import Migrations
+from bot.store import restore
+
+migrations = Migrations("ledger")
+migrations(name="0001")(lambda database: database.execute("select 1") and None)
+source, path = map(Path, sys.argv[1:])
+start = datetime(2027, 1, 1, tzinfo=UTC)
+count = 0
+print("ready", flush=True)
+while True:
+    count += 1
+    restore.restore(source, path, migrations=migrations, at=datetime.fromtimestamp(start.timestamp() + count, UTC))
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_ledger_in_place(path: Path, backup: Backup) -> None:
+    for attempt in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", RESTORE, str(backup.path), str(path)], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.013 * (attempt + 1))
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert texts(path) in (["old"], ["old", "new"])
+        if texts(path) == ["old"]:
+            assert restored(path) is not None
+        for aside in path.parent.glob("ledger-replaced-*.db"):
+            aside.unlink()

@@ -1,0 +1,232 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import pytest
+
+from bot.domain.question import QuestionRef
+from bot.store.schedule import CROWDED, Claim, Due, Load, ScheduleCounts
+from tests.unit.store.conftest import NOON, Scribe
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Later:
+    at: datetime
+    why: str
+
+
+def due(key: str, at: datetime = NOON, *, closes_at: datetime | None = None, why: str = "new") -> Due:
+    return Due(ref=QuestionRef("lantern", key), forecaster="plain", due_at=at, why=why, closes_at=closes_at)
+
+
+async def plan(scribe: Scribe, *dues: Due) -> int:
+    for item in dues:
+        await scribe.ask(item.ref.key, closes_at=item.closes_at)
+    return await scribe.ledger.schedule.plan(dues)
+
+
+async def claim(scribe: Scribe, now: datetime = NOON, *, limit: int = 10, owner: str = "me") -> list[Claim]:
+    return await scribe.ledger.schedule.claim(now=now, owner=owner, lease=HOUR, limit=limit)
+
+
+def keys(claims: Sequence[Claim]) -> list[str]:
+    return [item.ref.key for item in claims]
+
+
+async def test_open_windows_come_first_soonest_close_first_and_closed_ones_last(scribe: Scribe) -> None:
+    await plan(
+        scribe,
+        due("closed late", closes_at=NOON - HOUR),
+        due("closed early", closes_at=NOON - 2 * HOUR),
+        due("for ever"),
+        due("tomorrow", closes_at=NOON + 24 * HOUR),
+        due("soon", closes_at=NOON + HOUR),
+        due("soon and longer due", NOON - HOUR, closes_at=NOON + HOUR),
+    )
+    order = ["soon and longer due", "soon", "tomorrow", "for ever", "closed early", "closed late"]
+    assert keys(await claim(scribe, limit=4)) == order[:4]
+    assert keys(await claim(scribe)) == order[4:]
+
+
+async def test_the_order_is_the_same_where_very_many_are_due(scribe: Scribe) -> None:
+    crowd = [due(f"{number:05}", closes_at=NOON + timedelta(minutes=number)) for number in range(CROWDED, 0, -1)]
+    await plan(scribe, due("closed", closes_at=NOON - HOUR), due("for ever"), due("later", NOON + HOUR))
+    await scribe.ledger.questions.record([scribe.question(item.ref.key) for item in crowd], seen_at=NOON)
+    await scribe.ledger.schedule.plan(crowd)
+    assert keys(await claim(scribe, limit=3)) == ["00001", "00002", "00003"]
+    rest = keys(await claim(scribe, limit=2 * CROWDED))
+    assert rest[0] == "00004"
+    assert rest[-2:] == ["for ever", "closed"]
+    assert len(rest) == CROWDED - 1
+
+
+async def test_what_is_not_due_or_held_is_not_claimed(scribe: Scribe) -> None:
+    await plan(scribe, due("now"), due("later", NOON + HOUR))
+    assert keys(await claim(scribe)) == ["now"]
+    assert await claim(scribe) == []
+    assert keys(await claim(scribe, NOON + HOUR)) == ["now", "later"]
+
+
+async def test_a_claim_says_why_and_counts_attempts(scribe: Scribe) -> None:
+    await plan(scribe, due("rain", closes_at=NOON + 9 * HOUR, why="price moved"))
+    (first,) = await claim(scribe)
+    assert (first.why, first.closes_at, first.attempt) == ("price moved", NOON + 9 * HOUR, 1)
+    await scribe.ledger.schedule.postpone(first, until=NOON + HOUR, why="no answer")
+    (second,) = await claim(scribe, NOON + HOUR)
+    assert (second.why, second.attempt) == ("no answer", 2)
+    await scribe.ledger.schedule.finish(second, next_due=NOON + 2 * HOUR, why="stale")
+    (third,) = await claim(scribe, NOON + 2 * HOUR)
+    assert (third.why, third.attempt) == ("stale", 1)
+
+
+async def test_a_finished_question_without_a_next_time_is_not_claimed(scribe: Scribe) -> None:
+    await plan(scribe, due("rain"))
+    (held,) = await claim(scribe)
+    await scribe.ledger.schedule.finish(held, next_due=None, why="done")
+    assert await claim(scribe, NOON + 1000 * HOUR) == []
+    assert await scribe.ledger.schedule.next_due(NOON) is None
+
+
+async def test_who_lost_a_lease_can_no_longer_change_the_row(scribe: Scribe) -> None:
+    await plan(scribe, due("rain"))
+    (old,) = await claim(scribe, owner="first")
+    (new,) = await claim(scribe, NOON + HOUR, owner="second")
+    await scribe.ledger.schedule.postpone(old, until=NOON + 9 * HOUR, why="late")
+    await scribe.ledger.schedule.finish(old, next_due=None, why="late")
+    assert scribe.rows("select owner, why from schedule") == [("second", "new")]
+    await scribe.ledger.schedule.finish(new, next_due=None, why="done")
+    assert scribe.rows("select owner, why, due_at from schedule") == [(None, "done", None)]
+
+
+async def test_planning_brings_forward_and_never_puts_off(scribe: Scribe) -> None:
+    assert await plan(scribe, due("rain", NOON + 2 * HOUR)) == 1
+    assert await plan(scribe, due("rain", NOON + 3 * HOUR, why="later")) == 0
+    assert await plan(scribe, due("rain", NOON + HOUR, why="sooner")) == 1
+    (held,) = await claim(scribe, NOON + HOUR)
+    assert held.why == "sooner"
+    assert await plan(scribe, due("rain", NOON, why="while held")) == 0
+
+
+async def test_planning_revives_what_was_finished(scribe: Scribe) -> None:
+    await plan(scribe, due("rain"))
+    (held,) = await claim(scribe)
+    await scribe.ledger.schedule.finish(held, next_due=None, why="done")
+    assert await plan(scribe, due("rain", why="text changed")) == 1
+    assert [item.why for item in await claim(scribe)] == ["text changed"]
+
+
+async def test_what_was_put_off_is_not_brought_forward_before_its_time(scribe: Scribe) -> None:
+    await plan(scribe, due("rain"))
+    (held,) = await claim(scribe)
+    await scribe.ledger.schedule.postpone(held, until=NOON + 6 * HOUR, why="failing")
+    assert await plan(scribe, due("rain", NOON + HOUR, why="new")) == 0
+    assert await claim(scribe, NOON + 5 * HOUR) == []
+    assert keys(await claim(scribe, NOON + 6 * HOUR)) == ["rain"]
+
+
+async def test_leases_of_the_dead_come_back_and_those_of_the_living_stay(scribe: Scribe) -> None:
+    await plan(scribe, due("a"), due("b"))
+    await claim(scribe, limit=1, owner="dead")
+    await claim(scribe, limit=1, owner="alive")
+    assert await scribe.ledger.schedule.free_leases(owner_not="alive", now=NOON) == 1
+    assert keys(await claim(scribe)) == ["a"]
+    assert await scribe.ledger.schedule.free_leases(owner_not=None, now=NOON) == 2
+
+
+@pytest.mark.parametrize("forecaster", [None, "plain"])
+async def test_a_lock_keeps_a_question_back_until_it_is_lifted(scribe: Scribe, forecaster: str | None) -> None:
+    await plan(scribe, due("rain"))
+    ref, schedule = QuestionRef("lantern", "rain"), scribe.ledger.schedule
+    await schedule.lock(ref, forecaster=forecaster, reason="under review", until=None, now=NOON)
+    assert await claim(scribe) == []
+    assert await schedule.lock_reason(ref, now=NOON, forecaster="plain") == "under review"
+    assert [(lock.ref, lock.forecaster, lock.reason) for lock in await schedule.locks(NOON)] == [
+        (ref, forecaster, "under review")
+    ]
+    assert await schedule.unlock(ref, forecaster=forecaster)
+    assert not await schedule.unlock(ref, forecaster=forecaster)
+    assert keys(await claim(scribe)) == ["rain"]
+
+
+async def test_an_expired_lock_does_not_hold(scribe: Scribe) -> None:
+    await plan(scribe, due("rain"))
+    ref, schedule = QuestionRef("lantern", "rain"), scribe.ledger.schedule
+    await schedule.lock(ref, forecaster=None, reason="wait", until=NOON + HOUR, now=NOON)
+    assert await claim(scribe, NOON + timedelta(minutes=59)) == []
+    assert await schedule.lock_reason(ref, now=NOON + HOUR) is None
+    assert await schedule.locks(NOON + HOUR) == []
+    assert keys(await claim(scribe, NOON + HOUR)) == ["rain"]
+
+
+async def test_a_lock_of_one_forecaster_leaves_the_others_alone(scribe: Scribe) -> None:
+    await plan(scribe, due("rain"))
+    ref = QuestionRef("lantern", "rain")
+    await scribe.ledger.schedule.lock(ref, forecaster="other", reason="wait", until=None, now=NOON)
+    assert await scribe.ledger.schedule.lock_reason(ref, now=NOON) is None
+    assert keys(await claim(scribe)) == ["rain"]
+
+
+async def test_a_missed_window_is_told_once_and_noted(scribe: Scribe) -> None:
+    await plan(scribe, due("missed", closes_at=NOON + HOUR), due("open", closes_at=NOON + 9 * HOUR))
+    assert await scribe.ledger.schedule.missed(NOON) == []
+    (miss,) = await scribe.ledger.schedule.missed(NOON + HOUR)
+    assert (miss.ref.key, miss.forecaster, miss.closes_at) == ("missed", "plain", NOON + HOUR)
+    assert await scribe.ledger.schedule.missed(NOON + 2 * HOUR) == []
+    (event,) = await scribe.ledger.journal.recent(10)
+    assert (event.kind, event.at) == ("missed window", NOON + HOUR)
+
+
+async def test_a_window_met_in_time_or_closed_before_it_was_found_is_no_miss(scribe: Scribe) -> None:
+    await plan(scribe, due("past", closes_at=NOON - HOUR), due("met", closes_at=NOON + HOUR))
+    await scribe.forecast(await scribe.ask("met", closes_at=NOON + HOUR))
+    assert await scribe.ledger.schedule.missed(NOON + 2 * HOUR) == []
+
+
+async def test_an_answer_after_the_close_is_a_miss_and_a_new_close_opens_the_window_again(scribe: Scribe) -> None:
+    await plan(scribe, due("rain", closes_at=NOON + HOUR))
+    question = await scribe.ask("rain", closes_at=NOON + HOUR)
+    await scribe.forecast(question, now=NOON + 2 * HOUR, cutoff=NOON + 2 * HOUR)
+    assert [miss.ref for miss in await scribe.ledger.schedule.missed(NOON + 3 * HOUR)] == [question.ref]
+    await plan(scribe, due("rain", NOON + 9 * HOUR, closes_at=NOON + 5 * HOUR))
+    assert await scribe.ledger.schedule.missed(NOON + 3 * HOUR) == []
+
+
+async def test_completing_a_forecast_gives_the_claim_back_with_the_next_time(scribe: Scribe) -> None:
+    await plan(scribe, due("rain"))
+    await claim(scribe)
+    question = await scribe.ledger.questions.get(QuestionRef("lantern", "rain"))
+    running = await scribe.begin(question)
+    forecast = scribe.answer(question, running, 0.4)
+    await scribe.ledger.forecasts.complete(forecast, next_due=Later(NOON + 3 * HOUR, "stale"))
+    assert await claim(scribe, NOON + 2 * HOUR) == []
+    (again,) = await claim(scribe, NOON + 3 * HOUR)
+    assert (again.why, again.attempt) == ("stale", 1)
+
+
+async def test_the_counts_and_the_next_time_follow_the_rows(scribe: Scribe) -> None:
+    schedule = scribe.ledger.schedule
+    assert await schedule.counts(NOON) == ScheduleCounts(due=0, leased=0, locked=0, waiting=0)
+    await plan(scribe, due("a"), due("b"), due("c"), due("d", NOON + 3 * HOUR))
+    assert await schedule.next_due(NOON) == NOON
+    await schedule.lock(QuestionRef("lantern", "c"), forecaster=None, reason="r", until=None, now=NOON)
+    await claim(scribe, limit=1)
+    assert await schedule.counts(NOON) == ScheduleCounts(due=1, leased=1, locked=1, waiting=1)
+
+
+async def test_the_next_time_is_also_the_end_of_a_lease(scribe: Scribe) -> None:
+    await plan(scribe, due("a"), due("b", NOON + 3 * HOUR))
+    await claim(scribe)
+    assert await scribe.ledger.schedule.next_due(NOON) == NOON + HOUR
+
+
+async def test_the_load_of_a_batch_counts_what_is_in_work_and_what_has_no_forecast_yet(scribe: Scribe) -> None:
+    await plan(scribe, due("a"), due("b"), due("c"), due("d"))
+    await scribe.forecast(await scribe.ask("d", closes_at=None))
+    await scribe.ledger.schedule.lock(QuestionRef("lantern", "c"), forecaster=None, reason="r", until=None, now=NOON)
+    await claim(scribe, limit=1)
+    load = await scribe.ledger.schedule.load("lantern", "2026-03-01", "plain", now=NOON)
+    assert load == Load(busy=1, unforecast=2)
+    nobody = await scribe.ledger.schedule.load("lantern", "2026-03-15", "plain", now=NOON)
+    assert nobody == Load(busy=0, unforecast=0)

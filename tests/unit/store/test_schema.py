@@ -1,0 +1,63 @@
+import sqlite3
+from typing import Any
+
+import pytest
+from sqlite_utils import Database
+
+from bot.store.schema import MIGRATIONS
+from tests.unit.store.conftest import Scribe
+
+
+def test_every_table_is_strict() -> None:
+    database = Database(memory=True)
+    MIGRATIONS.apply(database)
+    loose = [
+        name
+        for name, kind, strict in database.execute("select name, type, strict from pragma_table_list")
+        if kind == "table" and not strict and not name.startswith(("sqlite_", "_sqlite_"))
+    ]
+    assert loose == []
+
+
+@pytest.mark.parametrize("column", ["probability", "raw_probability"])
+@pytest.mark.parametrize("value", [1.0000001, -1e-9, float("nan"), "half"])
+async def test_the_file_itself_refuses_what_is_no_probability(scribe: Scribe, column: str, value: Any) -> None:
+    await scribe.forecast(await scribe.ask())
+    connection = sqlite3.connect(scribe.path)
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(f"update prediction set {column} = ?", [value])  # noqa: S608 - a name of ours
+    connection.close()
+
+
+async def test_the_views_are_readable_with_plain_sqlite(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    forecast = await scribe.forecast(question, 0.3)
+    await scribe.resolve(question, 1.0)
+    assert scribe.rows("select ref, forecaster, revision from latest_forecast") == [("lantern:rain", "plain", 1)]
+    assert scribe.rows("select ref, target, value from current_resolution") == [("lantern:rain", "outcome", 1.0)]
+    assert scribe.rows("select * from scored") == []
+    assert scribe.rows("select target, probability from prediction") == [("outcome", 0.3)]
+    assert forecast.revision == 1
+
+
+# Queries that run often or over many rows, and the index each must use.
+PLANS = {
+    "select id from forecast where state = 'done' and decided_at is null order by made_at, id": "forecast_undecided",
+    "select id from forecast where state = 'done' order by made_at desc, id desc": "forecast_recent",
+    "select max(id) from price where ref = 'x'": "price_by_question",
+    "select 1 from schedule where owner is null and due_at is not null and due_at <= 'x'": "schedule_by_due",
+    "select 1 from schedule where leased_until <= 'x' and owner is not null": "schedule_leased",
+    "select 1 from schedule where window = 'open' and closes_at <= 'x'": "schedule_window",
+    "select 1 from intent where state = 'sending'": "intent_by_state",
+    "select 1 from resolution where ref = 'x' and target = 'y' and id > 3": "resolution_by_target",
+    "select 1 from prediction where ref = 'x' and target = 'y'": "prediction_by_target",
+    "select 1 from prediction where scored_against is null order by ref, target": "prediction_unscored",
+    "select 1 from question where venue = 'x' and batch = 'y'": "question_by_batch",
+}
+
+
+@pytest.mark.parametrize("sql", PLANS)
+async def test_frequent_queries_use_their_index(scribe: Scribe, sql: str) -> None:
+    ((*_, plan),) = scribe.rows(f"explain query plan {sql}")
+    assert PLANS[sql] in plan
+    assert "TEMP B-TREE" not in plan
