@@ -1,0 +1,50 @@
+"""Do the tables of config.toml name what there is? Asked once the enabled plugins have said what they offer."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from bot.config.model import Config
+from bot.config.nearest import instead
+from bot.config.problems import dotted
+from bot.errors import ConfigError
+from bot.specs import Table
+
+
+def check_tables(config: Config, offered: Mapping[Table, Collection[str]], *, dormant: Collection[str]) -> None:
+    """Raise ConfigError with one line for each table, and each forecaster of a venue, that nothing answers to.
+
+    offered holds what the enabled plugins offer; dormant the names of plugins that are there and not enabled: their
+    tables may stay in the file, unread.
+    """
+    faults = [*_unknown_tables(config, offered, dormant), *_unknown_forecasters(config, offered, dormant)]
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def place_of(config: Config, *key: str | int) -> str:
+    """Return where a key stands and what it is called, as the beginning of a line."""
+    return f"{config.sources.place(key)}: {dotted(key)}: ".removeprefix(": ")
+
+
+def _unknown_tables(
+    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+) -> Iterator[str]:
+    for table in Table:
+        valid = {*offered[table], *dormant}
+        written = {str(key[1]) for key in config.sources.variables if key[0] == table and len(key) > 2}
+        for name in sorted(written.union(config.tables(table)) - valid):
+            yield f"{place_of(config, table.value, name)}no plugin offers it; {instead(name, valid)}"
+
+
+def _unknown_forecasters(
+    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+) -> Iterator[str]:
+    forecasters = offered[Table.FORECASTERS]
+    for venue in sorted(set(config.venues).intersection(offered[Table.VENUES])):
+        for index, name in enumerate(config.venues[venue].forecasters):
+            place = place_of(config, "venues", venue, "forecasters", index)
+            if name in forecasters:
+                continue
+            if name in dormant:
+                yield f"{place}the plugin {name} is not enabled; add it to plugins"
+            else:
+                yield f"{place}no enabled plugin offers this forecaster; {instead(name, forecasters)}"

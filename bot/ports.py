@@ -1,0 +1,176 @@
+"""The typed sockets of the engine: what it consumes, as Protocols, and nothing else.
+
+Readers and writers are different objects: code that holds a ``Venue`` cannot submit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Collection,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
+    from datetime import datetime
+    from pathlib import Path
+
+    import numpy as np
+
+    from bot.domain.learning import Fitted, Round, Sheet
+    from bot.domain.question import Question, QuestionRef
+    from bot.domain.research import Hit, Notice, Quote, Series
+    from bot.domain.resolution import Example, Resolution
+    from bot.domain.step import Json, Step
+    from bot.domain.submission import Batch, Receipt
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time and waiting; the simulated one runs weeks in seconds."""
+
+    def now(self) -> datetime:
+        """Return the wall time, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never run backwards, from an arbitrary start."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for that many seconds."""
+        ...
+
+
+class Random(Protocol):
+    """Reproducible chance: the same labels give the same stream within one seed."""
+
+    def stream(self, *labels: str) -> np.random.Generator:
+        """Return a generator that belongs to the labels alone."""
+        ...
+
+
+class Http(Protocol):
+    """Bounded reading over HTTP; whatever goes wrong comes as an error of ``bot.errors``."""
+
+    async def get(self, url: str, *, max_bytes: int) -> bytes:
+        """Return the decoded body of a 200 answer of at most ``max_bytes`` bytes."""
+        ...
+
+
+class Venue(Protocol):
+    """The reading half of a venue."""
+
+    def questions(self) -> AsyncIterator[Question]:
+        """Yield the questions to forecast, in their present state; each reference once."""
+        ...
+
+    def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
+        """Yield the outcomes known now of the given questions; a corrected outcome is yielded anew."""
+        ...
+
+
+class Archive(Protocol):
+    """Past rounds of a venue, to learn from and to be tested on; reads files, never a network."""
+
+    def rounds(self) -> Sequence[str]:
+        """Return the keys of all rounds that have questions, oldest first."""
+        ...
+
+    def round(self, key: str) -> Round:
+        """Return one round; raises NotFound for an unknown key."""
+        ...
+
+    def examples(self, before: datetime) -> Iterable[Example]:
+        """Yield every target whose outcome was known strictly before the moment."""
+        ...
+
+    def sheet(self, path: Path) -> Sheet:
+        """Read a file of forecasts; raises ContractError for one that the documented rules refuse whole."""
+        ...
+
+
+class Submitter(Protocol):
+    """The writing half: a venue's writer, or its paper book. Only the outbox holds one."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        """Write the batch once, without retries; one receipt per intent, unknown where there is no proof."""
+        ...
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        """Read back what stands: acked for what is there as intended, absent for what is provably not."""
+        ...
+
+
+class PriceFeed(Protocol):
+    """Prices as they move."""
+
+    def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        """Yield quotes of the given questions until closed; a silent feed raises Unavailable."""
+        ...
+
+
+class SearchEngine(Protocol):
+    """A search engine. Dates are in the signature: one that cannot bound them is refused whenever a cutoff is set."""
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        """Return at most ``limit`` hits, published before the moment where one is given."""
+        ...
+
+
+class DataSource(Protocol):
+    """A source of time series, as they were known at a moment."""
+
+    async def series(self, name: str, *, before: datetime) -> Series:
+        """Return the series with nothing published at or after the moment; raises NotFound."""
+        ...
+
+
+class Desk(Protocol):
+    """All that a forecaster may use on one question in one trial."""
+
+    @property
+    def cutoff(self) -> datetime:
+        """The moment after which nothing may inform the forecast."""
+        ...
+
+    @property
+    def trial(self) -> int:
+        """The number of this trial, from 1."""
+        ...
+
+    @property
+    def fitted(self) -> Fitted | None:
+        """What this forecaster learned strictly before the cutoff, if it learns at all."""
+        ...
+
+    def stream(self, *labels: str) -> np.random.Generator:
+        """Return chance that belongs to this forecast, trial and labels alone."""
+        ...
+
+
+class Forecaster(Protocol):
+    """Any design of forecaster, as a stream of steps."""
+
+    def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        """Yield steps, each with a complete belief; the engine stops by closing the generator."""
+        ...
+
+
+class Learner(Protocol):
+    """The learning half of a forecaster: a pure function of examples."""
+
+    def fit(self, examples: Sequence[Example], *, before: datetime) -> Mapping[str, Json]:
+        """Return parameters as a JSON object; raises LeakError for an example not known before the moment."""
+        ...
+
+
+class Notifier(Protocol):
+    """A channel to a person."""
+
+    async def notify(self, notice: Notice) -> None:
+        """Deliver the notice or raise Unavailable."""
+        ...

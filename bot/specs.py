@@ -1,0 +1,181 @@
+"""What a plugin hands over: inert, typed descriptions. Nothing runs until a factory is entered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+
+from bot.ports import (
+    Archive,
+    Clock,
+    DataSource,
+    Forecaster,
+    Http,
+    Learner,
+    Notifier,
+    PriceFeed,
+    SearchEngine,
+    Submitter,
+    Venue,
+)
+
+if TYPE_CHECKING:
+    from bot.domain.learning import Fitted
+
+API_VERSION = 1
+
+
+# Two underscores in a row separate the parts of an environment variable, so a name has none.
+NAME_PATTERN = r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
+
+
+class Table(StrEnum):
+    """The tables of config.toml that hold what plugins offer."""
+
+    VENUES = "venues"
+    FORECASTERS = "forecasters"
+    SEARCH = "search"
+    DATA = "data"
+    NOTIFIERS = "notifiers"
+
+
+class Can(StrEnum):
+    """What a venue or engine is able to do; callers and tests branch on these, never on names."""
+
+    SUBMIT = "submit"
+    COMMENT = "comment"
+    PAPER = "paper"
+    PUSH_PRICES = "push prices"
+    ARCHIVE = "archive"
+    LEARN = "learn"
+    SEARCH_BEFORE_DATE = "search before date"
+    VINTAGES = "vintages"
+
+
+class Settings(BaseModel):
+    """The parent of every plugin's settings: frozen, unknown keys refused, secrets as SecretStr."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
+
+
+def _beside_config(path: Path, info: ValidationInfo) -> Path:
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / path.expanduser()
+
+
+# A path in settings: relative ones are meant beside config.toml, wherever the program was started.
+LocalPath = Annotated[Path, AfterValidator(_beside_config)]
+
+S = TypeVar("S", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """What a factory is given besides its settings: time, bounded HTTP, and a folder of its own."""
+
+    clock: Clock
+    http: Http
+    folder: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """The head of all specs: name as used in config, a one-line summary, and the API version it was built for."""
+
+    name: str
+    summary: str
+    abilities: frozenset[Can] = frozenset()
+    api_version: int = API_VERSION
+
+    def __post_init__(self) -> None:
+        """Refuse a name that config and environment variables could not hold, and a summary of none or many lines."""
+        if not re.fullmatch(NAME_PATTERN, self.name):
+            message = f"the name {self.name!r} should be lower-case letters, digits and single underscores"
+            raise ValueError(message)
+        if not self.summary.strip() or "\n" in self.summary:
+            message = f"{self.name}: the summary should be one line"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configurable(Spec, Generic[S]):
+    """The head of what has a table in config.toml, ``[<table>.<name>]``, and settings in it."""
+
+    table: ClassVar[Table]
+    settings: type[S]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VenueSpec(Configurable[S]):
+    """A venue: its reader, and where it has them its paper book, writer, price feed and archive of past rounds.
+
+    ``archive`` reads past rounds in a folder; ``archive_folder`` tells which one the settings themselves name, if any.
+    """
+
+    table: ClassVar[Table] = Table.VENUES
+    reader: Callable[[S, Workplace], AbstractAsyncContextManager[Venue]]
+    paper: Callable[[S, Workplace], AbstractAsyncContextManager[Submitter]] | None = None
+    writer: Callable[[S, Workplace], AbstractAsyncContextManager[Submitter]] | None = None
+    prices: Callable[[S, Workplace], AbstractAsyncContextManager[PriceFeed]] | None = None
+    archive: Callable[[S, Path], Archive] | None = None
+    archive_folder: Callable[[S], Path | None] = field(default=lambda _: None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecasterSpec(Configurable[S]):
+    """A forecaster; ``learner`` and ``shipped`` are there if it learns from outcomes.
+
+    ``shipped`` returns the parameters that come with the package, each usable for cutoffs at or after its ``before``.
+    """
+
+    table: ClassVar[Table] = Table.FORECASTERS
+    open: Callable[[S, Workplace], AbstractAsyncContextManager[Forecaster]]
+    learner: Callable[[S], Learner] | None = None
+    shipped: Callable[[], Sequence[Fitted]] = field(default=tuple)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpec(Configurable[S]):
+    """A search engine."""
+
+    table: ClassVar[Table] = Table.SEARCH
+    open: Callable[[S, Workplace], AbstractAsyncContextManager[SearchEngine]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec(Configurable[S]):
+    """A source of time series."""
+
+    table: ClassVar[Table] = Table.DATA
+    open: Callable[[S, Workplace], AbstractAsyncContextManager[DataSource]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotifierSpec(Configurable[S]):
+    """A channel to a person."""
+
+    table: ClassVar[Table] = Table.NOTIFIERS
+    open: Callable[[S, Workplace], AbstractAsyncContextManager[Notifier]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSpec(Spec):
+    """A command ``foxcast NAME``: a function whose annotated parameters become its options."""
+
+    run: Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec(Spec):
+    """Work to be done every so often by the daemon; returns one line about what it did."""
+
+    every: timedelta
+    run: Callable[[Workplace], Awaitable[str]]
