@@ -1,0 +1,165 @@
+"""Virtual time: an event loop that jumps to its next timer when idle, so that weeks pass in seconds.
+
+Everything above it is real: asyncio, timeouts, and APScheduler itself. APScheduler 3.11 takes no clock; it asks
+``datetime.now`` under that name in three of its modules. The name is the seam: while ``simulate`` runs, it answers with
+the simulated wall clock, and no line of the scheduler is replaced.
+"""
+
+import asyncio
+import hashlib
+import selectors
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Self, TypeVar, TypeVarTuple
+from unittest.mock import patch
+
+from bot.testing.clock import START
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+# How long, in real seconds, an idle loop without timers waits for a thread before it is called deadlocked.
+PATIENCE_S = 5.0
+ASKING = ("apscheduler.schedulers.base", "apscheduler.executors.base", "apscheduler.triggers.interval")
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Instead of waiting for a timer, moves the loop's time to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elapsed_s = 0.0
+        self.threads_busy: Callable[[], bool] = lambda: False
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        if timeout is None or self.threads_busy():
+            return self._wait_for_threads()
+        self.elapsed_s += timeout
+        return []
+
+    def _wait_for_threads(self) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(PATIENCE_S)
+        if not ready:
+            message = "deadlock: the loop is idle, has no timer it may jump to, and no thread answers"
+            raise RuntimeError(message)
+        return ready
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A selector event loop whose time is virtual.
+
+    Time stands still while work runs in an executor. ``busy`` says the same of other threads, a database writer for
+    instance; a thread that the loop does not know of would make the trace depend on its real speed.
+    """
+
+    def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+        # A timer counts as due this early. In simulated years two neighbouring floats differ by more than the real
+        # clock's nanosecond, and a timer that is never quite due would be waited for in zero steps for ever.
+        self._clock_resolution = 1e-6
+        self._in_executor = 0
+        self._jumping.threads_busy = lambda: self._in_executor > 0 or busy()
+
+    def time(self) -> float:
+        return self._jumping.elapsed_s
+
+    def block(self, seconds: float) -> None:
+        """Pass the time without giving way, as a computation on the loop does."""
+        self._jumping.elapsed_s += seconds
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        future = super().run_in_executor(executor, func, *args)
+        self._in_executor += 1
+        future.add_done_callback(self._left_executor)
+        return future
+
+    def _left_executor(self, _: asyncio.Future[Any]) -> None:
+        self._in_executor -= 1
+
+
+class VirtualClock:
+    """Implements the port Clock on a virtual loop; ``step`` sets the wall clock apart from the monotonic one."""
+
+    def __init__(self, loop: VirtualLoop, start: datetime = START) -> None:
+        self.loop = loop
+        self._zero = start
+
+    def now(self) -> datetime:
+        return self._zero + timedelta(seconds=self.loop.time())
+
+    def monotonic(self) -> float:
+        return self.loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        woken: asyncio.Future[None] = self.loop.create_future()
+        self.loop.call_later(seconds, _wake, woken)
+        await woken
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock forward, or back where negative; monotonic time does not notice."""
+        self._zero += timedelta(seconds=seconds)
+
+
+class Trace:
+    """What happened, in order; two runs with the same seed have the same digest."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self.length = 0
+
+    def add(self, *words: object) -> None:
+        """Note one event."""
+        self._digest.update("\x1f".join(map(str, words)).encode() + b"\n")
+        self.length += 1
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all events so far, in hex."""
+        return self._digest.hexdigest()
+
+
+def simulate(
+    main: Callable[[VirtualClock], Coroutine[Any, Any, T]],
+    *,
+    start: datetime = START,
+    busy: Callable[[], bool] = lambda: False,
+) -> T:
+    """Run ``main`` in virtual time from ``start`` and return its result; raises RuntimeError when it deadlocks."""
+    clock: VirtualClock
+
+    def loop() -> VirtualLoop:
+        nonlocal clock
+        made = VirtualLoop(busy)
+        clock = VirtualClock(made, start)
+        return made
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.get_loop()
+        with scheduler_time(clock):
+            return runner.run(main(clock))
+
+
+@contextmanager
+def scheduler_time(clock: VirtualClock) -> Iterator[None]:
+    """While entered, let APScheduler take the time from this clock."""
+
+    class Simulated(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            moment = clock.now().astimezone(tz)
+            return cls.combine(moment.date(), moment.timetz())
+
+    with ExitStack() as seams:
+        for module in ASKING:
+            seams.enter_context(patch(f"{module}.datetime", Simulated))
+        yield
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

@@ -1,0 +1,46 @@
+"""The words and numbers of the venue's documented formats, shared by its readers and by its validator.
+
+Source: venue document, sections 2.1 to 2.3.
+"""
+
+from datetime import UTC, date, datetime, time, timedelta
+
+from bot.api import QuestionRef
+
+VENUE = "forecastbench"
+MARKET = "market"
+DATASET = "dataset"
+MARKET_SOURCES = frozenset({"infer", "manifold", "metaculus", "polymarket"})
+DATASET_SOURCES = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
+SOURCES = {MARKET: MARKET_SOURCES, DATASET: DATASET_SOURCES}
+HORIZON_DAYS = (7, 30, 90, 180, 365, 1095, 1825, 3650)
+MISSING = "N/A"
+MISSING_SHARE_LIMIT = 0.05
+
+# Ten times the largest published set; a decompression bomb stops here.
+MAX_FILE_BYTES = 16 * 1024 * 1024
+
+
+def start_of(day: date) -> datetime:
+    """Return the first moment of the day in UTC."""
+    return datetime.combine(day, time.min, UTC)
+
+
+def last_second_of(day: date) -> datetime:
+    """Return 23:59:59 of the day in UTC, the documented deadline and the moment a dated outcome is knowable."""
+    return start_of(day) + timedelta(days=1, seconds=-1)
+
+
+def reference(due: date, source: str, question_id: str) -> QuestionRef:
+    """Return the name of a question: ``forecastbench:<due date>/<source>/<id>``."""
+    return QuestionRef(VENUE, f"{due.isoformat()}/{source}/{question_id}")
+
+
+def due_date_of(ref: QuestionRef) -> date:
+    """Return the due date in a reference; raises ValueError for a reference of another form."""
+    return date.fromisoformat(ref.key.split("/", 1)[0])
+
+
+def family_of(source: str) -> str | None:
+    """Return ``market`` or ``dataset`` for a documented source, None for any other."""
+    return next((family for family, sources in SOURCES.items() if source in sources), None)

@@ -1,0 +1,172 @@
+"""The writing half: one file per round, replaced as a whole or not at all.
+
+The paper book and the live writer are the same writer on another folder and under another window: live, the folder is
+synchronised to the team's bucket and closed outside the 24 hours of the due date (venue document, section 2.3).
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import date
+from pathlib import Path
+
+from bot.api import (
+    Batch,
+    ConfigError,
+    ContractError,
+    Intent,
+    IntentState,
+    NotFound,
+    Receipt,
+    Submitter,
+    Workplace,
+)
+from plugins.forecastbench.files import decode, read_bytes
+from plugins.forecastbench.forecast_set import Draft, draft, serialise
+from plugins.forecastbench.parse import frame
+from plugins.forecastbench.rules import violations
+from plugins.forecastbench.settings import ForecastBenchSettings
+from plugins.forecastbench.terms import last_second_of, start_of
+
+PAPER_FOLDER = "forecast_sets"
+
+Objection = Callable[[date], str | None]
+
+
+class ForecastSetWriter:
+    """Writes the forecast set of a round into a folder; ``objection`` says why a due date is closed, None if open."""
+
+    def __init__(self, settings: ForecastBenchSettings, folder: Path, objection: Objection) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._objection = objection
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        """Replace the file of the round by all intents of the batch.
+
+        Refused as a whole outside the window, with more than 5 % of the rows missing, or for a breach of the
+        documented rules; an intent that does not answer its question is refused alone. A failing disk gives unknown.
+        """
+        planned = draft(batch)
+        if why := self._refusal(batch, planned):
+            return _all(batch, IntentState.REFUSED, why)
+        rows = [row for part in planned.rows.values() for row in part]
+        content = serialise(rows, due_date=batch.key, settings=self._settings)
+        path = self._path(batch)
+        try:
+            broken = await asyncio.to_thread(_replace, path, content, batch)
+        except (OSError, ContractError, NotFound) as error:
+            return _all(batch, IntentState.UNKNOWN, f"{path.name}: {error}")
+        if broken:
+            return _all(batch, IntentState.REFUSED, "; ".join(broken[:3]))
+        expected = sum(len(question.targets) for question in batch.questions)
+        done = f"{len(rows)} of {expected} rows"
+        return tuple(_receipt(intent, planned.refused, path.name, done) for intent in batch.intents)
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        """Read the file back: acked where every row of an intent stands as intended, else absent.
+
+        A file that is there but cannot be read gives unknown.
+        """
+        path = self._path(batch)
+        try:
+            content = await asyncio.to_thread(read_bytes, path)
+            standing = _standing_rows(decode(content, name=path.name))
+        except NotFound:
+            return _all(batch, IntentState.ABSENT, f"{path.name} is not there")
+        except ContractError as error:
+            return _all(batch, IntentState.UNKNOWN, str(error))
+        planned = draft(batch)
+        receipts = []
+        for intent in batch.intents:
+            rows = planned.rows.get(intent.id, ())
+            there = bool(rows) and all(
+                standing.get((row.source, row.id, row.resolution_date)) == row.forecast for row in rows
+            )
+            state = IntentState.ACKED if there else IntentState.ABSENT
+            receipts.append(Receipt(intent=intent.id, state=state, reference=path.name))
+        return tuple(receipts)
+
+    def _refusal(self, batch: Batch, planned: Draft) -> str | None:
+        try:
+            due = date.fromisoformat(batch.key)
+        except ValueError:
+            return f"batch {batch.key!r} is not a due date"
+        return self._objection(due) or "; ".join(planned.breaches) or None
+
+    def _path(self, batch: Batch) -> Path:
+        return self._folder / f"{batch.key}.{self._settings.organization}.{self._settings.number}.json"
+
+
+@asynccontextmanager
+async def open_paper_book(settings: ForecastBenchSettings, workplace: Workplace) -> AsyncIterator[Submitter]:
+    """Open the paper book: files in the venue's own folder, at any time, for any round."""
+    folder = workplace.folder / PAPER_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    yield ForecastSetWriter(settings, folder, _always_open)
+
+
+@asynccontextmanager
+async def open_writer(settings: ForecastBenchSettings, workplace: Workplace) -> AsyncIterator[Submitter]:
+    """Open the live writer; raises ConfigError without an upload folder."""
+    folder = settings.upload_folder
+    if folder is None or not folder.is_dir():
+        message = f"upload_folder {str(folder or '')!r} is not a folder: mount the team's bucket there and name it"
+        raise ConfigError(message)
+
+    def outside_window(due: date) -> str | None:
+        now = workplace.clock.now()
+        if start_of(due) <= now <= last_second_of(due):
+            return None
+        return f"the window of {due} is that day in UTC; it is {now.isoformat(timespec='seconds')}"
+
+    yield ForecastSetWriter(settings, folder, outside_window)
+
+
+def _always_open(_: date) -> str | None:
+    return None
+
+
+def _replace(path: Path, content: bytes, batch: Batch) -> tuple[str, ...]:
+    """Write, read back, validate, then rename; returns the broken rules, in which case the old file stays."""
+    written = path.with_name(f".{path.name}.tmp")
+    try:
+        with written.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if broken := violations(read_bytes(written), file_name=path.name, questions=batch.questions):
+            return broken
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+    return ()
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _standing_rows(raw: object) -> Mapping[tuple[str, str, str | None], float]:
+    try:
+        _, rows = frame(raw, "forecasts")
+        return {(row["source"], row["id"], row["resolution_date"]): row["forecast"] for row in rows}
+    except (KeyError, TypeError) as error:
+        message = f"not a forecast set: {error!r}"
+        raise ContractError(message) from error
+
+
+def _receipt(intent: Intent, refused: Mapping[str, str], reference: str, done: str) -> Receipt:
+    if why := refused.get(intent.id):
+        return Receipt(intent=intent.id, state=IntentState.REFUSED, reference=reference, detail=why)
+    return Receipt(intent=intent.id, state=IntentState.ACKED, reference=reference, detail=done)
+
+
+def _all(batch: Batch, state: IntentState, detail: str) -> Sequence[Receipt]:
+    return tuple(Receipt(intent=intent.id, state=state, detail=detail) for intent in batch.intents)

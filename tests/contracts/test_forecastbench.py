@@ -1,0 +1,86 @@
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from bot.api import Batch, Question, Settings, Submitter, VenueSpec, Workplace
+from bot.testing.clock import FakeClock
+from bot.testing.contracts import ArchiveContract, SubmitterContract, VenueContract
+from bot.testing.http import DictHttp
+from plugins.forecastbench import foxcast_venues
+from plugins.forecastbench.archive import ForecastBenchArchive
+from plugins.forecastbench.settings import ForecastBenchSettings
+from tests.plugins.forecastbench.records import batch as answered
+
+SPEC: VenueSpec[Any] = foxcast_venues()[0]
+ROUND = "2026-06-07"
+
+
+@pytest.fixture(scope="module")
+def questions() -> tuple[Question, ...]:
+    return ForecastBenchArchive(ForecastBenchSettings(), Path("sample")).round(ROUND).questions
+
+
+class TestReader(VenueContract):
+    spec = SPEC
+    settings: ClassVar[Settings] = ForecastBenchSettings(rounds="all")
+    remote: ClassVar[Settings] = ForecastBenchSettings(source="https://example.org/datasets")
+
+
+class TestArchive(ArchiveContract):
+    spec = SPEC
+    settings: ClassVar[Settings] = ForecastBenchSettings()
+    late = datetime(2026, 9, 1, tzinfo=UTC)
+
+    @pytest.fixture
+    def folder(self) -> Path:
+        return Path("sample")
+
+
+class FileContract(SubmitterContract):
+    """What paper book and live writer have in common: one file in the fixture ``folder``."""
+
+    @pytest.fixture
+    def batch(self, questions: tuple[Question, ...]) -> Batch:
+        return answered(questions)
+
+    @pytest.fixture
+    def refused_batch(self, batch: Batch) -> Batch:
+        return replace(batch, intents=batch.intents[: len(batch.intents) // 2])
+
+    @pytest.fixture
+    def answers(self, folder: Path) -> Callable[[], int]:
+        return lambda: sum(len(json.loads(path.read_bytes())["forecasts"]) for path in folder.glob("*"))
+
+
+def workplace(folder: Path, now: datetime) -> Workplace:
+    return Workplace(clock=FakeClock(now), http=DictHttp({}), folder=folder)
+
+
+class TestPaperBook(FileContract):
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return tmp_path / "forecast_sets"
+
+    @pytest.fixture
+    async def submitter(self, tmp_path: Path) -> AsyncIterator[Submitter]:
+        assert SPEC.paper is not None
+        async with SPEC.paper(ForecastBenchSettings(), workplace(tmp_path, datetime(2026, 9, 1, tzinfo=UTC))) as book:
+            yield book
+
+
+class TestWriter(FileContract):
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        return tmp_path
+
+    @pytest.fixture
+    async def submitter(self, tmp_path: Path) -> AsyncIterator[Submitter]:
+        assert SPEC.writer is not None
+        settings = ForecastBenchSettings(upload_folder=tmp_path)
+        async with SPEC.writer(settings, workplace(tmp_path, datetime(2026, 6, 7, 12, tzinfo=UTC))) as writer:
+            yield writer

@@ -1,0 +1,81 @@
+"""The kit is mutated before it is trusted: each way to break an archive must fail the check named beside it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.domain.learning import Round, Sheet
+from bot.domain.resolution import Example
+from bot.testing.contracts import ArchiveContract
+from tests.unit.testing.lantern import SOUND, START, Failure, LanternArchive, checks_of, outcome, run
+
+
+class Unordered(LanternArchive):
+    def rounds(self) -> Sequence[str]:
+        return ["1", "0"]
+
+
+class Foreign(LanternArchive):
+    def round(self, key: str) -> Round:
+        return replace(super().round(key), resolutions=(outcome(7),))
+
+
+class Misnamed(LanternArchive):
+    def round(self, key: str) -> Round:
+        return replace(super().round(key), key="round")
+
+
+class Obliging(LanternArchive):
+    def round(self, key: str) -> Round:
+        return super().round(key if key in self.rounds() else "0")
+
+
+class Leaking(LanternArchive):
+    def examples(self, before: datetime) -> Sequence[Example]:
+        return super().examples(datetime.max.replace(tzinfo=UTC))
+
+
+class Silent(LanternArchive):
+    def examples(self, before: datetime) -> Sequence[Example]:
+        return []
+
+
+class Credulous(LanternArchive):
+    def sheet(self, path: Path) -> Sheet:
+        return Sheet(name=path.name, author="", round="0", probabilities={})
+
+
+ARCHIVE_MUTANTS: list[tuple[str, type[LanternArchive]]] = [
+    ("rounds_come_oldest_first_and_once", Unordered),
+    ("a_round_holds_its_own_questions_and_their_outcomes", Foreign),
+    ("a_round_holds_its_own_questions_and_their_outcomes", Misnamed),
+    ("an_unknown_round_is_not_found", Obliging),
+    ("examples_were_known_strictly_before_the_moment", Leaking),
+    ("examples_were_known_strictly_before_the_moment", Silent),
+    ("nothing_was_known_long_ago", Leaking),
+    ("a_sheet_that_is_not_there_is_not_found", Credulous),
+    ("a_sheet_of_another_form_is_refused", Credulous),
+]
+
+
+class ArchiveKit(ArchiveContract):
+    spec = SOUND
+    late = START + timedelta(days=90)
+
+
+@pytest.mark.parametrize("name", checks_of(ArchiveContract))
+async def test_a_sound_archive_passes(name: str, tmp_path: Path) -> None:
+    await run(ArchiveKit(), name, archive=LanternArchive(), tmp_path=tmp_path, content=b"{}")
+
+
+@pytest.mark.parametrize(("name", "mutant"), ARCHIVE_MUTANTS)
+async def test_a_broken_archive_is_found(name: str, mutant: type[LanternArchive], tmp_path: Path) -> None:
+    with pytest.raises(Failure):
+        await run(ArchiveKit(), name, archive=mutant(), tmp_path=tmp_path, content=b"{}")
+
+
+def test_every_check_of_an_archive_has_a_mutant() -> None:
+    assert {name for name, _ in ARCHIVE_MUTANTS} == set(checks_of(ArchiveContract))

@@ -1,0 +1,90 @@
+import asyncio
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+
+from bot.testing import loop as virtual
+from bot.testing.clock import START
+from bot.testing.loop import Trace, VirtualClock, simulate
+
+
+def test_a_year_of_sleep_passes_at_once() -> None:
+    async def main(clock: VirtualClock) -> tuple[float, timedelta]:
+        await clock.sleep(365 * 86_400)
+        return clock.monotonic(), clock.now() - START
+
+    started = time.monotonic()
+    assert simulate(main) == (365 * 86_400, timedelta(days=365))
+    assert time.monotonic() - started < 1.0
+
+
+def test_timeouts_of_asyncio_are_virtual_too() -> None:
+    async def main(clock: VirtualClock) -> float:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3600):
+                await asyncio.Event().wait()
+        return clock.monotonic()
+
+    assert simulate(main) == pytest.approx(3600)
+
+
+def test_time_stands_still_while_a_thread_of_the_executor_works() -> None:
+    async def main(clock: VirtualClock) -> float:
+        beat = asyncio.create_task(clock.sleep(0.001))
+        await asyncio.to_thread(time.sleep, 0.05)
+        elapsed = clock.monotonic()
+        await beat
+        return elapsed
+
+    assert simulate(main) == 0.0
+
+
+def test_time_stands_still_while_another_thread_says_it_is_busy() -> None:
+    working = threading.Event()
+
+    async def main(clock: VirtualClock) -> float:
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def work() -> None:
+            time.sleep(0.05)
+            working.clear()
+            loop.call_soon_threadsafe(done.set)
+
+        working.set()
+        thread = threading.Thread(target=work)
+        thread.start()
+        async with asyncio.timeout(3600):
+            await done.wait()
+        thread.join()
+        return clock.monotonic()
+
+    assert simulate(main, busy=working.is_set) == 0.0
+
+
+def test_a_loop_in_which_nothing_can_happen_any_more_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(clock: VirtualClock) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(virtual, "PATIENCE_S", 0.01)
+    with pytest.raises(RuntimeError, match="deadlock"):
+        simulate(main)
+
+
+def test_a_blocked_loop_delays_what_was_due_meanwhile() -> None:
+    async def main(clock: VirtualClock) -> float:
+        clock.loop.call_later(1.0, clock.loop.block, 30.0)
+        await clock.sleep(2.0)
+        return clock.monotonic()
+
+    assert simulate(main) == 31.0
+
+
+def test_a_trace_depends_on_every_event_and_on_their_order() -> None:
+    first, same, other = Trace(), Trace(), Trace()
+    for trace, words in ((first, "ab"), (same, "ab"), (other, "ba")):
+        for word in words:
+            trace.add(word, 1)
+    assert first.digest() == same.digest() != other.digest()
+    assert first.length == 2

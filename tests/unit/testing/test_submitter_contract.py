@@ -1,0 +1,118 @@
+"""The kit is mutated before it is trusted: each way to break a submitter must fail the check named beside it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bot.domain.prediction import Binary
+from bot.domain.submission import Batch, Intent, IntentState, Receipt
+from bot.errors import Rejected
+from bot.testing.book import MemoryBook
+from bot.testing.contracts import SubmitterContract
+from tests.unit.testing.lantern import Failure, checks_of, question, run
+
+
+class Careful(MemoryBook):
+    """Sound: refuses what the batch marks as refused."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        if batch.key != "closed":
+            return await super().submit(batch)
+        return [Receipt(intent=intent.id, state=IntentState.REFUSED, detail="closed") for intent in batch.intents]
+
+    def count(self) -> int:
+        return len({(intent.account, intent.ref) for intent in self.writes})
+
+
+class Doubling(Careful):
+    def count(self) -> int:
+        return len(self.writes)
+
+
+class Losing(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return (await super().submit(batch))[1:]
+
+
+class Boasting(Careful):
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return [Receipt(intent=intent.id, state=IntentState.ACKED) for intent in batch.intents]
+
+
+class Forgetting(Careful):
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return [Receipt(intent=intent.id, state=IntentState.ABSENT) for intent in batch.intents]
+
+
+class Raising(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        if batch.key == "closed":
+            raise Rejected(batch.key)
+        return await super().submit(batch)
+
+
+class Curt(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return [replace(receipt, detail="") for receipt in await super().submit(batch)]
+
+
+class Sneaking(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        await super().submit(replace(batch, key="open"))
+        return await super().submit(batch)
+
+
+class Scribbling(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        self.writes.append(intent_for(7))
+        return await super().submit(batch)
+
+
+SUBMITTER_MUTANTS: list[tuple[str, type[Careful]]] = [
+    ("nothing_stands_before_it_is_submitted", Boasting),
+    ("what_was_acknowledged_stands", Forgetting),
+    ("what_was_acknowledged_stands", Losing),
+    ("submitting_twice_is_standing_once", Doubling),
+    ("submitting_twice_is_standing_once", Forgetting),
+    ("the_later_answer_stands", Boasting),
+    ("the_later_answer_stands", Forgetting),
+    ("a_refusal_is_a_receipt_with_a_reason", Raising),
+    ("a_refusal_is_a_receipt_with_a_reason", Curt),
+    ("a_refusal_is_a_receipt_with_a_reason", Sneaking),
+    ("an_empty_batch_leaves_no_trace", Scribbling),
+]
+
+
+def intent_for(number: int) -> Intent:
+    asked = question(number)
+    return Intent(
+        id=f"intent {number}",
+        account="team",
+        ref=asked.ref,
+        forecast="f",
+        action="submit",
+        predictions={"outcome": Binary(0.5)},
+        batch="lamps",
+    )
+
+
+async def run_submitter(name: str, book: Careful) -> None:
+    batch = Batch(key="lamps", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
+    closed = replace(batch, key="closed")
+    await run(SubmitterContract(), name, submitter=book, batch=batch, refused_batch=closed, answers=book.count)
+
+
+@pytest.mark.parametrize("name", checks_of(SubmitterContract))
+async def test_a_sound_submitter_passes(name: str) -> None:
+    await run_submitter(name, Careful())
+
+
+@pytest.mark.parametrize(("name", "mutant"), SUBMITTER_MUTANTS)
+async def test_a_broken_submitter_is_found(name: str, mutant: type[Careful]) -> None:
+    with pytest.raises((*Failure, Rejected)):
+        await run_submitter(name, mutant())
+
+
+def test_every_check_of_a_submitter_has_a_mutant() -> None:
+    assert {name for name, _ in SUBMITTER_MUTANTS} == set(checks_of(SubmitterContract))
