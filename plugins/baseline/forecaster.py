@@ -1,0 +1,157 @@
+"""The baseline as a forecaster: first what was believed before any outcome, then what earlier outcomes taught.
+
+Questions that are no yes-or-no question get the crowd's own prediction, or an even spread where there is no crowd.
+"""
+
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
+
+from bot.api import (
+    Action,
+    Belief,
+    Binary,
+    BinaryShape,
+    Choice,
+    ChoiceShape,
+    Confidence,
+    Curve,
+    CurveShape,
+    Desk,
+    Evidence,
+    Fitted,
+    Observation,
+    Prediction,
+    Question,
+    Settings,
+    Step,
+    Target,
+    Workplace,
+)
+from plugins.baseline.facts import Event, Facts
+from plugins.baseline.form import Estimate, Reason
+from plugins.baseline.model import form_of, predict
+from plugins.baseline.parameters import Parameters, from_json
+
+
+class BaselineSettings(Settings):
+    """The baseline has nothing to set: what it knows comes from outcomes."""
+
+
+@asynccontextmanager
+async def open_baseline(_settings: BaselineSettings, _place: Workplace) -> AsyncIterator["Baseline"]:
+    """Open the baseline; it holds no connection."""
+    yield Baseline()
+
+
+class Baseline:
+    """Forecasts by crowd price, season and history; the same question and parameters give the same answer."""
+
+    def __init__(self) -> None:
+        self._read: dict[datetime, tuple[Fitted, Parameters]] = {}
+
+    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        """Yield the prior, then the learned belief where something was learned before the cutoff."""
+        if not isinstance(question.shape, BinaryShape):
+            yield _follow_the_crowd(question)
+            return
+        facts = facts_of(question, desk.cutoff)
+        events = {target.key: event_of(facts, target) for target in question.targets}
+        prior = Parameters(before=_day(desk.cutoff))
+        yield _step("prior", events, prior, why="what was believed before any outcome")
+        if desk.fitted is not None:
+            fitted = desk.fitted
+            why = f"learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}"
+            yield _step("learned", events, self._parameters(fitted), why=why)
+
+    def _parameters(self, fitted: Fitted) -> Parameters:
+        """Read each set of parameters once; a backfill has one for each round."""
+        kept = self._read.get(fitted.before)
+        if kept is None or kept[0] is not fitted:
+            kept = self._read[fitted.before] = (fitted, from_json(fitted.payload))
+        return kept[1]
+
+
+def facts_of(question: Question, asked_at: datetime) -> Facts:
+    """Return what the models may know of a question that was asked at a moment; source and id as its venue has them."""
+    return Facts(
+        source=question.source,
+        key=question.facts.get("id", question.ref.key),
+        due=_day(question.as_of or asked_at),
+        text=question.title,
+        value=_value(question),
+    )
+
+
+def event_of(facts: Facts, target: Target) -> Event:
+    """Return the event of one target: a dated one for a target of a series, else the question's single outcome."""
+    if target.horizon_days is None or target.resolves_at is None:
+        return Event(facts)
+    return Event(facts, _day(target.resolves_at))
+
+
+def _value(question: Question) -> float | None:
+    if question.crowd is not None and isinstance(question.crowd.prediction, Binary):
+        return question.crowd.prediction.probability
+    try:
+        value = float(question.facts.get("freeze_value", ""))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _day(moment: datetime) -> date:
+    return moment.astimezone(UTC).date()
+
+
+def _step(name: str, events: Mapping[str, Event], parameters: Parameters, *, why: str) -> Step:
+    estimates = {key: predict(parameters, event) for key, event in events.items()}
+    forms = sorted({form_of(event).name for event in events.values()})
+    told = [reason for key, estimate in estimates.items() for reason in _told(key, estimate, alone=len(events) == 1)]
+    first = next(iter(estimates.values()))
+    belief = Belief(
+        predictions={key: Binary(estimate.probability) for key, estimate in estimates.items()},
+        confidence=Confidence.MEDIUM if parameters.rows else Confidence.LOW,
+        anchor=str(first.reasons[0]),
+        evidence_for=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) > 0.0),
+        evidence_against=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) < 0.0),
+        reason=why,
+    )
+    action = Action(name=name, arguments={"form": ", ".join(forms)})
+    text = "\n".join(f"{key}: {reason}" for key, estimate in estimates.items() for reason in estimate.reasons)
+    return Step(action=action, observation=Observation(text=text), belief=belief)
+
+
+def _told(key: str, estimate: Estimate, *, alone: bool) -> list[Evidence]:
+    where = "" if alone else f"{key}: "
+    return [
+        Evidence(text=f"{where}{reason.why}", source="outcomes of earlier rounds", log_odds=_shift(reason))
+        for reason in estimate.reasons
+        if reason.before is not None
+    ]
+
+
+def _shift(reason: Reason) -> float:
+    before = reason.after if reason.before is None else reason.before
+    return math.log(reason.after / (1.0 - reason.after)) - math.log(before / (1.0 - before))
+
+
+def _follow_the_crowd(question: Question) -> Step:
+    if question.crowd is not None:
+        prediction, why = question.crowd.prediction, "the crowd's own prediction"
+    else:
+        prediction, why = _even(question), "nothing is known, so every possibility counts alike"
+    belief = Belief(predictions={target.key: prediction for target in question.targets}, anchor=why, reason=why)
+    return Step(action=Action(name="crowd"), observation=Observation(text=why), belief=belief)
+
+
+def _even(question: Question) -> Prediction:
+    match question.shape:
+        case ChoiceShape(options=options):
+            return Choice(dict.fromkeys(options, 1.0 / len(options)))
+        case CurveShape(grid=grid):
+            return Curve(tuple((point - grid[0]) / (grid[-1] - grid[0]) for point in grid))
+        case BinaryShape():
+            message = f"{question.ref} is a yes-or-no question and has models of its own"
+            raise AssertionError(message)

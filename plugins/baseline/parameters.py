@@ -1,0 +1,78 @@
+"""What a fit leaves behind: the coefficients of every form, with their provenance, as a value that becomes JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from bot.api import ContractError, Json
+
+# Raised whenever a coefficient changes its meaning, so that a stored fit is never read as another one.
+EDITION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Coefficients by form and name, and what they were fitted on.
+
+    Every outcome used was known before the day ``before``; ``rows`` counts them by source. A form or coefficient that
+    is missing stands at its prior, so ``Parameters(before=day)`` is a forecaster that has seen nothing. ``blank`` names
+    the sources whose latest round carried no values, so that their lowest value is to be doubted.
+    """
+
+    before: date
+    rows: Mapping[str, int] = field(default_factory=dict)
+    coefficients: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    blank: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Freeze the mappings."""
+        frozen = {form: MappingProxyType(dict(found)) for form, found in self.coefficients.items()}
+        object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
+        object.__setattr__(self, "coefficients", MappingProxyType(frozen))
+
+
+# Log odds beyond this are certainties no data of this size can justify: a sign of a damaged file.
+_Coefficient = Annotated[float, Field(ge=-50.0, le=50.0, allow_inf_nan=False)]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class _Stored(TypedDict):
+    edition: Literal[1]
+    before: date
+    rows: dict[str, Annotated[int, Field(ge=0)]]
+    coefficients: dict[str, dict[str, _Coefficient]]
+    blank: list[str]
+
+
+def to_json(parameters: Parameters) -> dict[str, Json]:
+    """Return the parameters as a JSON object with the fields of ``Parameters`` and its ``edition``."""
+    return {
+        "edition": EDITION,
+        "before": parameters.before.isoformat(),
+        "rows": dict(parameters.rows),
+        "coefficients": {form: dict(found) for form, found in parameters.coefficients.items()},
+        "blank": list(parameters.blank),
+    }
+
+
+def from_json(stored: Mapping[str, object]) -> Parameters:
+    """Read what ``to_json`` wrote; raises ContractError naming each key that is missing, unknown or out of range."""
+    try:
+        checked = TypeAdapter(_Stored).validate_python(dict(stored))
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        message = f"baseline parameters: {faults}"
+        raise ContractError(message) from error
+    return Parameters(
+        before=checked["before"],
+        rows=checked["rows"],
+        coefficients=checked["coefficients"],
+        blank=tuple(checked["blank"]),
+    )

@@ -1,0 +1,127 @@
+"""The one estimator behind every form: a logistic regression with named coefficients and a stated prior for each.
+
+A coefficient that the data says nothing about stays at its prior mean, so an unseen series, country or station is
+forecast like its group. No form may be fitted in another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+_MAX_STEPS = 60
+_MAX_HALVINGS = 30
+_TOLERANCE = 1e-8
+
+
+class Term(NamedTuple):
+    """One summand of the log odds: ``value`` times the coefficient ``name``, which is normal(mean, sd) a priori.
+
+    ``why`` says in words what the summand stands for.
+    """
+
+    name: str
+    value: float
+    mean: float
+    sd: float
+    why: str
+
+
+class Row(NamedTuple):
+    """One outcome in [0, 1] with the terms of its log odds and its weight (1 = one independent outcome)."""
+
+    terms: tuple[Term, ...]
+    outcome: float
+    weight: float
+
+
+class _Problem(NamedTuple):
+    """The regression as arrays: design (rows, p), outcomes and weights (rows,), means and precisions (p,)."""
+
+    design: FloatArray
+    outcomes: FloatArray
+    weights: FloatArray
+    means: FloatArray
+    precisions: FloatArray
+
+    def loss(self, at: FloatArray) -> float:
+        margins = self.design @ at
+        likelihood = self.weights @ (np.logaddexp(0.0, margins) - margins * self.outcomes)
+        return float(likelihood + 0.5 * self.precisions @ np.square(at - self.means))
+
+    def step(self, at: FloatArray) -> FloatArray:
+        fitted = probability(self.design @ at)
+        gradient = self.design.T @ (self.weights * (fitted - self.outcomes)) + self.precisions * (at - self.means)
+        curvature = (self.design.T * (self.weights * fitted * (1.0 - fitted))) @ self.design
+        return np.asarray(np.linalg.solve(curvature + np.diag(self.precisions), gradient), dtype=np.float64)
+
+
+def probability(margins: FloatArray) -> FloatArray:
+    """Return 1 / (1 + exp(-margin)) without overflow, any shape."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -margins)), dtype=np.float64)
+
+
+def margin(terms: Iterable[Term], coefficients: Mapping[str, float]) -> float:
+    """Return the log odds of the terms; a coefficient that was never fitted has its prior mean."""
+    return sum(term.value * coefficients.get(term.name, term.mean) for term in terms)
+
+
+def fit(rows: Sequence[Row], *, reach: float = np.inf) -> dict[str, float]:
+    """Return the most probable coefficients by name (maximum a posteriori, exact to about 1e-8).
+
+    ``reach`` caps how many prior standard deviations a coefficient may end from its prior mean. No rows give no
+    coefficients. Raises ArithmeticError if Newton's method does not settle, which a proper prior rules out.
+    """
+    if not rows:
+        return {}
+    terms = {term.name: term for row in rows for term in row.terms}
+    problem = _arrange(rows, terms)
+    at = _minimise(problem)
+    spread = reach / np.sqrt(problem.precisions)
+    capped = np.clip(at, problem.means - spread, problem.means + spread)
+    return dict(zip(terms, capped.tolist(), strict=True))
+
+
+def _arrange(rows: Sequence[Row], terms: Mapping[str, Term]) -> _Problem:
+    column = {name: index for index, name in enumerate(terms)}
+    design = np.zeros((len(rows), len(terms)))
+    for index, row in enumerate(rows):
+        for term in row.terms:
+            design[index, column[term.name]] = term.value
+    return _Problem(
+        design=design,
+        outcomes=np.array([row.outcome for row in rows]),
+        weights=np.array([row.weight for row in rows]),
+        means=np.array([term.mean for term in terms.values()]),
+        precisions=np.array([term.sd**-2 for term in terms.values()]),
+    )
+
+
+def _minimise(problem: _Problem) -> FloatArray:
+    at = problem.means
+    reached = problem.loss(at)
+    for _ in range(_MAX_STEPS):
+        step = problem.step(at)
+        if np.abs(step).max() < _TOLERANCE:
+            return at
+        at, reached = _descend(problem, at, step=step, reached=reached)
+    message = f"no optimum after {_MAX_STEPS} Newton steps"
+    raise ArithmeticError(message)
+
+
+def _descend(problem: _Problem, at: FloatArray, *, step: FloatArray, reached: float) -> tuple[FloatArray, float]:
+    length = 1.0
+    # A full step far from the optimum can overshoot, and plain Newton then runs away.
+    slack = 1e-10 * (1.0 + abs(reached))
+    for _ in range(_MAX_HALVINGS):
+        candidate = at - length * step
+        loss = problem.loss(candidate)
+        if loss <= reached + slack:
+            break
+        length /= 2.0
+    return candidate, loss
