@@ -1,0 +1,114 @@
+"""What runs when: the daemon as a list of verbs. No business logic, and no venue, search engine or model."""
+
+import asyncio
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from types import FrameType
+
+import structlog
+
+from bot.daemon.pulse import HEARTBEAT, Pulse
+from bot.daemon.runner import UNWIND_S, Runner, refuse_twins
+from bot.daemon.supervisor import Supervisor
+from bot.daemon.ticker import Ticker
+from bot.daemon.watch import Exit, ExitReason, Record, Watch
+from bot.daemon.watchdog import Watchdog
+from bot.jobs.job import Job
+from bot.ports import Clock
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(jobs: Sequence[Job], *, clock: Clock, watch: Watch, record: Record, stop: asyncio.Event) -> Exit:
+    """Run every job once, in the given order, then each on its schedule until ``stop`` is set.
+
+    A job that raises is recorded and tried again at its next slot. A StoreError of ``record`` ends the daemon, and so
+    does a scheduler that cannot be woken; ``stop`` is then set. At the end running jobs may finish for ``drain_s``
+    seconds; nothing is cancelled before. An event loop that hangs for ``abort_after_s`` ends the process with
+    ``watchdog.HUNG`` after writing all stacks to stderr. Raises ValueError for two jobs of the same name.
+    """
+    refuse_twins([HEARTBEAT, *(job.name for job in jobs)])
+    runner = Runner(clock=clock, record=record, stop=stop)
+    ticker = Ticker(seed=watch.seed)
+    supervisor = Supervisor(watch.notify_socket)
+    pulse = Pulse(watch=watch, runner=runner, ticker=ticker, supervisor=supervisor)
+    ticker.every(timedelta(seconds=watch.heartbeat_s), HEARTBEAT, pulse.beat)
+    async with ticker, asyncio.TaskGroup() as group:
+        with Watchdog(watch, signs=lambda: pulse.looks, wakeup=ticker.wakeup):
+            watchers = [group.create_task(pulse.keep_watch()), group.create_task(pulse.probe_lag())]
+            group.create_task(_catch_up(jobs, runner, ticker))
+            supervisor.tell("READY=1")
+            await stop.wait()
+            supervisor.tell("STOPPING=1")
+            cut = await _wind_down(runner, ticker, watch.drain_s)
+        for watcher in watchers:
+            watcher.cancel()
+    return runner.exit or _asked(cut)
+
+
+async def once(jobs: Sequence[Job], *, clock: Clock, record: Record, stop: asyncio.Event) -> Exit:
+    """Run every job once, in the given order; one that fails does not stop the others, but shows in the exit.
+
+    Raises ValueError for two jobs of the same name.
+    """
+    refuse_twins([job.name for job in jobs])
+    runner = Runner(clock=clock, record=record, stop=stop)
+    for job in jobs:
+        await runner.run(job)
+    if runner.exit is not None:
+        return runner.exit
+    if runner.troubled:
+        return Exit(reason=ExitReason.FAILED, detail=", ".join(runner.troubled))
+    return Exit(reason=ExitReason.ASKED if stop.is_set() else ExitReason.DONE)
+
+
+@contextmanager
+def obey_signals(stop: asyncio.Event) -> Iterator[None]:
+    """While entered, set ``stop`` at the first SIGTERM or SIGINT; the second one ends the process at once.
+
+    Must be entered in the main thread, inside the running loop. The handlers are the interpreter's and not the loop's,
+    and the second signal has the system's own effect, so that a hung loop can be ended too; the ledger survives that
+    as it survives a kill.
+    """
+    loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def wind_down(name: str) -> None:
+        log.info("stopping, a second signal stops at once", signal=name)
+        stop.set()
+
+    def first(number: int, _: FrameType | None) -> None:
+        for known in before:
+            signal.signal(known, signal.SIG_DFL)
+        # Logging takes locks, which the interrupted code may hold; so that is left to the loop.
+        loop.call_soon_threadsafe(wind_down, signal.Signals(number).name)
+
+    for number in before:
+        signal.signal(number, first)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+async def _catch_up(jobs: Sequence[Job], runner: Runner, ticker: Ticker) -> None:
+    """Run each job at once, since its slots may have passed while nothing ran, and put it on its schedule."""
+    for job in jobs:
+        await runner.run(job)
+        ticker.every(job.every, job.name, partial(runner.run, job))
+
+
+async def _wind_down(runner: Runner, ticker: Ticker, limit_s: float) -> list[str]:
+    """Let what runs finish while the heart still beats, and name what had to be cut off; the runner starts no more."""
+    cut = await runner.drain(limit_s)
+    ticker.pause()
+    await runner.drain(UNWIND_S)
+    return cut
+
+
+def _asked(cut: Sequence[str]) -> Exit:
+    return Exit(reason=ExitReason.CUT, detail=", ".join(cut)) if cut else Exit(reason=ExitReason.ASKED)

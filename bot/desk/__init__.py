@@ -1,0 +1,1 @@
+"""What a forecaster may use on one question, and the limits it runs under."""

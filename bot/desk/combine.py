@@ -1,0 +1,72 @@
+"""From the trials of one question to one prediction per target."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+from bot.domain.belief import Belief
+from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.prediction import Binary, BinaryShape, Choice, Curve, Prediction
+from bot.domain.question import Question
+
+
+class Pool(StrEnum):
+    """How several trials become one answer; the formulas are in ``bot.science``."""
+
+    LOGIT_MEAN = "logit-mean"
+    MEAN = "mean"
+    MEDIAN = "median"
+    SHRINK = "shrink"
+
+
+def counted(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that enter the aggregate: those with a belief; only finished ones if there are two of them.
+
+    Source: BLF, dead-trial rule (a trial that was cut short is an answer only where nothing better exists).
+    """
+    finished = [trial for trial in trials if trial.belief and trial.end is TrialEnd.FINISHED]
+    return finished if len(finished) > 1 else [trial for trial in trials if trial.belief]
+
+
+def combine(question: Question, trials: Sequence[Trial], pool: Pool) -> Mapping[str, Prediction]:
+    """Return one prediction per target; a single trial is returned unchanged, several dates are combined per date.
+
+    Raises ValueError if no trial has a belief.
+    """
+    beliefs = [trial.belief for trial in counted(trials) if trial.belief]
+    if not beliefs:
+        message = f"{question.ref}: no trial ended with a belief"
+        raise ValueError(message)
+    if len(beliefs) == 1:
+        return beliefs[0].predictions
+    keys = [target.key for target in question.targets]
+    if isinstance(question.shape, BinaryShape):
+        return dict(zip(keys, _binary(beliefs, keys, pool), strict=True))
+    return {key: _distribution([belief.predictions[key] for belief in beliefs], pool) for key in keys}
+
+
+def _binary(beliefs: Sequence[Belief], keys: Sequence[str], pool: Pool) -> list[Binary]:
+    from bot.science import aggregate, shrinkage  # noqa: PLC0415 - numpy, which a single trial does not need
+
+    rows = [[belief.predictions[key] for key in keys] for belief in beliefs]
+    trials = [[p.probability for p in row if isinstance(p, Binary)] for row in rows]
+    match pool:
+        case Pool.MEAN:
+            pooled = aggregate.mean(trials)
+        case Pool.MEDIAN:
+            pooled = aggregate.median(trials)
+        case Pool.LOGIT_MEAN:
+            pooled = aggregate.logit_mean(trials)
+        case Pool.SHRINK:
+            pooled = shrinkage.shrink(aggregate.logit_moments(trials), shrinkage.SpreadWeight(0.3, 0.7))
+    return [Binary(probability) for probability in pooled.tolist()]
+
+
+def _distribution(predictions: Sequence[Prediction], pool: Pool) -> Prediction:
+    from bot.science.pooling import linear_pool, log_pool  # noqa: PLC0415 - as above
+
+    if isinstance(predictions[0], Choice):
+        options = tuple(predictions[0].probabilities)
+        masses = [[p.probabilities[option] for option in options] for p in predictions if isinstance(p, Choice)]
+        pooled = linear_pool(masses) if pool is Pool.MEAN else log_pool(masses)
+        return Choice(dict(zip(options, pooled.tolist(), strict=True)))
+    return Curve(tuple(linear_pool([p.cdf for p in predictions if isinstance(p, Curve)]).tolist()))

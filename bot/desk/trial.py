@@ -1,0 +1,99 @@
+"""One trial under its limits: every step is checked and logged before the next is asked for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bot.domain.belief import Belief, unfit
+from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.question import Question
+from bot.domain.step import Step, Usage
+from bot.errors import ContractError, StoreError
+from bot.ports import Desk, Forecaster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where a trial is stopped: after so many steps, seconds, tokens (in and out) or US dollars."""
+
+    steps: int = 10
+    seconds: float = 600.0
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class StepLog(Protocol):
+    """Makes one step durable; returns when it is."""
+
+    async def __call__(self, number: int, step: Step, /) -> None:
+        """Return when step ``number``, counted from 1, can no longer be lost."""
+        ...
+
+
+@dataclass(slots=True)
+class _Progress:
+    steps: int = 0
+    belief: Belief | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    def add(self, step: Step) -> None:
+        self.steps += 1
+        self.belief = step.belief
+        self.usage += step.usage
+
+    def over(self, limits: Limits) -> TrialEnd | None:
+        tokens = self.usage.tokens_in + self.usage.tokens_out
+        if limits.cost_usd is not None and self.usage.cost_usd >= limits.cost_usd:
+            return TrialEnd.COST_LIMIT
+        if limits.tokens is not None and tokens >= limits.tokens:
+            return TrialEnd.TOKEN_LIMIT
+        return TrialEnd.STEP_LIMIT if self.steps >= limits.steps else None
+
+    def trial(self, number: int, end: TrialEnd, detail: str = "") -> Trial:
+        if self.belief is None and end is not TrialEnd.FAILED:
+            end = TrialEnd.EMPTY
+        return Trial(number=number, end=end, belief=self.belief, steps=self.steps, usage=self.usage, detail=detail)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialRun:
+    """How to run a trial: its limits, and where its steps are logged."""
+
+    limits: Limits
+    log: StepLog
+
+
+async def _follow(steps: AsyncIterator[Step], question: Question, run: TrialRun, progress: _Progress) -> TrialEnd:
+    async for step in steps:
+        if why := unfit(step.belief, question):
+            message = f"step {progress.steps + 1} ({step.action.name}): {why}"
+            raise ContractError(message)
+        await run.log(progress.steps + 1, step)
+        progress.add(step)
+        if end := progress.over(run.limits):
+            return end
+    return TrialEnd.FINISHED
+
+
+async def run_trial(forecaster: Forecaster, question: Question, desk: Desk, run: TrialRun) -> Trial:
+    """Ask the forecaster for steps until it ends or a limit is reached; whatever happens, the last belief stands.
+
+    A step whose belief does not answer the whole question ends the trial, and the belief before it stands. Raises
+    StoreError when a step cannot be logged: an unlogged step must not count.
+    """
+    progress = _Progress()
+    try:
+        async with (
+            asyncio.timeout(run.limits.seconds),
+            aclosing(forecaster.steps(question, desk)) as steps,
+        ):
+            end = await _follow(steps, question, run, progress)
+    except TimeoutError:
+        return progress.trial(desk.trial, TrialEnd.TIME_LIMIT, f"stopped after {run.limits.seconds:g} s")
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a forecaster is foreign code: its failure must cost this trial alone
+        return progress.trial(desk.trial, TrialEnd.FAILED, f"{type(error).__name__}: {error}")
+    return progress.trial(desk.trial, end)

@@ -1,0 +1,1 @@
+"""May this forecast leave? One choke point, decided by code that no forecaster can reach."""

@@ -1,0 +1,1 @@
+"""One module per job: what the daemon does, without knowing when."""

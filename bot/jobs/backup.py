@@ -1,0 +1,25 @@
+"""A checked copy of the ledger every so often, and the old ones pruned."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.ports import Clock
+from bot.store import backup as store_backup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackingUp:
+    """Which ledger is copied, and into which folder."""
+
+    path: Path
+    folder: Path
+    clock: Clock
+
+
+async def back_up(parts: BackingUp) -> str:
+    """Copy, check and prune, off the event loop; raises StoreError for a copy that does not pass its checks."""
+    made = await asyncio.to_thread(store_backup.back_up, parts.path, parts.folder, at=parts.clock.now())
+    pruned = await asyncio.to_thread(store_backup.prune, parts.folder, parts.path.stem)
+    removed = f", {len(pruned)} old ones removed" if pruned else ""
+    return f"{made.path.name}, {made.size_bytes / 1e6:.1f} MB{removed}"

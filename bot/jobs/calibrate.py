@@ -1,0 +1,36 @@
+"""Calibration in use: identity, until the gate has seen enough gain in two later windows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from bot.domain.prediction import Prediction
+from bot.domain.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Predictions after calibration, and the digest of the calibrator; None for identity."""
+
+    predictions: Mapping[str, Prediction]
+    digest: str | None
+
+
+class Calibrator(Protocol):
+    """Moves raw predictions by what earlier outcomes taught, or leaves them alone."""
+
+    async def calibrate(
+        self, question: Question, forecaster: str, cutoff: datetime, raw: Mapping[str, Prediction]
+    ) -> Calibrated:
+        """Return the predictions to record."""
+        ...
+
+
+class Identity:
+    """Leaves every prediction as it is: no calibration of prices has been shown to help, and some has hurt."""
+
+    async def calibrate(
+        self, question: Question, forecaster: str, cutoff: datetime, raw: Mapping[str, Prediction]
+    ) -> Calibrated:
+        return Calibrated(predictions=raw, digest=None)

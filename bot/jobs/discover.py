@@ -1,0 +1,75 @@
+"""Find open questions, keep each version of them, and plan when they are forecast."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from bot.domain.question import Question
+from bot.jobs.policy import Reforecast, moved
+from bot.ports import Clock, Venue
+from bot.store.codec import version_of
+from bot.store.forecasts import Basis
+from bot.store.ledger import Ledger
+from bot.store.schedule import Due
+
+CHUNK = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What discovery of one venue needs; ``forecasters`` are those that forecast its questions."""
+
+    name: str
+    venue: Venue
+    forecasters: Sequence[str]
+    ledger: Ledger
+    clock: Clock
+    policy: Reforecast
+
+
+async def discover(parts: Discovery) -> str:
+    """Record what the venue asks now; plan new questions at once, changed ones as the policy says.
+
+    What is due is decided against the last forecast in the ledger, not against the last poll: a crash between two
+    writes loses nothing, and many small price moves add up to one that counts.
+    """
+    seen = changed = planned = 0
+    async for chunk in _chunks(parts.venue.questions()):
+        recorded = await parts.ledger.questions.record(chunk, seen_at=parts.clock.now())
+        for forecaster in parts.forecasters:
+            planned += await parts.ledger.schedule.plan(await _dues(parts, chunk, forecaster))
+        seen += len(chunk)
+        changed += recorded.new + recorded.changed
+    return f"{parts.name}: {seen} questions seen, {changed} new or changed, {planned} planned"
+
+
+async def _dues(parts: Discovery, chunk: Sequence[Question], forecaster: str) -> list[Due]:
+    bases = await parts.ledger.forecasts.bases([question.ref for question in chunk], forecaster)
+    now = parts.clock.now()
+    return [
+        Due(ref=question.ref, forecaster=forecaster, due_at=now, why=why, closes_at=question.closes_at)
+        for question in chunk
+        if (why := reason_to_forecast(question, bases.get(question.ref), parts.policy))
+    ]
+
+
+def reason_to_forecast(question: Question, basis: Basis | None, policy: Reforecast) -> str | None:
+    """Say why the question, as it is now, needs a forecast beyond the one made on the basis; None if it does not."""
+    if basis is None:
+        return "new question"
+    if basis.version != version_of(question):
+        return "text changed"
+    if basis.crowd is None or question.crowd is None:
+        return None
+    move = moved(basis.crowd, question.crowd.prediction)
+    return f"price moved by {move:.2f} in log-odds" if move >= policy.price_move else None
+
+
+async def _chunks(questions: AsyncIterator[Question]) -> AsyncIterator[list[Question]]:
+    chunk: list[Question] = []
+    async for question in questions:
+        chunk.append(question)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

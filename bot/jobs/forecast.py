@@ -1,0 +1,154 @@
+"""Forecast what is due: question -> trials -> aggregate -> calibrate -> record."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from bot.desk.combine import Pool, combine
+from bot.desk.desk import TrialDesk, cutoff_of
+from bot.desk.trial import Limits, TrialRun, run_trial
+from bot.domain.forecast import Forecast, Trial
+from bot.domain.learning import Fitted
+from bot.domain.question import Question
+from bot.domain.step import Step
+from bot.jobs.calibrate import Calibrator
+from bot.jobs.learn import Teacher
+from bot.jobs.policy import Reforecast, next_due
+from bot.jobs.together import together
+from bot.ports import Clock, Forecaster, Random
+from bot.store.forecasts import Running
+from bot.store.ledger import Ledger
+from bot.store.schedule import Claim
+
+log = structlog.get_logger()
+
+RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One forecaster as configured: how many trials, how they are combined, and their limits."""
+
+    name: str
+    forecaster: Forecaster
+    trials: int
+    pool: Pool
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecasting:
+    """What the forecast job works with."""
+
+    ledger: Ledger
+    seats: Mapping[str, Seat]
+    teacher: Teacher
+    calibrator: Calibrator
+    policy: Reforecast
+    clock: Clock
+    random: Random
+    owner: str
+    lease: timedelta
+    concurrency: int
+    patience_s: float
+    stopping: Callable[[], bool]
+
+
+async def forecast_due(parts: Forecasting) -> str:
+    """Claim and forecast, soonest close first, until nothing is due, patience ends or the daemon stops.
+
+    Patience bounds one pass, so that what is ready is submitted while a long queue is worked off.
+    """
+    done = failed = 0
+    until = parts.clock.monotonic() + parts.patience_s
+    while not parts.stopping() and parts.clock.monotonic() < until:
+        claims = await parts.ledger.schedule.claim(
+            now=parts.clock.now(), owner=parts.owner, lease=parts.lease, limit=4 * parts.concurrency
+        )
+        if not claims:
+            break
+        outcomes = await together(lambda claim: _attempt(parts, claim), claims, places=parts.concurrency)
+        done += sum(outcomes)
+        failed += len(outcomes) - sum(outcomes)
+    return f"{done} forecasts made" + (f", {failed} postponed" if failed else "")
+
+
+async def _attempt(parts: Forecasting, claim: Claim) -> bool:
+    """Forecast one claim; False if no trial ended with a belief, and the question was put off."""
+    seat = parts.seats[claim.forecaster]
+    question = await parts.ledger.questions.get(claim.ref)
+    now = parts.clock.now()
+    running = await parts.ledger.forecasts.begin(
+        question=question, forecaster=seat.name, cutoff=cutoff_of(question, now), why=claim.why, now=now
+    )
+    known = await parts.teacher.known(seat.name, running.cutoff)
+    sitting = _Sitting(parts, seat, question, running, known.fitted if known else None)
+    trials = await sitting.trials()
+    if not any(trial.belief for trial in trials):
+        await _put_off(parts, claim, running, trials)
+        return False
+    raw = combine(question, trials, seat.pool)
+    calibrated = await parts.calibrator.calibrate(question, seat.name, running.cutoff, raw)
+    made_at = parts.clock.now()
+    forecast = Forecast(
+        id=running.id,
+        ref=question.ref,
+        version=running.version,
+        forecaster=seat.name,
+        revision=running.revision,
+        cutoff=running.cutoff,
+        made_at=made_at,
+        why=claim.why,
+        raw=raw,
+        predictions=calibrated.predictions,
+        fitted=known.digest if known else None,
+        calibration=calibrated.digest,
+    )
+    following = next_due(question, made_at=made_at, policy=parts.policy)
+    await parts.ledger.forecasts.complete(forecast, next_due=following)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Sitting:
+    """One forecaster with one question: the trials that are not on record yet run side by side."""
+
+    parts: Forecasting
+    seat: Seat
+    question: Question
+    running: Running
+    fitted: Fitted | None
+
+    async def trials(self) -> list[Trial]:
+        ended = {record.number: record.trial for record in self.running.trials if record.trial is not None}
+        missing = [number for number in range(1, self.seat.trials + 1) if number not in ended]
+        return [*ended.values(), *await together(self._trial, missing, places=self.seat.trials)]
+
+    async def _trial(self, number: int) -> Trial:
+        forecasts, clock, forecast = self.parts.ledger.forecasts, self.parts.clock, self.running.id
+
+        async def log_step(step_number: int, step: Step) -> None:
+            await forecasts.log_step(forecast, trial=number, number=step_number, step=step, at=clock.now())
+
+        desk = TrialDesk(
+            forecast=forecast,
+            cutoff=self.running.cutoff,
+            trial=number,
+            fitted=self.fitted,
+            random=self.parts.random,
+        )
+        run = TrialRun(limits=self.seat.limits, log=log_step)
+        trial = await run_trial(self.seat.forecaster, self.question, desk, run)
+        await forecasts.end_trial(forecast, trial, at=clock.now())
+        return trial
+
+
+async def _put_off(parts: Forecasting, claim: Claim, running: Running, trials: Sequence[Trial]) -> None:
+    why = "; ".join(f"trial {trial.number}: {trial.end} {trial.detail}".strip() for trial in trials)
+    wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
+    until = parts.clock.now() + wait
+    await parts.ledger.forecasts.fail(running.id, why=why, at=parts.clock.now())
+    await parts.ledger.schedule.postpone(claim, until=until, why=why)
+    log.warning("forecast postponed", question=str(claim.ref), forecaster=claim.forecaster, until=until, why=why)

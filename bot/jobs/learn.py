@@ -1,0 +1,116 @@
+"""What a forecaster may know from outcomes at a cutoff: fitted once per day of cutoffs, strictly forward in time."""
+
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time
+from typing import NamedTuple
+
+import structlog
+
+from bot.domain.learning import Fitted
+from bot.domain.resolution import Example
+from bot.errors import LeakError
+from bot.ports import Archive, Clock, Learner
+from bot.store.ledger import Ledger
+
+log = structlog.get_logger()
+
+# Cutoffs kept in memory: the days of a long backfill, forecast side by side.
+KEPT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class School:
+    """How one forecaster learns: its learner, and the parameters that came with the package."""
+
+    learner: Learner | None
+    shipped: Sequence[Fitted]
+
+
+def known_before(archives: Sequence[Archive], before: datetime) -> list[Example]:
+    """Return all examples of the archives known strictly before the moment; raises LeakError if one is not."""
+    examples = [example for archive in archives for example in archive.examples(before)]
+    for example in examples:
+        if example.resolution.resolved_at >= before:
+            message = (
+                f"{example.resolution.ref} resolved at {example.resolution.resolved_at.isoformat()}, "
+                f"not before {before.isoformat()}"
+            )
+            raise LeakError(message)
+    return examples
+
+
+def fit(name: str, learner: Learner, archives: Sequence[Archive], *, before: datetime) -> Fitted:
+    """Fit one forecaster on everything the archives knew before the moment; takes seconds of CPU."""
+    examples = known_before(archives, before)
+    rounds = sorted({example.question.batch or "" for example in examples})
+    return Fitted(
+        forecaster=name,
+        before=before,
+        examples=len(examples),
+        payload=learner.fit(examples, before=before),
+        provenance={"rounds": f"{len(rounds)} ({rounds[0]} to {rounds[-1]})" if rounds else "none"},
+    )
+
+
+def best_known(name: str, school: School, archives: Sequence[Archive], *, before: datetime) -> Fitted | None:
+    """Return what a forecaster may know at the moment, shipped or fitted now: whatever saw the most examples.
+
+    None where nothing was learned strictly before it.
+    """
+    found = [fitted for fitted in school.shipped if fitted.before <= before]
+    if school.learner is not None and archives:
+        found.append(fit(name, school.learner, archives, before=before))
+    best = max(found, key=lambda fitted: (fitted.examples, fitted.before), default=None)
+    return None if best is None or best.examples == 0 else best
+
+
+class Known(NamedTuple):
+    """Parameters in use, with their digest in the ledger."""
+
+    digest: str
+    fitted: Fitted
+
+
+@dataclass(slots=True, kw_only=True)
+class Teacher:
+    """Finds, or fits, what each forecaster may know at a cutoff; every fit is recorded in the ledger.
+
+    A fit on record for the day of a cutoff is used again, so a forecast can be repeated. Otherwise, of all parameters
+    learned strictly before that day - on record, shipped with the package, or allowed by the archives - those that saw
+    the most examples are used.
+    """
+
+    ledger: Ledger
+    archives: Sequence[Archive]
+    schools: Mapping[str, School]
+    clock: Clock
+    _known: OrderedDict[tuple[str, datetime], Known | None] = field(default_factory=OrderedDict)
+    _fitting: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+
+    async def known(self, forecaster: str, cutoff: datetime) -> Known | None:
+        """Return the parameters for the cutoff, or None if the forecaster has learned nothing by then."""
+        school = self.schools[forecaster]
+        if school.learner is None and not school.shipped:
+            return None
+        day = datetime.combine(cutoff.astimezone(UTC).date(), time(), UTC)
+        async with self._fitting[forecaster]:
+            if (forecaster, day) not in self._known:
+                self._known[forecaster, day] = await self._find(forecaster, school, day)
+                while len(self._known) > KEPT:
+                    self._known.popitem(last=False)
+            return self._known[forecaster, day]
+
+    async def _find(self, forecaster: str, school: School, before: datetime) -> Known | None:
+        newest = await self.ledger.learning.newest(forecaster, before)
+        recorded = Known(*newest) if newest else None
+        if recorded and recorded.fitted.before == before:
+            return recorded
+        best = await asyncio.to_thread(best_known, forecaster, school, self.archives, before=before)
+        if best is None or (recorded and recorded.fitted.examples >= best.examples):
+            return recorded
+        digest = await self.ledger.learning.record(best, self.clock.now())
+        log.info("learned", forecaster=forecaster, before=best.before.isoformat(), examples=best.examples)
+        return Known(digest, best)

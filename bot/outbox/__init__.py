@@ -1,0 +1,1 @@
+"""The one path to a venue: write before wire, three outcomes instead of two, nothing resent on a guess."""

@@ -1,0 +1,110 @@
+"""Carries planned intents to the venue, or to its paper book, batch by batch.
+
+An intent is committed as ``sending`` before the first byte. What comes back is acknowledged, refused with proof, or
+unknown; unknown counts as sent until reading back proves otherwise. Nothing here retries a write.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from bot.domain.submission import Batch, Intent, IntentState, Receipt
+from bot.errors import FoxcastError, StoreError
+from bot.ports import Clock, Submitter
+from bot.store.ledger import Ledger
+from bot.store.submissions import BatchRow, IntentRow
+
+log = structlog.get_logger()
+
+STANDING = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.ACKED, IntentState.ABSENT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outbox:
+    """``ready`` says whether a batch may go now or still waits for forecasts that belong to it."""
+
+    ledger: Ledger
+    submitters: Mapping[str, Submitter]
+    clock: Clock
+    ready: Callable[[BatchRow, datetime], Awaitable[bool]]
+
+    async def recover(self) -> int:
+        """At start, before anything is sent: whatever was on the wire when the process died is unknown."""
+        left = await self.ledger.submissions.sending()
+        for row in left:
+            await self.ledger.submissions.mark(
+                row.intent.id, IntentState.UNKNOWN, detail="the process ended before an answer", at=self.clock.now()
+            )
+        return len(left)
+
+    async def flush(self) -> int:
+        """Send every batch that has planned intents and is ready; return how many intents were acknowledged."""
+        acknowledged = 0
+        for row in await self.ledger.submissions.batches(states=[IntentState.PLANNED]):
+            if row.venue in self.submitters and await self.ready(row, self.clock.now()):
+                acknowledged += await self._send(row)
+        return acknowledged
+
+    async def reconcile(self) -> int:
+        """Read back every batch with unknown intents; doing it twice changes nothing more."""
+        settled = 0
+        for row in await self.ledger.submissions.batches(states=[IntentState.UNKNOWN]):
+            submitter = self.submitters.get(row.venue)
+            if submitter is not None:
+                settled += await self._read_back(row, submitter)
+        return settled
+
+    async def _send(self, row: BatchRow) -> int:
+        standing = await self._intents(row, STANDING)
+        fresh = [item.intent for item in standing if item.state is not IntentState.ACKED]
+        batch = await self._batch(row, [item.intent for item in standing])
+        await self.ledger.submissions.begin_attempt([intent.id for intent in fresh], at=self.clock.now())
+        receipts = await self._write(self.submitters[row.venue], batch)
+        sent = {intent.id for intent in fresh}
+        mine = [receipt for receipt in receipts if receipt.intent in sent]
+        await self.ledger.submissions.settle(mine, at=self.clock.now())
+        acked = sum(receipt.state is IntentState.ACKED for receipt in mine)
+        details = sorted({receipt.detail for receipt in mine if receipt.detail})
+        log.info("sent", venue=row.venue, batch=row.batch, acked=acked, of=len(mine), detail="; ".join(details[:3]))
+        return acked
+
+    async def _write(self, submitter: Submitter, batch: Batch) -> Sequence[Receipt]:
+        """Write once; an error is no proof of refusal, and an intent without a receipt is unknown."""
+        try:
+            receipts = {receipt.intent: receipt for receipt in await submitter.submit(batch)}
+        except StoreError:
+            raise
+        except (FoxcastError, OSError, TimeoutError) as error:
+            log.warning("submission in doubt", batch=batch.key, error=str(error))
+            return [_unknown(intent, str(error)) for intent in batch.intents]
+        return [receipts.get(intent.id) or _unknown(intent, "no receipt") for intent in batch.intents]
+
+    async def _read_back(self, row: BatchRow, submitter: Submitter) -> int:
+        doubtful = await self._intents(row, frozenset({IntentState.UNKNOWN}))
+        batch = await self._batch(row, [item.intent for item in doubtful])
+        settled = 0
+        for receipt in await submitter.standing(batch):
+            if receipt.state in {IntentState.ACKED, IntentState.ABSENT}:
+                await self.ledger.submissions.mark(
+                    receipt.intent, receipt.state, detail=receipt.detail, at=self.clock.now()
+                )
+                settled += 1
+            if receipt.state is IntentState.ABSENT:
+                await self.ledger.submissions.mark(
+                    receipt.intent, IntentState.PLANNED, detail="proved absent", at=self.clock.now()
+                )
+        return settled
+
+    async def _intents(self, row: BatchRow, states: frozenset[IntentState]) -> list[IntentRow]:
+        intents = await self.ledger.submissions.intents(row.venue, row.account, row.batch)
+        return [item for item in intents if item.state in states]
+
+    async def _batch(self, row: BatchRow, intents: Sequence[Intent]) -> Batch:
+        questions = await self.ledger.questions.in_batch(row.venue, row.batch)
+        return Batch(key=row.batch, intents=tuple(intents), questions=tuple(questions))
+
+
+def _unknown(intent: Intent, detail: str) -> Receipt:
+    return Receipt(intent=intent.id, state=IntentState.UNKNOWN, detail=detail)

@@ -1,0 +1,143 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.daemon.runner import Runner
+from bot.daemon.serve import once, serve
+from bot.daemon.watch import ExitReason, Watch
+from bot.domain.vitals import JobRun, Outcome, Vital
+from bot.errors import StoreError, Unavailable
+from bot.jobs.job import Job
+from bot.testing.clock import START, FakeClock
+
+
+class Ledger:
+    """Keeps reports until its disk is full."""
+
+    def __init__(self) -> None:
+        self.vitals: list[Vital] = []
+        self.full = False
+
+    async def __call__(self, vital: Vital, /) -> None:
+        if self.full:
+            message = "the disk is full; free some space, then start again"
+            raise StoreError(message)
+        self.vitals.append(vital)
+
+    @property
+    def runs(self) -> list[JobRun]:
+        return [vital for vital in self.vitals if isinstance(vital, JobRun)]
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def job(name: str, run: Callable[[], Awaitable[str]]) -> Job:
+    return Job(name=name, summary="", every=timedelta(minutes=1), run=run)
+
+
+def script(name: str, *results: str | Exception) -> Job:
+    remaining = iter(results)
+
+    async def run() -> str:
+        result = next(remaining)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return job(name, run)
+
+
+async def test_every_job_runs_once_in_the_given_order(ledger: Ledger) -> None:
+    jobs = [script("discover", "3 questions"), script("forecast", "2 forecasts")]
+    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert end.reason is ExitReason.DONE
+    assert [(run.job, run.outcome, run.detail) for run in ledger.runs] == [
+        ("discover", Outcome.DONE, "3 questions"),
+        ("forecast", Outcome.DONE, "2 forecasts"),
+    ]
+
+
+async def test_a_run_is_recorded_with_its_start_and_duration(ledger: Ledger) -> None:
+    clock = FakeClock()
+
+    async def run() -> str:
+        clock.pass_unnoticed(2.5)
+        return "done"
+
+    await once([job("slow", run)], clock=clock, record=ledger, stop=asyncio.Event())
+    assert ledger.runs == [JobRun(job="slow", started_at=START, took_s=2.5, outcome=Outcome.DONE, detail="done")]
+
+
+async def test_a_failing_job_stops_no_other_and_shows_in_the_exit(ledger: Ledger) -> None:
+    jobs = [script("a", KeyError("title")), script("b", Unavailable("503")), script("c", "fine")]
+    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert (end.reason, end.detail, end.clean) == (ExitReason.FAILED, "a, b", False)
+    assert [(run.outcome, run.detail) for run in ledger.runs] == [
+        (Outcome.FAILED, "KeyError: 'title'"),
+        (Outcome.UNAVAILABLE, "503"),
+        (Outcome.DONE, "fine"),
+    ]
+
+
+async def test_a_job_that_cannot_be_recorded_ends_the_pass(ledger: Ledger) -> None:
+    ledger.full = True
+    stop = asyncio.Event()
+    end = await once([script("a", "fine"), script("b", "fine")], clock=FakeClock(), record=ledger, stop=stop)
+    assert end.reason is ExitReason.STORE
+    assert "free some space" in end.detail
+    assert stop.is_set()
+
+
+async def test_a_store_error_of_one_job_alone_is_a_failed_run(ledger: Ledger) -> None:
+    jobs = [script("backup", StoreError("the copy is damaged")), script("score", "fine")]
+    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert end.reason is ExitReason.FAILED
+    assert [run.outcome for run in ledger.runs] == [Outcome.FAILED, Outcome.DONE]
+
+
+async def test_a_stop_between_two_jobs_is_obeyed(ledger: Ledger) -> None:
+    stop = asyncio.Event()
+
+    async def run() -> str:
+        stop.set()
+        return "asked to stop while at it"
+
+    end = await once([job("a", run), script("b", "never")], clock=FakeClock(), record=ledger, stop=stop)
+    assert end.reason is ExitReason.ASKED
+    assert [run.job for run in ledger.runs] == ["a"]
+
+
+async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(ledger: Ledger) -> None:
+    runner = Runner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    flaky = script("flaky", "ok", ValueError("x"), ValueError("x"), Unavailable("503"), "ok", "ok")
+    with capture_logs() as logs:
+        for _ in range(6):
+            await runner.run(flaky)
+    assert [entry["event"] for entry in logs] == ["job failed", "job must wait", "job works again"]
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("heartbeat",)])
+async def test_two_jobs_of_one_name_are_refused(names: tuple[str, ...], ledger: Ledger) -> None:
+    with pytest.raises(ValueError, match="name of its own"):
+        await serve(
+            [script(name) for name in names], clock=FakeClock(), watch=Watch(), record=ledger, stop=asyncio.Event()
+        )
+
+
+async def test_what_runs_in_no_task_cannot_be_waited_for_and_is_refused(ledger: Ledger) -> None:
+    loop, refused = asyncio.get_running_loop(), asyncio.Event()
+    runner = Runner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
+
+    def callback() -> None:
+        with pytest.raises(RuntimeError, match="outside any task"), runner.tracked("heartbeat"):
+            pass
+        refused.set()
+
+    loop.call_soon(callback)
+    await refused.wait()

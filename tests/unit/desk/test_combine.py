@@ -1,0 +1,81 @@
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.desk.combine import Pool, combine, counted
+from bot.domain.belief import Belief
+from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
+from bot.domain.question import Question, QuestionRef, Target
+
+
+def question(shape: Shape, *keys: str) -> Question:
+    targets = tuple(Target(key=key) for key in keys or ("outcome",))
+    return Question(ref=QuestionRef("lantern", "1"), title="?", shape=shape, targets=targets)
+
+
+def trial(number: int, predictions: Mapping[str, Prediction] | None, end: TrialEnd = TrialEnd.FINISHED) -> Trial:
+    belief = None if predictions is None else Belief(predictions=predictions)
+    return Trial(number=number, end=end, belief=belief, steps=1)
+
+
+def values(predictions: Mapping[str, Prediction]) -> dict[str, float]:
+    return {key: prediction.probability for key, prediction in predictions.items() if isinstance(prediction, Binary)}
+
+
+def test_a_single_trial_is_returned_unchanged() -> None:
+    only = {"outcome": Binary(0.00001)}
+    assert combine(question(BinaryShape()), [trial(1, only)], Pool.LOGIT_MEAN) == only
+
+
+def test_each_date_is_combined_on_its_own() -> None:
+    asked = question(BinaryShape(), "near", "far")
+    trials = [
+        trial(1, {"near": Binary(0.2), "far": Binary(0.9)}),
+        trial(2, {"near": Binary(0.4), "far": Binary(0.5)}),
+    ]
+    assert values(combine(asked, trials, Pool.MEAN)) == pytest.approx({"near": 0.3, "far": 0.7})
+
+
+def test_the_logit_mean_of_odds_4_and_1_is_odds_2() -> None:
+    trials = [trial(1, {"outcome": Binary(0.8)}), trial(2, {"outcome": Binary(0.5)})]
+    assert values(combine(question(BinaryShape()), trials, Pool.LOGIT_MEAN)) == pytest.approx({"outcome": 2 / 3})
+
+
+def test_trials_cut_short_count_only_where_nothing_better_exists() -> None:
+    half = {"outcome": Binary(0.5)}
+    finished = [trial(1, half), trial(2, half)]
+    short, dead = trial(3, half, TrialEnd.TIME_LIMIT), trial(4, None, TrialEnd.FAILED)
+    assert counted([*finished, short, dead]) == finished
+    assert counted([finished[0], short, dead]) == [finished[0], short]
+
+
+def test_without_any_belief_there_is_no_answer() -> None:
+    with pytest.raises(ValueError, match="no trial ended with a belief"):
+        combine(question(BinaryShape()), [trial(1, None, TrialEnd.FAILED)], Pool.MEAN)
+
+
+def test_options_and_curves_are_pooled_whole() -> None:
+    options = question(ChoiceShape(options=("a", "b")))
+    choices = [trial(n, {"outcome": Choice({"a": p, "b": 1 - p})}) for n, p in enumerate((0.2, 0.4), 1)]
+    pooled = combine(options, choices, Pool.MEAN)["outcome"]
+    assert isinstance(pooled, Choice)
+    assert dict(pooled.probabilities) == pytest.approx({"a": 0.3, "b": 0.7})
+    number = question(CurveShape(grid=(0.0, 1.0, 2.0)))
+    curves = [trial(n, {"outcome": Curve((0.0, p, 1.0))}) for n, p in enumerate((0.2, 0.4), 1)]
+    curve = combine(number, curves, Pool.MEAN)["outcome"]
+    assert isinstance(curve, Curve)
+    assert curve.cdf == pytest.approx((0.0, 0.3, 1.0))
+
+
+@given(
+    st.lists(st.floats(0.001, 0.999), min_size=2, max_size=7),
+    st.sampled_from([Pool.MEAN, Pool.MEDIAN, Pool.LOGIT_MEAN]),
+)
+def test_a_pool_lies_between_its_trials(probabilities: list[float], pool: Pool) -> None:
+    trials = [trial(n, {"outcome": Binary(p)}) for n, p in enumerate(probabilities, 1)]
+    pooled = combine(question(BinaryShape()), trials, pool)["outcome"]
+    assert isinstance(pooled, Binary)
+    assert min(probabilities) - 1e-9 <= pooled.probability <= max(probabilities) + 1e-9

@@ -1,0 +1,152 @@
+import asyncio
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.clock import SeededRandom
+from bot.desk.desk import TrialDesk, cutoff_of
+from bot.desk.trial import Limits, TrialRun, run_trial
+from bot.domain.belief import Belief
+from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.learning import Fitted
+from bot.domain.prediction import Binary, BinaryShape
+from bot.domain.question import Question, QuestionRef, Target
+from bot.domain.step import Action, Observation, Step, Usage
+from bot.errors import LeakError, StoreError, Unavailable
+from bot.ports import Desk
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+QUESTION = Question(ref=QuestionRef("lantern", "1"), title="?", shape=BinaryShape(), targets=(Target(),))
+
+
+def belief(probability: float, target: str = "outcome") -> Belief:
+    return Belief(predictions={target: Binary(probability)})
+
+
+def step(probability: float, *, target: str = "outcome", usage: Usage | None = None) -> Step:
+    return Step(
+        action=Action(name="think"),
+        observation=Observation(),
+        belief=belief(probability, target),
+        usage=usage or Usage(),
+    )
+
+
+class Scripted:
+    """Yields the given steps, raises the given errors and hangs on None; notes whether it was closed."""
+
+    def __init__(self, *script: Step | Exception | None) -> None:
+        self.script = script
+        self.closed = False
+
+    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        try:
+            for item in self.script:
+                if item is None:
+                    await asyncio.Event().wait()
+                elif isinstance(item, Exception):
+                    raise item
+                else:
+                    yield item
+        finally:
+            self.closed = True
+
+
+class Log:
+    """Keeps what was logged; fails from the given step on."""
+
+    def __init__(self, fails_at: int = 99) -> None:
+        self.numbers: list[int] = []
+        self.fails_at = fails_at
+
+    async def __call__(self, number: int, step: Step) -> None:
+        if number >= self.fails_at:
+            message = "disk full"
+            raise StoreError(message)
+        self.numbers.append(number)
+
+
+def desk() -> TrialDesk:
+    return TrialDesk(forecast="f", cutoff=NOW, trial=1, fitted=None, random=SeededRandom(1))
+
+
+async def run(forecaster: Scripted, limits: Limits | None = None, log: Log | None = None) -> Trial:
+    return await run_trial(forecaster, QUESTION, desk(), TrialRun(limits=limits or Limits(), log=log or Log()))
+
+
+async def test_every_step_is_logged_in_order_and_the_last_belief_stands() -> None:
+    log = Log()
+    trial = await run(Scripted(step(0.3), step(0.6)), log=log)
+    assert (trial.end, trial.belief, trial.steps) == (TrialEnd.FINISHED, belief(0.6), 2)
+    assert log.numbers == [1, 2]
+
+
+async def test_the_step_limit_closes_the_forecaster() -> None:
+    forecaster = Scripted(step(0.3), step(0.6), step(0.9))
+    trial = await run(forecaster, Limits(steps=2))
+    assert (trial.end, trial.belief) == (TrialEnd.STEP_LIMIT, belief(0.6))
+    assert forecaster.closed
+
+
+@pytest.mark.parametrize(
+    ("limits", "end"),
+    [(Limits(tokens=30), TrialEnd.TOKEN_LIMIT), (Limits(cost_usd=0.02), TrialEnd.COST_LIMIT)],
+)
+async def test_a_budget_stops_the_trial_when_it_is_used_up(limits: Limits, end: TrialEnd) -> None:
+    cost = Usage(calls=1, tokens_in=15, tokens_out=5, cost_usd=0.01)
+    trial = await run(Scripted(*(step(0.1 * n, usage=cost) for n in range(1, 6))), limits)
+    assert (trial.end, trial.steps) == (end, 2)
+    assert trial.usage.cost_usd == pytest.approx(0.02)
+
+
+async def test_a_forecaster_that_hangs_leaves_its_last_belief() -> None:
+    forecaster = Scripted(step(0.4), None)
+    trial = await run(forecaster, Limits(seconds=0.05))
+    assert (trial.end, trial.belief) == (TrialEnd.TIME_LIMIT, belief(0.4))
+    assert forecaster.closed
+
+
+@pytest.mark.parametrize("error", [Unavailable("model down"), KeyError("bug")])
+async def test_a_forecaster_that_fails_leaves_its_last_belief_and_the_reason(error: Exception) -> None:
+    trial = await run(Scripted(step(0.4), error))
+    assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
+    assert type(error).__name__ in trial.detail
+
+
+async def test_a_belief_that_answers_something_else_is_neither_logged_nor_kept() -> None:
+    log = Log()
+    trial = await run(Scripted(step(0.4), step(0.9, target="other")), log=log)
+    assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
+    assert "step 2 (think): targets ['other']" in trial.detail
+    assert log.numbers == [1]
+
+
+async def test_a_forecaster_without_a_step_has_no_belief() -> None:
+    assert (await run(Scripted())).end is TrialEnd.EMPTY
+
+
+async def test_a_step_that_cannot_be_logged_stops_everything() -> None:
+    forecaster = Scripted(step(0.4), step(0.5))
+    with pytest.raises(StoreError, match="disk full"):
+        await run(forecaster, log=Log(fails_at=2))
+    assert forecaster.closed
+
+
+def test_a_desk_refuses_what_was_learned_after_the_cutoff() -> None:
+    late = Fitted(forecaster="x", before=NOW + timedelta(days=1), examples=3, payload={})
+    with pytest.raises(LeakError, match="cutoff"):
+        TrialDesk(forecast="f", cutoff=NOW, trial=1, fitted=late, random=SeededRandom(1))
+
+
+def test_the_cutoff_is_now_unless_the_venue_fixed_an_earlier_moment() -> None:
+    fixed = Question(ref=QuestionRef("lantern", "1"), title="?", shape=BinaryShape(), targets=(Target(),), as_of=NOW)
+    assert cutoff_of(QUESTION, NOW) == NOW
+    assert cutoff_of(fixed, NOW + timedelta(days=5)) == NOW
+    assert cutoff_of(fixed, NOW - timedelta(days=5)) == NOW - timedelta(days=5)
+
+
+def test_chance_belongs_to_forecast_trial_and_labels() -> None:
+    again = [desk().stream("a").random() for _ in range(2)]
+    assert again[0] == again[1]
+    assert desk().stream("a").random() != desk().stream("b").random()

@@ -1,0 +1,137 @@
+"""All jobs over a real ledger, with a venue, a book, forecasters and a clock that do what the test says."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.clock import SeededRandom
+from bot.desk.combine import Pool
+from bot.desk.trial import Limits
+from bot.domain.forecast import Forecast
+from bot.domain.prediction import Binary, BinaryShape
+from bot.domain.question import Crowd, Question, QuestionRef, Target
+from bot.domain.resolution import Happened, Resolution
+from bot.domain.submission import Mode
+from bot.gate.gate import Gate, Lane
+from bot.jobs.calibrate import Identity
+from bot.jobs.discover import Discovery, discover
+from bot.jobs.forecast import Forecasting, Seat, forecast_due
+from bot.jobs.learn import School, Teacher
+from bot.jobs.policy import Reforecast
+from bot.jobs.resolve import Resolving, resolve
+from bot.jobs.score import Scoring, score
+from bot.jobs.submit import BatchWait, Submitting, submit_due
+from bot.outbox.outbox import Outbox
+from bot.store.ledger import Ledger, open_ledger
+from bot.testing.book import MemoryBook
+from bot.testing.clock import FakeClock
+from bot.testing.forecaster import ScriptedForecaster, say
+from bot.testing.venue import MemoryVenue
+
+VENUE = "lantern"
+FIRST, SECOND = "first", "second"
+
+
+def question(key: str = "rain", *, now: datetime, price: float | None = 0.4, **changes: Any) -> Question:
+    given: dict[str, Any] = {
+        "ref": QuestionRef(VENUE, key),
+        "title": f"Will there be {key}?",
+        "shape": BinaryShape(),
+        "targets": (Target(),),
+        "closes_at": now + timedelta(days=10),
+        "family": "market",
+        "source": "almanac",
+        "crowd": None if price is None else Crowd(prediction=Binary(price), at=now),
+    }
+    return Question(**(given | changes))
+
+
+def outcome(key: str, value: float, *, at: datetime) -> Resolution:
+    return Resolution(ref=QuestionRef(VENUE, key), target="outcome", outcome=Happened(value), resolved_at=at)
+
+
+@dataclass
+class House:
+    ledger: Ledger
+    path: Path
+    clock: FakeClock = field(default_factory=FakeClock)
+    venue: MemoryVenue = field(default_factory=MemoryVenue)
+    book: MemoryBook = field(default_factory=MemoryBook)
+    forecasters: dict[str, ScriptedForecaster] = field(
+        default_factory=lambda: {FIRST: ScriptedForecaster(say(0.3)), SECOND: ScriptedForecaster(say(0.6))}
+    )
+    trials: int = 1
+    concurrency: int = 4
+    mode: Mode = Mode.PAPER
+    policy: Reforecast = field(default_factory=Reforecast)
+    stop: Callable[[], bool] = lambda: False
+    owner: str = "run 1"
+
+    async def discover(self, forecasters: Sequence[str] = (FIRST,)) -> str:
+        return await discover(
+            Discovery(
+                name=VENUE,
+                venue=self.venue,
+                forecasters=forecasters,
+                ledger=self.ledger,
+                clock=self.clock,
+                policy=self.policy,
+            )
+        )
+
+    async def forecast(self) -> str:
+        seats = {
+            name: Seat(name=name, forecaster=one, trials=self.trials, pool=Pool.MEAN, limits=Limits())
+            for name, one in self.forecasters.items()
+        }
+        schools: Mapping[str, School] = {name: School(learner=None, shipped=()) for name in seats}
+        return await forecast_due(
+            Forecasting(
+                ledger=self.ledger,
+                seats=seats,
+                teacher=Teacher(ledger=self.ledger, archives=(), schools=schools, clock=self.clock),
+                calibrator=Identity(),
+                policy=self.policy,
+                clock=self.clock,
+                random=SeededRandom(1),
+                owner=self.owner,
+                lease=timedelta(minutes=15),
+                concurrency=self.concurrency,
+                patience_s=60.0,
+                stopping=self.stop,
+            )
+        )
+
+    async def submit(self) -> str:
+        lanes = {VENUE: Lane(venue=VENUE, mode=self.mode, primary=FIRST, account="me")}
+        gate = Gate(stop_file=self.path / "STOP", armed=lambda _lane, _now: False)
+        return await submit_due(
+            Submitting(ledger=self.ledger, lanes=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock)
+        )
+
+    def outbox(self, lanes: Mapping[str, Lane]) -> Outbox:
+        ready = BatchWait(ledger=self.ledger, lanes=lanes)
+        return Outbox(ledger=self.ledger, submitters={VENUE: self.book}, clock=self.clock, ready=ready)
+
+    async def resolve(self) -> str:
+        return await resolve(Resolving(name=VENUE, venue=self.venue, ledger=self.ledger, clock=self.clock))
+
+    async def score(self) -> str:
+        return await score(Scoring(ledger=self.ledger, clock=self.clock))
+
+    async def history(self, key: str = "rain") -> list[Forecast]:
+        return await self.ledger.forecasts.history(QuestionRef(VENUE, key))
+
+    def offer(self, *keys: str, **changes: Any) -> None:
+        self.venue.offer(*(question(key, now=self.clock.now(), **changes) for key in keys))
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    clock = FakeClock()
+    async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
+        yield House(ledger=ledger, path=tmp_path, clock=clock)

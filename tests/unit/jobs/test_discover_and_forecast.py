@@ -1,0 +1,161 @@
+from datetime import timedelta
+
+import pytest
+
+from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.prediction import Binary
+from bot.domain.question import QuestionRef
+from bot.errors import Unavailable
+from bot.testing.forecaster import ScriptedForecaster, say
+from tests.unit.jobs.conftest import FIRST, SECOND, VENUE, House
+
+DAY_S = 86_400.0
+
+
+async def test_a_new_question_is_forecast_once(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    assert await house.forecast() == "1 forecasts made"
+    await house.discover()
+    assert await house.forecast() == "0 forecasts made"
+    assert [forecast.why for forecast in await house.history()] == ["new question"]
+
+
+async def test_every_forecaster_of_the_venue_gets_the_question(house: House) -> None:
+    house.offer("rain")
+    await house.discover([FIRST, SECOND])
+    await house.forecast()
+    made = {forecast.forecaster: forecast.predictions["outcome"] for forecast in await house.history()}
+    assert made == {FIRST: Binary(0.3), SECOND: Binary(0.6)}
+
+
+async def test_a_stale_forecast_is_renewed(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    await house.clock.advance(3 * DAY_S - 1)
+    assert await house.forecast() == "0 forecasts made"
+    await house.clock.advance(1)
+    await house.forecast()
+    assert [forecast.why for forecast in await house.history()] == ["new question", "stale"]
+
+
+async def test_a_changed_text_is_forecast_again(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    await house.clock.advance(60)
+    house.offer("rain", criteria="More than a millimetre.")
+    await house.discover()
+    await house.forecast()
+    assert [forecast.why for forecast in await house.history()] == ["new question", "text changed"]
+
+
+async def test_small_price_moves_add_up_to_one_that_counts(house: House) -> None:
+    closes_at = house.clock.now() + timedelta(days=10)
+    house.offer("rain", price=0.40, closes_at=closes_at)
+    await house.discover()
+    await house.forecast()
+    await house.clock.advance(60)
+    for price in (0.45, 0.50):
+        house.offer("rain", price=price, closes_at=closes_at)
+        await house.discover()
+        assert await house.forecast() == "0 forecasts made"
+    house.offer("rain", price=0.55, closes_at=closes_at)
+    await house.discover()
+    await house.forecast()
+    # ln(0.55/0.45) - ln(0.40/0.60) = 0.2007 + 0.4055 = 0.6061
+    assert [forecast.why for forecast in await house.history()][1:] == ["price moved by 0.61 in log-odds"]
+
+
+async def test_the_soonest_close_is_forecast_first(house: House) -> None:
+    now = house.clock.now()
+    for key, days in (("late", 9), ("soon", 1), ("middle", 5)):
+        house.offer(key, closes_at=now + timedelta(days=days))
+    forecaster = ScriptedForecaster(say(0.3))
+    house.forecasters, house.concurrency = {FIRST: forecaster}, 1
+    await house.discover()
+    await house.forecast()
+    assert [ref.key for ref in forecaster.begun] == ["soon", "middle", "late"]
+
+
+async def test_a_forecaster_that_fails_is_tried_again_later(house: House) -> None:
+    house.forecasters = {FIRST: ScriptedForecaster(Unavailable("the model is down"))}
+    house.offer("rain")
+    await house.discover()
+    assert await house.forecast() == "0 forecasts made, 1 postponed"
+    house.forecasters = {FIRST: ScriptedForecaster(say(0.3))}
+    assert await house.forecast() == "0 forecasts made"
+    await house.clock.advance(300)
+    assert await house.forecast() == "1 forecasts made"
+
+
+async def test_one_failing_question_does_not_stop_the_others(house: House) -> None:
+    house.forecasters = {FIRST: ScriptedForecaster(say(0.3)), SECOND: ScriptedForecaster(KeyError("bug"))}
+    house.offer("rain", "snow")
+    await house.discover([FIRST, SECOND])
+    assert await house.forecast() == "2 forecasts made, 2 postponed"
+
+
+async def test_a_lock_holds_a_question_back_until_it_expires(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    now = house.clock.now()
+    ref = QuestionRef(VENUE, "rain")
+    await house.ledger.schedule.lock(
+        ref, forecaster=None, reason="rules unclear", until=now + timedelta(hours=1), now=now
+    )
+    assert await house.forecast() == "0 forecasts made"
+    await house.clock.advance(3601)
+    assert await house.forecast() == "1 forecasts made"
+
+
+async def test_nothing_is_claimed_once_the_daemon_stops(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    house.stop = lambda: True
+    assert await house.forecast() == "0 forecasts made"
+
+
+async def test_a_killed_run_is_taken_up_without_repeating_ended_trials(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    now = house.clock.now()
+    claims = await house.ledger.schedule.claim(now=now, owner="dead run", lease=timedelta(minutes=15), limit=9)
+    assert len(claims) == 1
+    asked = await house.ledger.questions.get(claims[0].ref)
+    running = await house.ledger.forecasts.begin(
+        question=asked, forecaster=FIRST, cutoff=now, why="new question", now=now
+    )
+    first = ScriptedForecaster(say(0.2))
+    house.forecasters, house.trials = {FIRST: first}, 1
+    await _one_trial(house, running.id, asked.ref)
+
+    freed = await house.ledger.schedule.free_leases(owner_not="run 1", now=now)
+    house.forecasters, house.trials = {FIRST: ScriptedForecaster(say(0.6))}, 2
+    assert (freed, await house.forecast()) == (1, "1 forecasts made")
+    made = await house.history()
+    assert [(forecast.id, forecast.predictions["outcome"]) for forecast in made] == [(running.id, Binary(0.4))]
+
+
+async def _one_trial(house: House, forecast: str, ref: QuestionRef) -> None:
+    """Log trial 1 with the belief 0.2, as a run does that is killed before trial 2."""
+    step = say(0.2)
+    question = await house.ledger.questions.get(ref)
+    assert callable(step)
+    logged = step(question)
+    now = house.clock.now()
+    await house.ledger.forecasts.log_step(forecast, trial=1, number=1, step=logged, at=now)
+    trial = Trial(number=1, end=TrialEnd.FINISHED, belief=logged.belief, steps=1)
+    await house.ledger.forecasts.end_trial(forecast, trial, at=now)
+
+
+async def test_a_venue_that_fails_midway_keeps_what_it_had_said(house: House) -> None:
+    house.offer(*(f"question {n}" for n in range(300)))
+    house.venue.fail_with(Unavailable("gone"), after=260)
+    with pytest.raises(Unavailable):
+        await house.discover()
+    assert await house.ledger.questions.count() == 250
+    house.venue.recover()
+    await house.discover()
+    assert await house.ledger.questions.count() == 300

@@ -1,0 +1,74 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.prediction import Binary, BinaryShape, Choice
+from bot.domain.question import Question, QuestionRef, Target
+from bot.jobs.policy import NextDue, Reforecast, moved, next_due
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+POLICY = Reforecast(
+    stale_after=timedelta(days=3), near_close=(timedelta(hours=24), timedelta(hours=2)), min_gap=timedelta(hours=1)
+)
+
+
+def question(*, closes_in: timedelta | None = None, as_of: datetime | None = None) -> Question:
+    return Question(
+        ref=QuestionRef("lantern", "1"),
+        title="?",
+        shape=BinaryShape(),
+        targets=(Target(),),
+        closes_at=None if closes_in is None else NOW + closes_in,
+        as_of=as_of,
+    )
+
+
+def test_a_forecast_without_a_closing_time_goes_stale() -> None:
+    assert next_due(question(), made_at=NOW, policy=POLICY) == NextDue(NOW + timedelta(days=3), "stale")
+
+
+def test_the_last_day_before_closing_comes_before_staleness() -> None:
+    due = next_due(question(closes_in=timedelta(days=2)), made_at=NOW, policy=POLICY)
+    assert due is not None
+    assert due.at == NOW + timedelta(days=1)
+    assert "before closing" in due.why
+
+
+def test_after_the_last_reminder_nothing_more_is_due_before_the_close() -> None:
+    assert next_due(question(closes_in=timedelta(hours=1)), made_at=NOW, policy=POLICY) is None
+
+
+def test_a_reminder_that_comes_too_soon_waits_for_the_gap() -> None:
+    due = next_due(question(closes_in=timedelta(hours=24, minutes=10)), made_at=NOW, policy=POLICY)
+    assert due is not None
+    assert due.at == NOW + timedelta(hours=1)
+
+
+def test_nothing_new_can_inform_a_forecast_whose_moment_of_knowledge_has_passed() -> None:
+    fixed = question(closes_in=timedelta(days=9), as_of=NOW - timedelta(hours=1))
+    assert next_due(fixed, made_at=NOW, policy=POLICY) is None
+
+
+@given(closes_in=st.timedeltas(timedelta(minutes=1), timedelta(days=400)))
+def test_the_next_forecast_is_never_sooner_than_the_gap_nor_after_the_close(closes_in: timedelta) -> None:
+    asked = question(closes_in=closes_in)
+    due = next_due(asked, made_at=NOW, policy=POLICY)
+    if due is not None:
+        assert asked.closes_at is not None
+        assert NOW + POLICY.min_gap <= due.at < asked.closes_at
+
+
+def test_a_move_is_measured_in_log_odds() -> None:
+    # ln(0.75/0.25) = ln 3 = 1.0986122886681098
+    assert moved(Binary(0.5), Binary(0.75)) == pytest.approx(1.0986122886681098)
+
+
+def test_the_largest_move_of_any_option_counts() -> None:
+    before, after = Choice({"a": 0.5, "b": 0.5}), Choice({"a": 0.25, "b": 0.75})
+    assert moved(before, after) == pytest.approx(1.0986122886681098)
+
+
+def test_other_options_count_as_an_infinite_move() -> None:
+    assert moved(Choice({"a": 0.5, "b": 0.5}), Choice({"a": 0.5, "c": 0.5})) == float("inf")

@@ -1,0 +1,203 @@
+from datetime import timedelta
+
+import pytest
+
+from bot.domain.question import Question, QuestionRef, Target
+from bot.domain.resolution import Resolution, Void
+from bot.domain.step import Step
+from bot.domain.submission import Hold, IntentState, Mode, Send
+from bot.errors import Unavailable
+from bot.gate.gate import Case, Lane, intent_of
+from bot.store.scores import ScoreFilter
+from bot.testing.forecaster import Move, ScriptedForecaster, say
+from tests.unit.jobs.conftest import FIRST, SECOND, VENUE, House, outcome
+
+
+def only(key: str) -> Move:
+    """Return a move that knows one question and fails at all others."""
+
+    def move(question: Question) -> Step:
+        if question.ref.key != key:
+            message = f"nothing is known of {question.ref}"
+            raise Unavailable(message)
+        step = say(0.3)
+        assert callable(step)
+        return step(question)
+
+    return move
+
+
+async def forecast_all(house: House, *keys: str, **changes: object) -> None:
+    house.offer(*keys, **changes)
+    await house.discover()
+    await house.forecast()
+
+
+async def test_a_forecast_is_decided_sent_and_acknowledged_once(house: House) -> None:
+    await forecast_all(house, "rain")
+    assert await house.submit() == "1 planned, 0 held, 1 acknowledged"
+    assert await house.submit() == "0 planned, 0 held, 0 acknowledged"
+    assert [intent.ref.key for intent in house.book.writes] == ["rain"]
+
+
+async def test_a_refused_intent_is_recorded_and_not_retried(house: House) -> None:
+    house.book.refuse_all("question closed")
+    await forecast_all(house, "rain")
+    await house.submit()
+    await house.submit()
+    [forecast] = await house.history()
+    [decided] = await house.ledger.submissions.decisions(forecast.id)
+    assert isinstance(decided.decision, Send)
+    [row] = await house.ledger.submissions.batches(states=[IntentState.REFUSED])
+    assert row.counts == {IntentState.REFUSED: 1}
+    assert house.book.writes == []
+
+
+async def test_a_lost_reply_is_settled_by_reading_back_and_never_sent_twice(house: House) -> None:
+    house.book.drop_reply()
+    await forecast_all(house, "rain")
+    assert await house.submit() == "1 planned, 0 held, 0 acknowledged"
+    assert await house.submit() == "0 planned, 0 held, 0 acknowledged, 1 doubts settled"
+    assert len(house.book.writes) == 1
+
+
+async def test_a_lost_request_is_proved_absent_and_then_sent(house: House) -> None:
+    house.book.drop_request()
+    await forecast_all(house, "rain")
+    await house.submit()
+    assert await house.submit() == "0 planned, 0 held, 1 acknowledged, 1 doubts settled"
+    assert len(house.book.writes) == 1
+
+
+async def test_reconciling_twice_changes_nothing_more(house: House) -> None:
+    house.book.drop_reply()
+    await forecast_all(house, "rain")
+    await house.submit()
+    outbox = house.outbox({})
+    assert [await outbox.reconcile(), await outbox.reconcile()] == [1, 0]
+
+
+async def test_what_was_on_the_wire_at_a_kill_is_unknown_until_read_back(house: House) -> None:
+    house.book.drop_reply()
+    await forecast_all(house, "rain")
+    await house.submit()
+    [row] = await house.ledger.submissions.batches(states=[IntentState.UNKNOWN])
+    [item] = await house.ledger.submissions.intents(VENUE, "me", row.batch)
+    # The state in which a kill between the first byte and the answer leaves an intent.
+    assert (item.state, await house.outbox({}).recover()) == (IntentState.UNKNOWN, 0)
+
+
+async def test_an_intent_found_sending_at_the_start_becomes_unknown(house: House) -> None:
+    await forecast_all(house, "rain", batch="round 1")
+    outbox = house.outbox({})
+    submissions = house.ledger.submissions
+    [forecast] = await house.history()
+    case = Case(
+        lane=Lane(venue=VENUE, mode=Mode.PAPER, primary=FIRST, account="me"),
+        forecast=forecast,
+        question=await house.ledger.questions.get(forecast.ref),
+        standing=None,
+        locked=None,
+        now=house.clock.now(),
+    )
+    intent = intent_of(case)
+    send = Send(intent=intent, mode=Mode.PAPER, why="paper")
+    await submissions.decide(forecast_id=forecast.id, decision=send, at=house.clock.now())
+    await submissions.begin_attempt([intent.id], at=house.clock.now())
+    assert [row.intent.id for row in await submissions.sending()] == [intent.id]
+    assert await outbox.recover() == 1
+    assert await house.submit() == "0 planned, 0 held, 1 acknowledged, 1 doubts settled"
+
+
+async def test_a_batch_waits_for_the_first_forecast_of_each_of_its_questions(house: House) -> None:
+    house.forecasters = {FIRST: ScriptedForecaster(only("rain"))}
+    await forecast_all(house, "rain", "snow", batch="round 1")
+    assert await house.submit() == "1 planned, 0 held, 0 acknowledged"
+    house.forecasters = {FIRST: ScriptedForecaster(say(0.3))}
+    await house.clock.advance(3601)
+    await house.forecast()
+    assert await house.submit() == "1 planned, 0 held, 2 acknowledged"
+
+
+async def test_in_the_last_hour_a_batch_goes_with_what_there_is(house: House) -> None:
+    house.forecasters = {FIRST: ScriptedForecaster(only("rain"))}
+    closes_at = house.clock.now() + timedelta(hours=2)
+    await forecast_all(house, "rain", "snow", batch="round 1", closes_at=closes_at)
+    await house.clock.advance(1000)
+    assert await house.forecast() == "0 forecasts made, 1 postponed"
+    assert await house.submit() == "1 planned, 0 held, 0 acknowledged"
+    await house.clock.advance(2601)
+    assert await house.submit() == "0 planned, 0 held, 1 acknowledged"
+
+
+async def test_the_second_forecaster_is_recorded_only(house: House) -> None:
+    house.offer("rain")
+    await house.discover([FIRST, SECOND])
+    await house.forecast()
+    assert await house.submit() == "1 planned, 1 held, 1 acknowledged"
+
+
+async def test_an_unarmed_live_venue_writes_nothing(house: House) -> None:
+    house.mode = Mode.LIVE
+    await forecast_all(house, "rain")
+    assert await house.submit() == "0 planned, 1 held, 0 acknowledged"
+    assert house.book.writes == []
+
+
+async def test_a_halted_forecast_is_decided_again_when_the_stop_file_is_gone(house: House) -> None:
+    (house.path / "STOP").touch()
+    await forecast_all(house, "rain")
+    await house.submit()
+    await house.clock.advance(3600)
+    await house.submit()
+    (house.path / "STOP").unlink()
+    await house.clock.advance(3600)
+    assert await house.submit() == "1 planned, 0 held, 1 acknowledged"
+    [forecast] = await house.history()
+    decisions = [row.decision for row in await house.ledger.submissions.decisions(forecast.id)]
+    assert [type(decision) for decision in decisions] == [Hold, Send]
+
+
+async def test_outcomes_are_scored_once_beside_the_crowd_and_again_when_corrected(house: House) -> None:
+    await forecast_all(house, "rain", price=0.4)
+    house.venue.resolve(outcome("rain", 1.0, at=house.clock.now() + timedelta(days=1)))
+    await house.clock.advance(2 * 86_400)
+    assert await house.resolve() == f"{VENUE}: 1 outcomes of 1 open questions"
+    assert await house.score() == "1 predictions scored"
+    assert await house.score() == "0 predictions scored"
+    table = await house.ledger.scores.table(ScoreFilter())
+    assert (table.probability, table.crowd, table.outcome) == ((0.3,), (0.4,), (1.0,))
+
+
+async def test_an_annulled_question_has_no_score(house: House) -> None:
+    await forecast_all(house, "rain")
+    ref = QuestionRef(VENUE, "rain")
+    now = house.clock.now()
+    house.venue.resolve(Resolution(ref=ref, target="outcome", outcome=Void("annulled"), resolved_at=now))
+    await house.resolve()
+    await house.score()
+    assert (await house.ledger.scores.table(ScoreFilter())).probability == ()
+    assert await house.resolve() == f"{VENUE}: nothing to resolve"
+
+
+async def test_each_date_of_a_series_is_scored_as_it_resolves(house: House) -> None:
+    targets = (Target(key="near", horizon_days=7), Target(key="far", horizon_days=30))
+    await forecast_all(house, "rain", targets=targets, price=None)
+    now = house.clock.now()
+    near = Resolution(
+        ref=QuestionRef(VENUE, "rain"), target="near", outcome=outcome("x", 0, at=now).outcome, resolved_at=now
+    )
+    house.venue.resolve(near)
+    await house.resolve()
+    assert await house.score() == "1 predictions scored"
+    table = await house.ledger.scores.table(ScoreFilter())
+    assert (table.target, table.horizon_days) == (("near",), (7,))
+
+
+@pytest.mark.parametrize("price", [0.0, 1.0])
+async def test_a_crowd_at_the_edge_is_scored_as_it_is(house: House, price: float) -> None:
+    await forecast_all(house, "rain", price=price)
+    house.venue.resolve(outcome("rain", 1.0, at=house.clock.now()))
+    await house.resolve()
+    await house.score()
+    assert (await house.ledger.scores.table(ScoreFilter())).crowd == (price,)
