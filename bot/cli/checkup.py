@@ -1,0 +1,203 @@
+"""The checks of ``foxcast doctor``: each looks at one thing, changes nothing, and says what to do about it."""
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from bot.app import LEDGER_FILE, folder_of
+from bot.cli.output.figures import ago, size
+from bot.cli.vitals import last_beat
+from bot.config.load import load_config
+from bot.config.model import Config
+from bot.config.plugin_settings import settings_of
+from bot.errors import ConfigError, StoreError
+from bot.gate.gate import STOP_FILE
+from bot.registry import Registry, load_registry
+from bot.specs import Table
+from bot.store.backup import backups
+from bot.store.checks import FREE_LIMIT_BYTES, quick_check, version_warning, wal_bytes
+from bot.store.database import WAL_LIMIT_BYTES
+from bot.store.ledger import BACKUP_FOLDER
+from bot.store.lock import is_running, last_holder
+from bot.store.restore import restored
+
+OLDEST_PYTHON = (3, 11)
+# No Foxcast was written before, so a clock that says so is wrong.
+FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+CLOCK_SLACK = timedelta(minutes=5)
+SILENT_AFTER = timedelta(seconds=60)
+BACKUP_WITHIN = timedelta(days=1)
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found, and what to do unless all is well."""
+
+    verdict: Verdict
+    check: str
+    found: str
+    remedy: str = ""
+
+
+def checkup(config_path: Path | None, now: datetime) -> Iterator[Finding]:
+    """Yield the findings; where the configuration cannot be read, those that need it are left out."""
+    yield _python()
+    yield _sqlite()
+    try:
+        config = load_config(config_path)
+    except ConfigError as error:
+        yield Finding(Verdict.FAIL, "configuration", str(error), "mend it")
+        return
+    yield Finding(Verdict.OK, "configuration", str(config.sources.document.path or "defaults and environment"))
+    yield from _plugins(config)
+    yield _state(config)
+    yield _disk(config.state)
+    yield _halt(config)
+    folder = folder_of(config)
+    yield _clock(folder / LEDGER_FILE, now)
+    yield _daemon(folder, now)
+    yield from _ledger(folder / LEDGER_FILE, now)
+
+
+def _python() -> Finding:
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info >= OLDEST_PYTHON:
+        return Finding(Verdict.OK, "python", found)
+    return Finding(Verdict.FAIL, "python", found, "install Python 3.11 or newer")
+
+
+def _sqlite() -> Finding:
+    warning = version_warning()
+    if warning is None:
+        return Finding(Verdict.OK, "sqlite", "no known fault in this version")
+    return Finding(Verdict.WARN, "sqlite", warning)
+
+
+def _plugins(config: Config) -> Iterator[Finding]:
+    try:
+        registry = load_registry(config)
+    except ConfigError as error:
+        yield Finding(Verdict.FAIL, "plugins", str(error), "mend config.toml")
+        return
+    for broken in registry.broken:
+        yield Finding(Verdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "mend it or do not enable it")
+    yield from _settings(config, registry)
+    names = ", ".join(plugin.name for plugin in registry.enabled)
+    if names:
+        yield Finding(Verdict.OK, "plugins", f"enabled: {names}")
+    else:
+        yield Finding(Verdict.WARN, "plugins", "none is enabled", "name some in plugins of config.toml")
+
+
+def _settings(config: Config, registry: Registry) -> Iterator[Finding]:
+    for table in Table:
+        for spec in registry.configurable(table):
+            try:
+                settings_of(spec, config)
+            except ConfigError as error:
+                yield Finding(Verdict.FAIL, "settings", str(error), "mend it")
+
+
+def _state(config: Config) -> Finding:
+    folder = config.state
+    if not folder.exists():
+        if os.access(_existing(folder), os.W_OK):
+            return Finding(Verdict.OK, "state folder", f"{folder} will be made")
+        return Finding(Verdict.FAIL, "state folder", f"{folder} cannot be made", "name another in state of config.toml")
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return Finding(Verdict.FAIL, "state folder", f"{folder} cannot be written", "look at its rights")
+    wide = [path for path in (folder_of(config), folder_of(config) / LEDGER_FILE) if path.exists() and _is_wide(path)]
+    if wide:
+        return Finding(Verdict.WARN, "state folder", f"others can read {wide[0]}", f"run: chmod go-rwx {wide[0]}")
+    return Finding(Verdict.OK, "state folder", str(folder))
+
+
+def _is_wide(path: Path) -> bool:
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def _existing(folder: Path) -> Path:
+    return next(parent for parent in folder.absolute().parents if parent.exists())
+
+
+def _disk(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder if folder.exists() else _existing(folder)).free
+    if free >= FREE_LIMIT_BYTES:
+        return Finding(Verdict.OK, "disk", f"{size(free)} free")
+    return Finding(Verdict.FAIL, "disk", f"{size(free)} free", f"free {size(FREE_LIMIT_BYTES)} or more")
+
+
+def _halt(config: Config) -> Finding:
+    stop = config.state / STOP_FILE
+    if stop.exists():
+        return Finding(Verdict.WARN, "halt", f"{stop} is there, so nothing leaves", f"to go on run: rm {stop}")
+    return Finding(Verdict.OK, "halt", "not halted")
+
+
+def _clock(ledger: Path, now: datetime) -> Finding:
+    floor = max(FIRST_DAY, datetime.fromtimestamp(ledger.stat().st_mtime, UTC)) if ledger.exists() else FIRST_DAY
+    if now >= floor - CLOCK_SLACK:
+        return Finding(Verdict.OK, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
+    return Finding(Verdict.FAIL, "clock", f"{now:%Y-%m-%d %H:%M} UTC is before {floor:%Y-%m-%d %H:%M}", "set the clock")
+
+
+def _daemon(folder: Path, now: datetime) -> Finding:
+    holder = last_holder(folder)
+    if holder is None or not is_running(holder):
+        return Finding(Verdict.OK, "daemon", "does not run")
+    beat = last_beat(folder)
+    age = None if beat is None or beat < holder.started_at else now - beat
+    silent = now - holder.started_at if age is None else age
+    if silent <= SILENT_AFTER:
+        return Finding(Verdict.OK, "daemon", f"process {holder.pid} runs")
+    found = f"process {holder.pid} gave its last heartbeat {ago(silent)}"
+    return Finding(Verdict.WARN, "daemon", found, "look at its log; a single pass gives none")
+
+
+def _ledger(path: Path, now: datetime) -> Iterator[Finding]:
+    if not path.exists():
+        yield Finding(Verdict.OK, "ledger", "there is none yet; make one with: foxcast run --once")
+        return
+    yield _soundness(path)
+    wal = wal_bytes(path)
+    if wal > WAL_LIMIT_BYTES:
+        yield Finding(Verdict.WARN, "write-ahead log", size(wal), "end programs that keep the ledger open")
+    else:
+        yield Finding(Verdict.OK, "write-ahead log", size(wal))
+    yield _backup(path, now)
+    if mark := restored(path):
+        found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC"
+        yield Finding(Verdict.WARN, "restored", found, "what was sent since that backup is not in it")
+
+
+def _soundness(path: Path) -> Finding:
+    remedy = "restore a backup: foxcast db restore FILE"
+    try:
+        health = quick_check(path)
+    except StoreError as error:
+        return Finding(Verdict.FAIL, "ledger", str(error), remedy)
+    if health.sound:
+        return Finding(Verdict.OK, "ledger", f"{path}, {size(health.database_bytes)}")
+    return Finding(Verdict.FAIL, "ledger", f"{path}: {health.problems[0].examples[0]}", remedy)
+
+
+def _backup(path: Path, now: datetime) -> Finding:
+    copies = backups(path.parent / BACKUP_FOLDER, path.stem)
+    if copies and now - copies[0].made_at <= BACKUP_WITHIN:
+        return Finding(Verdict.OK, "backup", f"{copies[0].path.name}, {ago(now - copies[0].made_at)}")
+    found = f"the last one is of {ago(now - copies[0].made_at)}" if copies else "there is none"
+    return Finding(Verdict.WARN, "backup", found, "make one with: foxcast db backup")

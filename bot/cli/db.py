@@ -1,0 +1,124 @@
+"""``foxcast db``: looking after the ledger file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bot.app import LEDGER_FILE, folder_of
+from bot.cli.exits import ExitCode
+from bot.cli.output.console import emit, stdout
+from bot.cli.output.figures import size
+from bot.cli.session import configured
+from bot.clock import SystemClock
+from bot.config.model import Config
+from bot.errors import NotFound
+from bot.store import backup as backups
+from bot.store.checks import Health, full_check
+from bot.store.export import export as exported
+from bot.store.invariants import INVARIANTS
+from bot.store.ledger import BACKUP_FOLDER
+from bot.store.restore import restore as restored
+from bot.store.schema import MIGRATIONS
+
+app = typer.Typer(add_completion=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback()
+def db() -> None:
+    """Check, back up, restore or export the ledger."""
+
+
+@app.command()
+def check(ctx: typer.Context, *, as_json: AsJson = False) -> None:
+    """Check every page, index and rule of the ledger; exit code 1 if one fails."""
+    health = full_check(_ledger(configured(ctx)), INVARIANTS)
+    if as_json:
+        emit(_plain(health))
+    else:
+        _tell(health)
+    if not health.sound:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def backup(ctx: typer.Context, *, as_json: AsJson = False) -> None:
+    """Copy the ledger into its folder of backups, and check the copy; a daemon may run meanwhile."""
+    path = _ledger(configured(ctx))
+    made = backups.back_up(path, path.parent / BACKUP_FOLDER, at=SystemClock().now())
+    if as_json:
+        emit({"path": str(made.path), "made_at": made.made_at.isoformat(), "size_bytes": made.size_bytes})
+    else:
+        stdout().print(f"{made.path}, {size(made.size_bytes)}, checked")
+
+
+@app.command()
+def restore(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that foxcast db backup wrote.")],
+) -> None:
+    """Put a backup in the place of the ledger; the ledger that was there is kept beside it."""
+    if not file.is_file():
+        message = f"{file} is not there; backups are in {folder_of(configured(ctx)) / BACKUP_FOLDER}"
+        raise NotFound(message)
+    done = restored(file, _path(configured(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
+    console = stdout()
+    console.print(f"{done.backup} is the ledger now")
+    if done.replaced is not None:
+        console.print(f"the ledger before is kept as {done.replaced}")
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Write every table and view as one JSON object a line, with a manifest."""
+    manifest = exported(_ledger(configured(ctx)), folder, at=SystemClock().now())
+    if as_json:
+        emit({"folder": str(folder), "files": {file.name: file.rows for file in manifest.files}})
+    else:
+        rows = sum(file.rows for file in manifest.files)
+        stdout().print(f"{folder}: {rows} rows in {len(manifest.files)} files, described in manifest.json")
+
+
+def _path(config: Config) -> Path:
+    return folder_of(config) / LEDGER_FILE
+
+
+def _ledger(config: Config) -> Path:
+    path = _path(config)
+    if not path.exists():
+        message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
+        raise NotFound(message)
+    return path
+
+
+def _tell(health: Health) -> None:
+    console = stdout()
+    for problem in health.problems:
+        console.print(f"failed {problem.check}: {problem.meaning}; {'; '.join(problem.examples)}")
+    for warning in health.warnings:
+        console.print(f"warning: {warning}")
+    verdict = "is sound" if health.sound else "needs attention: restore a backup, or report what failed"
+    console.print(f"{health.path} {verdict}: {len(health.checks)} checks, {size(health.database_bytes)}")
+
+
+def _plain(health: Health) -> dict[str, Any]:
+    return {
+        "path": str(health.path),
+        "sound": health.sound,
+        "checks": list(health.checks),
+        "problems": [
+            {"check": problem.check, "meaning": problem.meaning, "examples": list(problem.examples)}
+            for problem in health.problems
+        ],
+        "warnings": list(health.warnings),
+        "database_bytes": health.database_bytes,
+        "wal_bytes": health.wal_bytes,
+        "free_bytes": health.free_bytes,
+    }

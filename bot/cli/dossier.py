@@ -1,0 +1,67 @@
+"""What the ledger knows of one question, gathered from its table families."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.app import Records
+from bot.domain.forecast import Forecast
+from bot.domain.question import Question, QuestionRef
+from bot.domain.resolution import Resolution
+from bot.jobs.score import brier
+from bot.store.forecasts import Trace
+from bot.store.submissions import DecisionRow, IntentRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One forecast with its trace, what was decided over it, and the intents that came of that."""
+
+    forecast: Forecast
+    trace: Trace
+    decisions: tuple[DecisionRow, ...]
+    intents: tuple[IntentRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dossier:
+    """One question as it stands, its forecasts (all of them, oldest first), and its outcomes by target.
+
+    ``cases`` are the forecasts told in full: the one asked for, or the newest of each forecaster.
+    """
+
+    question: Question
+    history: tuple[Forecast, ...]
+    cases: tuple[Case, ...]
+    outcomes: Mapping[str, Resolution]
+
+    def brier(self, forecast: Forecast, target: str) -> float | None:
+        """Return the Brier score of one target; None while it has no outcome or where the rule does not apply."""
+        resolution = self.outcomes.get(target)
+        return None if resolution is None else brier(forecast.predictions[target], resolution.outcome)
+
+
+async def dossier_of(records: Records, ref: QuestionRef, forecast: Forecast | None = None) -> Dossier:
+    """Gather all about a question, with one forecast in full, or with the newest of each forecaster."""
+    ledger = records.ledger
+    history = await ledger.forecasts.history(ref)
+    told = [forecast] if forecast else [*{past.forecaster: past for past in history}.values()]
+    return Dossier(
+        question=await ledger.questions.get(ref),
+        history=tuple(history),
+        cases=tuple([await _case(records, one) for one in told]),
+        outcomes={resolution.target: resolution for resolution in await ledger.resolutions.current(ref)},
+    )
+
+
+async def _case(records: Records, forecast: Forecast) -> Case:
+    ledger, ref = records.ledger, forecast.ref
+    trace = await ledger.forecasts.trace(forecast.id)
+    venue = records.config.venues.get(ref.venue)
+    account, batch = venue.account if venue else "default", trace.question.batch
+    rows = await ledger.submissions.intents(ref.venue, account, batch) if batch else []
+    return Case(
+        forecast=forecast,
+        trace=trace,
+        decisions=tuple(await ledger.submissions.decisions(forecast.id)),
+        intents=tuple(row for row in rows if row.intent.forecast == forecast.id),
+    )

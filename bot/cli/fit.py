@@ -1,0 +1,119 @@
+"""``foxcast fit``: parameters learned from past outcomes, as a file that says where they come from."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.app import archive_of, school_of
+from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
+from bot.cli.output.console import Column, progress, stdout, table
+from bot.cli.output.deliver import STDOUT, deliver
+from bot.cli.session import equipped
+from bot.clock import SystemClock
+from bot.domain.learning import Fitted
+from bot.domain.step import Json
+from bot.errors import ConfigError, NotFound
+from bot.jobs.learn import fit as fitted_before
+from bot.ports import Archive, Learner
+from bot.store.codec import FITTED
+
+app = typer.Typer(add_completion=False)
+
+READ = ("question_sets", "resolution_sets")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Who learns from what."""
+
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The forecaster.")]
+    rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
+    before: Annotated[
+        date, typer.Option(parser=day, metavar="DATE", help="Use only outcomes known before this day began (UTC).")
+    ]
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to write, - is stdout; else NAME-DATE.json here.")
+    ] = None
+    venue: Annotated[str | None, typer.Option(metavar="NAME", help=VENUE_HELP)] = None
+
+
+@app.command()
+@spread(Options)
+def fit(ctx: typer.Context, options: Options) -> None:
+    """Let a forecaster learn from outcomes known before a date."""
+    before = _past(options.before)
+    config, registry = equipped(ctx)
+    learner = school_of(config, registry, options.name).learner
+    if learner is None:
+        message = f"{options.name} learns nothing from outcomes; there is nothing to fit"
+        raise ConfigError(message)
+    _, archive = archive_of(config, registry, options.venue, options.rounds)
+    fitted = _fitted(options, learner, archive, before)
+    path = options.out or Path(f"{options.name}-{options.before}.json")
+    deliver(FITTED.plain(fitted), path)
+    if path != STDOUT:
+        _tell(fitted, path)
+
+
+def _past(before: date) -> datetime:
+    moment = datetime.combine(before, time(), UTC)
+    if moment > SystemClock().now():
+        message = f"--before {before} has not come yet: what will be known then is not known now"
+        raise ConfigError(message)
+    return moment
+
+
+def _fitted(options: Options, learner: Learner, archive: Archive, before: datetime) -> Fitted:
+    with progress() as bars:
+        bars.add_task(f"{options.name} learns", total=None)
+        fitted = fitted_before(options.name, learner, [archive], before=before)
+    if fitted.examples == 0:
+        message = f"no outcome in {options.rounds} was known before {options.before}; name a later day"
+        raise NotFound(message)
+    provenance = {
+        **fitted.provenance,
+        **_inputs(options.rounds),
+        "foxcast": version("foxcast"),
+        "command": f"foxcast fit {options.name} --rounds {options.rounds.name} --before {options.before}",
+    }
+    return replace(fitted, provenance=provenance)
+
+
+def _inputs(folder: Path) -> dict[str, str]:
+    """Return one SHA-256 over names and contents of what was read, in order; nothing for the bundled rounds."""
+    seen = hashlib.sha256()
+    files = sorted(path for part in READ for path in (folder / part).rglob("*") if path.is_file())
+    if not files:
+        return {}
+    for path in files:
+        seen.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                seen.update(block)
+    return {"inputs": f"{len(files)} files, sha256 {seen.hexdigest()}"}
+
+
+def _tell(fitted: Fitted, path: Path) -> None:
+    console = stdout()
+    console.print(f"{fitted.forecaster} learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}")
+    console.print(f"rounds: {fitted.provenance['rounds']}")
+    console.print(
+        table((Column("learned"), Column("what")), [(name, _brief(part)) for name, part in fitted.payload.items()])
+    )
+    console.print(f"written to {path}")
+
+
+def _brief(part: Json) -> str:
+    match part:
+        case Mapping():
+            return f"{len(part)} entries: {', '.join([*part][:6])}"
+        case list():
+            return f"{len(part)} values"
+        case _:
+            return str(part)

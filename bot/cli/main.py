@@ -1,0 +1,111 @@
+"""The entry point: global options, and one line on stderr for each error, with the exit code that says who must act."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from bot.cli.call import Call
+from bot.cli.exits import ExitCode, exit_code, explained
+from bot.cli.group import CommandGroup
+from bot.errors import FoxcastError
+
+GLOBAL_OPTIONS = frozenset({"--config", "--debug", "--version"})
+
+app = typer.Typer(
+    cls=CommandGroup,
+    help="Foxcast forecasts questions of prediction markets and tournaments, and writes down why.",
+    epilog=explained(),
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    invoke_without_command=True,
+)
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - the form of a callback for a flag
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"foxcast {version('foxcast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def foxcast(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The configuration file; else FOXCAST_CONFIG, else ./config.toml."),
+    ] = None,
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Keep the options that stand before the command; without a command print the help."""
+    call = ctx.ensure_object(Call)
+    call.config_path, call.debug = config, debug
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), nl=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; ``arguments`` are those of the process unless given."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A title in a script that the terminal cannot show must not end the command.
+            stream.reconfigure(errors="backslashreplace")
+    call = Call()
+    try:
+        result = get_command(app).main(
+            None if arguments is None else [*arguments], prog_name="foxcast", standalone_mode=False, obj=call
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at its end, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.PIPE
+    except SystemExit as end:
+        # Typer saw the broken pipe first, and has made stdout safe to flush.
+        if isinstance(end.__context__, BrokenPipeError):
+            return ExitCode.PIPE
+        raise
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last place that can turn an error into one line
+        return _told(error, call)
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _told(error: Exception, call: Call) -> int:
+    if call.debug:
+        traceback.print_exception(error)
+    message, code = _line(error)
+    typer.echo(f"foxcast: {message}", err=True)
+    return code
+
+
+def _line(error: Exception) -> tuple[str, ExitCode]:
+    match error:
+        case FoxcastError():
+            return str(error), exit_code(error)
+        case typer.TyperException():
+            return _usage(error), ExitCode.USAGE
+        case _:
+            what = f"{type(error).__name__}: {error}".rstrip(": ")
+            return f"unexpected {what}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
+
+
+def _usage(error: typer.TyperException) -> str:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    message = message[:1].lower() + message[1:]
+    if getattr(error, "option_name", None) in GLOBAL_OPTIONS:
+        return f"{message}; it stands before the command: foxcast {getattr(error, 'option_name', '')} ... COMMAND"
+    context = getattr(error, "ctx", None)
+    return f"{message}; see {context.command_path if context else 'foxcast'} --help"

@@ -1,0 +1,1 @@
+"""How answers look: tables and text for people, JSON for programs."""

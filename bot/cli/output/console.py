@@ -1,0 +1,98 @@
+"""Where answers go: stdout, as plain text where no terminal reads it; progress goes to stderr, to a terminal alone."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+# Lines for a pipe are not broken: one row is one line for grep and cut.
+UNBROKEN = 1000
+LINES = 40
+WIDEST = 70
+
+Cell = str | Text
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table; numbers stand on the right, and ``wide`` text is cut short."""
+
+    title: str
+    number: bool = False
+    wide: bool = False
+
+
+def stdout() -> Console:
+    """Return the console for answers: what it prints is text, never markup."""
+    width = shutil.get_terminal_size((UNBROKEN, LINES)).columns
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def emit(value: object) -> None:
+    """Print a value as JSON; raises ValueError for a number that JSON does not have."""
+    sys.stdout.write(f"{as_json(value)}\n")
+
+
+def as_json(value: object) -> str:
+    """Return a value as JSON text for people and programs."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, title: str = "") -> Table:
+    """Return a table; without a terminal it has no lines."""
+    plain = not sys.stdout.isatty()
+    grid = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=None if plain else box.SIMPLE_HEAD,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for column in columns:
+        grid.add_column(column.title, justify="right" if column.number else "left", no_wrap=plain or column.number)
+    for row in rows:
+        grid.add_row(*(_cell(cell, column) for cell, column in zip(row, columns, strict=True)))
+    return grid
+
+
+def _cell(cell: Cell, column: Column) -> Text:
+    text = cell if isinstance(cell, Text) else Text(cell)
+    if column.wide:
+        text.truncate(WIDEST, overflow="ellipsis")
+    return text
+
+
+def indented(console: Console, text: str, *, by: int = 3, style: str = "") -> None:
+    """Print text that stays to the right of a margin when it is broken into lines."""
+    console.print(Padding(Text(text, style=style), (0, 0, 0, by), expand=False))
+
+
+def heading(console: Console, text: str) -> None:
+    """Print a line that begins a part of the answer."""
+    console.print()
+    console.print(Text(text, style="bold"))
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Show bars on stderr while the block runs, if a terminal reads it; nothing of them stays."""
+    console = Console(stderr=True, markup=False, highlight=False)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        yield bars

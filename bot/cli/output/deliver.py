@@ -1,0 +1,39 @@
+"""JSON to the place that ``--json FILE`` names."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from bot.cli.output.console import as_json, emit
+from bot.errors import ConfigError
+
+STDOUT = Path("-")
+
+
+def deliver(value: object, place: Path) -> None:
+    """Write a value as JSON to the file, whole or not at all, or to stdout for ``-``; raises ConfigError."""
+    if place == STDOUT:
+        emit(value)
+    else:
+        write_whole(place, f"{as_json(value)}\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put the text in the place of the file at once; raises ConfigError where that is not possible."""
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False, encoding="utf-8") as file:
+            file.write(text)
+        written = Path(file.name)
+        # As any new file: temporary ones are for their owner alone.
+        written.chmod(0o666 & ~_umask())
+        written.replace(path)
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror}"
+        raise ConfigError(message) from error
+
+
+def _umask() -> int:
+    # The system tells it only to those who set it.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

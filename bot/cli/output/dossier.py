@@ -1,0 +1,129 @@
+"""One question on paper: what is asked, what was thought step by step, what was decided, what happened."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from bot.cli.dossier import Case, Dossier
+from bot.cli.output.console import Column, heading, indented, table
+from bot.cli.output.figures import in_short, moment, number, outcome, prediction, predictions
+from bot.cli.output.trace import print_trial
+from bot.domain.question import Question
+from bot.domain.submission import Decision, Hold, Send
+from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
+
+TEXT_SHOWN = 600
+TARGETS = (
+    Column("target"),
+    Column("resolves (UTC)"),
+    Column("forecast", number=True),
+    Column("outcome"),
+    Column("Brier", number=True),
+)
+
+
+def print_dossier(console: Console, found: Dossier) -> None:
+    """Print all of it for a person."""
+    _print_question(console, found.question)
+    if not found.cases:
+        heading(console, "Not forecast yet")
+        console.print("forecast what is due with: foxcast run --once")
+    for case in found.cases:
+        _print_case(console, found, case)
+    if len(found.history) > len(found.cases):
+        heading(console, "All forecasts")
+        columns = (Column("made (UTC)"), Column("id"), Column("forecaster"), Column("forecast"), Column("why"))
+        rows = [
+            (moment(one.made_at), one.id, one.forecaster, in_short(one.predictions), one.why) for one in found.history
+        ]
+        console.print(table(columns, rows))
+
+
+def _print_question(console: Console, question: Question) -> None:
+    console.print(Text(question.title, style="bold"))
+    about = [str(question.ref), *(part for part in (question.source, question.family) if part)]
+    console.print(", ".join(about))
+    if question.url:
+        console.print(question.url)
+    for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("known up to", question.as_of)):
+        if at is not None:
+            console.print(f"{name} {moment(at)} UTC")
+    if question.crowd is not None:
+        console.print(f"crowd: {prediction(question.crowd.prediction)} at {moment(question.crowd.at)} UTC")
+    for text in (question.background, question.criteria):
+        if text.strip():
+            shown = text.strip() if len(text) <= TEXT_SHOWN else f"{text.strip()[:TEXT_SHOWN]} ..."
+            console.print()
+            indented(console, shown, by=2, style="dim")
+
+
+def _print_case(console: Console, found: Dossier, case: Case) -> None:
+    forecast = case.forecast
+    heading(console, f"{forecast.forecaster}, forecast {forecast.id} (revision {forecast.revision}, {forecast.why})")
+    console.print(f"made {moment(forecast.made_at)} UTC with what was known until {moment(forecast.cutoff)} UTC")
+    if forecast.fitted:
+        console.print(f"parameters {forecast.fitted[:12]}")
+    console.print(table(TARGETS, [_target(found, case, target.key) for target in case.trace.question.targets]))
+    for record in case.trace.trials:
+        print_trial(console, record, several=len(case.trace.trials) > 1)
+    if forecast.raw != forecast.predictions:
+        console.print(f"calibrated from {predictions(forecast.raw)} to {predictions(forecast.predictions)}")
+    for row in case.decisions:
+        console.print(f"decision {moment(row.at)} UTC: {_decision(row.decision)}")
+    for intent in case.intents:
+        detail = f" ({intent.detail})" if intent.detail else ""
+        console.print(f"intent {intent.intent.id}: {intent.state}{detail}, {intent.mode}")
+
+
+def _target(found: Dossier, case: Case, key: str) -> tuple[str, ...]:
+    target, resolution = case.trace.question.target(key), found.outcomes.get(key)
+    return (
+        key,
+        moment(target.resolves_at),
+        prediction(case.forecast.predictions[key]),
+        outcome(resolution.outcome if resolution else None),
+        number(found.brier(case.forecast, key), 4),
+    )
+
+
+def _decision(decision: Decision) -> str:
+    match decision:
+        case Send(mode=mode, why=why):
+            return f"send in mode {mode}: {why}"
+        case Hold(why=why, until=None):
+            return f"hold: {why}"
+        case Hold(why=why, until=until):
+            return f"hold: {why}; asked again from {moment(until)} UTC on"
+
+
+def as_plain(found: Dossier) -> dict[str, Any]:
+    """Return all of it as JSON values."""
+    return {
+        "question": QUESTION.plain(found.question),
+        "forecasts": [_case_plain(found, case) for case in found.cases],
+        "history": [FORECAST.plain(forecast) for forecast in found.history],
+        "outcomes": {target: RESOLUTION.plain(resolution) for target, resolution in found.outcomes.items()},
+    }
+
+
+def _case_plain(found: Dossier, case: Case) -> dict[str, Any]:
+    return {
+        **FORECAST.plain(case.forecast),
+        "trials": [
+            {
+                "number": record.number,
+                "trial": None if record.trial is None else TRIAL.plain(record.trial),
+                "steps": [
+                    {"number": one.number, "at": one.at.isoformat(), **STEP.plain(one.step)} for one in record.steps
+                ],
+            }
+            for record in case.trace.trials
+        ],
+        "decisions": [{"at": row.at.isoformat(), "decision": _decision(row.decision)} for row in case.decisions],
+        "intents": [
+            {"id": row.intent.id, "state": row.state.value, "mode": row.mode.value, "detail": row.detail}
+            for row in case.intents
+        ],
+        "brier": {target: found.brier(case.forecast, target) for target in case.forecast.predictions},
+    }

@@ -1,0 +1,93 @@
+"""Numbers and moments as people read them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from bot.domain.prediction import Binary, Choice, Curve, Prediction
+from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
+
+NOTHING = "-"
+
+
+def percent(probability: float | None) -> str:
+    """Return a probability in percent, with the digits that still differ near 0 and 1."""
+    if probability is None:
+        return NOTHING
+    digits = 1 if 0.01 <= probability <= 0.99 else 2
+    return f"{100 * probability:.{digits}f}%"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Return a number with a fixed count of digits."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def interval(low: float, high: float) -> str:
+    """Return an interval of the Brier Index."""
+    return f"[{low:.2f}, {high:.2f}]"
+
+
+def moment(at: datetime | None) -> str:
+    """Return a moment to the minute in UTC."""
+    return NOTHING if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def ago(span: timedelta) -> str:
+    """Return how long ago something was, to its largest unit."""
+    seconds = int(span.total_seconds())
+    if seconds < 0:
+        return "in the future"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def prediction(value: Prediction | None) -> str:
+    """Return a prediction in a few words."""
+    match value:
+        case None:
+            return NOTHING
+        case Binary(probability=probability):
+            return percent(probability)
+        case Choice(probabilities=options):
+            ordered = sorted(options.items(), key=lambda item: -item[1])
+            return ", ".join(f"{name} {percent(share)}" for name, share in ordered[:3])
+        case Curve(cdf=cdf):
+            return f"CDF of {len(cdf)} points"
+
+
+def outcome(value: Outcome | None) -> str:
+    """Return an outcome in a few words."""
+    match value:
+        case None:
+            return NOTHING
+        case Happened(value=share):
+            return {0.0: "no", 1.0: "yes"}.get(share) or percent(share)
+        case Chosen(option=option):
+            return option
+        case Landed(value=landed):
+            return f"{landed:g}"
+        case Void(reason=reason):
+            return f"void ({reason})"
+
+
+def in_short(values: Mapping[str, Prediction]) -> str:
+    """Return the predictions of all targets in a few words: how many there are, and from where to where they go."""
+    first, *others = [prediction(value) for value in values.values()]
+    if not others:
+        return first
+    span = first if {*others} == {first} else f"{first} to {others[-1]}"
+    return f"{span} ({len(values)} targets)"
+
+
+def predictions(values: Mapping[str, Prediction]) -> str:
+    """Return the predictions of all targets in one line; a single one stands without its name."""
+    if len({*map(prediction, values.values())}) == 1:
+        return in_short(values)
+    return ", ".join(f"{key} {prediction(value)}" for key, value in values.items())

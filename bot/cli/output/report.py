@@ -1,0 +1,85 @@
+"""A report of scores as tables: by family, round, source and horizon, with intervals and the crowd beside it."""
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from bot.cli.output.console import Column, heading, table
+from bot.cli.output.figures import NOTHING, interval, number
+from bot.lab.report import Block, Cell, Report, Span
+
+CELLS = (
+    Column("n", number=True),
+    Column("base rate", number=True),
+    Column("Brier", number=True),
+    Column("Brier Index", number=True),
+)
+OVERALLS = {
+    "mean_of_indices": "Overall, mean of the two indices",
+    "index_of_mean_brier": "Overall, index of the mean Brier score",
+}
+NOTES_SHOWN = 10
+
+
+def print_report(console: Console, report: Report, *, title: str) -> None:
+    """Print the whole report; parts without rows are left out."""
+    heading(console, title)
+    console.print(table((Column(""), *CELLS, Column("95 % interval")), _families(report)))
+    for name, words in OVERALLS.items():
+        value, span = getattr(report.block.overall, name), report.intervals.get(f"overall.{name}")
+        if value is not None:
+            console.print(f"{words}: {number(value)} {_span(span)}".rstrip(" -"))
+    if len(report.by_round) > 1:
+        _print_rounds(console, report.by_round)
+    for what, cells in (("source", report.by_source), ("horizon in days", report.by_horizon)):
+        if cells:
+            heading(console, f"By {what}")
+            console.print(table((Column(what), *CELLS), [(name, *_cells(cell)) for name, cell in cells.items()]))
+    _print_notes(console, report)
+
+
+def _families(report: Report) -> Iterator[tuple[str, ...]]:
+    for name, cell in (("market", report.block.market), ("dataset", report.block.dataset)):
+        if cell.n:
+            yield name, *_cells(cell), _span(report.intervals.get(f"{name}.brier_index"))
+    if report.crowd.n:
+        yield "crowd, where there is one", *_cells(report.crowd), NOTHING
+
+
+def _cells(cell: Cell) -> tuple[str, str, str, str]:
+    return str(cell.n), number(cell.base_rate, 3), number(cell.brier, 4), number(cell.brier_index)
+
+
+def _span(span: Span | None) -> str:
+    return NOTHING if span is None else interval(span.low, span.high)
+
+
+def _print_rounds(console: Console, rounds: Mapping[str, Block]) -> None:
+    columns = (
+        Column("round"),
+        Column("n", number=True),
+        Column("market", number=True),
+        Column("dataset", number=True),
+        Column("mean of indices", number=True),
+        Column("index of mean Brier", number=True),
+    )
+    heading(console, "Brier Index by round")
+    console.print(table(columns, [(name, *_round(block)) for name, block in rounds.items()]))
+
+
+def _round(block: Block) -> tuple[str, ...]:
+    indices = (
+        block.market.brier_index,
+        block.dataset.brier_index,
+        block.overall.mean_of_indices,
+        block.overall.index_of_mean_brier,
+    )
+    return str(block.market.n + block.dataset.n), *map(number, indices)
+
+
+def _print_notes(console: Console, report: Report) -> None:
+    for note in report.notes[:NOTES_SHOWN]:
+        console.print(Text(f"note: {note}", style="yellow"))
+    if (more := len(report.notes) - NOTES_SHOWN) > 0:
+        console.print(f"and {more} more notes; --json has them all")

@@ -1,0 +1,69 @@
+"""The end of one pass on paper: what the jobs did, the newest forecasts, the scores, and what to try next."""
+
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+
+from bot.cli.output.console import Column, heading, table
+from bot.cli.output.figures import outcome, prediction
+from bot.cli.score_ledger import print_total, rows_by_forecaster
+from bot.cli.summary import Line, Summary
+from bot.clock import SeededRandom
+from bot.domain.question import SINGLE_TARGET
+
+RUNS = (Column("job"), Column("took", number=True), Column("what it did"))
+FORECASTS = (
+    Column("question", wide=True),
+    Column("for"),
+    Column("forecast", number=True),
+    Column("crowd", number=True),
+    Column("outcome"),
+)
+
+
+def print_summary(console: Console, summary: Summary, *, config_path: Path | None) -> None:
+    """Print the whole summary; ``config_path`` is repeated in the commands to try."""
+    heading(console, "Jobs")
+    console.print(
+        table(RUNS, [(run.job, f"{run.took_s:.1f} s", _what(run.outcome, run.detail)) for run in summary.runs])
+    )
+    if summary.lines:
+        heading(console, f"Newest forecasts ({summary.forecasts} in all, of {summary.questions} questions)")
+        console.print(table(FORECASTS, [_row(line) for line in summary.lines]))
+    for name, rows in rows_by_forecaster(summary.scored).items():
+        print_total(console, name, rows, SeededRandom(summary.seed))
+    heading(console, "Where it is")
+    console.print(f"ledger: {summary.ledger}")
+    for folder, count in summary.written.items():
+        console.print(f"written for the venue: {folder} ({count} {'file' if count == 1 else 'files'})")
+    _print_next(console, summary, config_path)
+
+
+def _what(ended: str, detail: str) -> str:
+    return detail if ended == "done" else f"{ended}: {detail}"
+
+
+def _row(line: Line) -> tuple[str, ...]:
+    return (
+        line.title,
+        "" if line.target == SINGLE_TARGET else line.target,
+        prediction(line.forecast.predictions[line.target]),
+        prediction(line.crowd),
+        outcome(line.resolution.outcome if line.resolution else None),
+    )
+
+
+def _print_next(console: Console, summary: Summary, config_path: Path | None) -> None:
+    foxcast = "foxcast" if config_path is None else f"foxcast --config {shlex.quote(str(config_path))}"
+    newest = summary.lines[0].forecast if summary.lines else None
+    scored = summary.scored.ref[-1].venue if len(summary.scored) else None
+    heading(console, "Try next")
+    if newest is None:
+        console.print(f"  {foxcast} doctor")
+        return
+    console.print(f"  {foxcast} show {shlex.quote(str(newest.ref))}")
+    console.print(f"  {foxcast} show {newest.id} --json")
+    console.print(
+        f"  {foxcast} score --venue {scored}" if scored else f"  {foxcast} questions --venue {newest.ref.venue}"
+    )

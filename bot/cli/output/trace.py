@@ -1,0 +1,83 @@
+"""Changes of mind, step by step: what was done, what came back, how far each reason moved the belief."""
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from bot.cli.output.console import indented
+from bot.cli.output.figures import predictions
+from bot.domain.belief import Belief, Evidence
+from bot.domain.prediction import Prediction
+from bot.domain.step import Json, Step, Usage
+from bot.store.trials import TrialRecord
+
+ARGUMENT_SHOWN = 60
+OBSERVATION_SHOWN = 300
+
+
+def print_trial(console: Console, record: TrialRecord, *, several: bool) -> None:
+    """Print one trial; its number only where there are several."""
+    end = f"ended: {record.end}" if record.end else "not ended yet"
+    title = f"Trial {record.number}, {end}" if several else f"Steps, {end}"
+    console.print(Text(title, style="underline"))
+    before: Mapping[str, Prediction] | None = None
+    for logged in record.steps:
+        _print_step(console, logged.number, logged.step, before)
+        before = logged.step.belief.predictions
+    if record.trial is not None and record.trial.detail:
+        console.print(f"  {record.trial.detail}")
+
+
+def _print_step(console: Console, number: int, step: Step, before: Mapping[str, Prediction] | None) -> None:
+    belief = step.belief
+    console.print(Text(f"{number}. {step.action.name}{_arguments(step.action.arguments)}", style="cyan"))
+    if step.observation.text:
+        indented(console, _cut(step.observation.text, OBSERVATION_SHOWN), style="dim")
+    indented(console, f"belief: {_move(before, belief.predictions)} ({belief.confidence} confidence)")
+    if before is None and belief.anchor:
+        indented(console, f"anchor: {belief.anchor}")
+    if belief.reason:
+        indented(console, f"reason: {belief.reason}")
+    _print_reasons(console, belief)
+    if cost := _usage(step.usage):
+        indented(console, cost, style="dim")
+
+
+def _print_reasons(console: Console, belief: Belief) -> None:
+    for sign, side in (("+", belief.evidence_for), ("-", belief.evidence_against)):
+        for evidence in side:
+            indented(console, f"{sign} {_evidence(evidence)}", style="green" if sign == "+" else "red")
+    for question in belief.open_questions:
+        indented(console, f"? {question}")
+
+
+def _evidence(evidence: Evidence) -> str:
+    moved = "" if evidence.log_odds is None else f"{evidence.log_odds:+.2f} log-odds: "
+    source = f" [{evidence.source}]" if evidence.source else ""
+    return f"{moved}{evidence.text}{source}"
+
+
+def _move(before: Mapping[str, Prediction] | None, after: Mapping[str, Prediction]) -> str:
+    if before is None:
+        return predictions(after)
+    if before == after:
+        return f"{predictions(after)}, as before"
+    return f"{predictions(before)} -> {predictions(after)}"
+
+
+def _arguments(arguments: Mapping[str, Json]) -> str:
+    if not arguments:
+        return ""
+    return "(" + ", ".join(f"{name}={_cut(str(value), ARGUMENT_SHOWN)}" for name, value in arguments.items()) + ")"
+
+
+def _usage(usage: Usage) -> str:
+    if usage == Usage():
+        return ""
+    return f"{usage.calls} calls, {usage.tokens_in} tokens in, {usage.tokens_out} out, {usage.cost_usd:.4f} USD"
+
+
+def _cut(text: str, length: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else f"{flat[:length]} ..."

@@ -1,0 +1,73 @@
+"""How things stand: gathered from config, the lock, the heartbeat and the ledger, none of which is changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from bot.app import LEDGER_FILE, folder_of, open_records
+from bot.cli.vitals import last_beat
+from bot.config.model import Config
+from bot.domain.submission import IntentState, Mode
+from bot.gate.gate import STOP_FILE
+from bot.store.backup import Backup, backups
+from bot.store.journal import JobRun
+from bot.store.ledger import BACKUP_FOLDER, Ledger
+from bot.store.lock import is_running, last_holder
+
+UNDECIDED_COUNTED = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """How one Foxcast stands: ``counts`` is None without a ledger, ``halted`` is the stop file if it is there."""
+
+    modes: Mapping[str, Mode]
+    running: bool
+    heartbeat: datetime | None
+    halted: Path | None
+    ledger: Path
+    counts: Mapping[str, int] | None
+    last_backup: Backup | None
+    runs: tuple[JobRun, ...]
+
+
+async def overview_of(config: Config, now: datetime) -> Overview:
+    """Gather how things stand at the moment."""
+    folder = folder_of(config)
+    path, stop = folder / LEDGER_FILE, config.state / STOP_FILE
+    holder = last_holder(folder)
+    copies = backups(folder / BACKUP_FOLDER, path.stem)
+    counts: dict[str, int] | None = None
+    runs: tuple[JobRun, ...] = ()
+    if path.exists():
+        async with open_records(config) as records:
+            counts, runs = await _counts(records.ledger, now), tuple(await records.ledger.journal.last_runs())
+    return Overview(
+        modes={name: config.mode_of(name) for name in config.venues},
+        running=holder is not None and is_running(holder),
+        heartbeat=last_beat(folder),
+        halted=stop if stop.exists() else None,
+        ledger=path,
+        counts=counts,
+        last_backup=copies[0] if copies else None,
+        runs=runs,
+    )
+
+
+async def _counts(ledger: Ledger, now: datetime) -> dict[str, int]:
+    planned = await ledger.schedule.counts(now)
+    intents: dict[str, int] = {}
+    for row in await ledger.submissions.batches(states=[*IntentState]):
+        for state, count in row.counts.items():
+            intents[f"intents {state}"] = intents.get(f"intents {state}", 0) + count
+    return {
+        "questions": await ledger.questions.count(),
+        "forecasts": await ledger.forecasts.count(),
+        "due": planned.due,
+        "leased": planned.leased,
+        "locked": planned.locked,
+        "waiting": planned.waiting,
+        "undecided": len(await ledger.forecasts.undecided(UNDECIDED_COUNTED)),
+        **dict(sorted(intents.items())),
+    }

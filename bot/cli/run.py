@@ -1,0 +1,103 @@
+"""``foxcast run``: the daemon, or one pass of every job with a summary at its end."""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import structlog
+import typer
+from rich.progress import Progress
+
+from bot.app import App, open_app
+from bot.cli.call import Call
+from bot.cli.exits import ExitCode
+from bot.cli.output.console import progress, stdout
+from bot.cli.output.summary import print_summary
+from bot.cli.session import equipped
+from bot.cli.summary import summary_of
+from bot.cli.vitals import Recorder
+from bot.clock import SystemClock
+from bot.config.model import Config
+from bot.daemon.serve import obey_signals, serve
+from bot.daemon.serve import once as one_pass
+from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.errors import ConfigError
+from bot.registry import Registry
+
+app = typer.Typer(add_completion=False)
+log = structlog.get_logger()
+
+LOOK_EVERY_S = 0.3
+CODES = {
+    ExitReason.DONE: ExitCode.DONE,
+    ExitReason.ASKED: ExitCode.DONE,
+    ExitReason.STORE: ExitCode.STORE,
+}
+
+
+@app.command()
+def run(
+    ctx: typer.Context,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="One pass of every job, a summary, and exit.")] = False,
+    notify_socket: Annotated[str | None, typer.Option(envvar="NOTIFY_SOCKET", hidden=True)] = None,
+) -> None:
+    """Find questions, forecast, submit, resolve and score: for ever, or once."""
+    config, registry = equipped(ctx, least=logging.WARNING if once else logging.NOTSET)
+    if not config.venues:
+        message = "no venue is configured, so there is nothing to forecast; add a [venues.NAME] table to config.toml"
+        raise ConfigError(message)
+    for broken in registry.broken:
+        log.warning("plugin is broken", plugin=broken.plugin.name, reason=broken.reason)
+    work = _once(config, registry, ctx.ensure_object(Call)) if once else _for_ever(config, registry, notify_socket)
+    end = asyncio.run(work)
+    if not end.clean:
+        typer.echo(f"foxcast: {end.reason.value}: {end.detail}", err=True)
+    raise typer.Exit(CODES.get(end.reason, ExitCode.FAILED))
+
+
+async def _for_ever(config: Config, registry: Registry, notify_socket: str | None) -> Exit:
+    clock = SystemClock()
+    watch = Watch(seed=config.seed, notify_socket=notify_socket)
+    async with open_app(config, registry, clock=clock) as opened:
+        with obey_signals(opened.stopping):
+            record = Recorder(opened.ledger, opened.folder)
+            log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
+            return await serve(opened.jobs(), clock=clock, watch=watch, record=record, stop=opened.stopping)
+
+
+async def _once(config: Config, registry: Registry, call: Call) -> Exit:
+    clock = SystemClock()
+    async with open_app(config, registry, clock=clock, patience_s=math.inf) as opened:
+        record = Recorder(opened.ledger, opened.folder)
+        with obey_signals(opened.stopping), progress() as bars:
+            async with _shown(opened, bars):
+                end = await one_pass(opened.jobs(), clock=clock, record=record, stop=opened.stopping)
+        print_summary(stdout(), await summary_of(opened, record.runs), config_path=call.config_path)
+        return end
+
+
+@asynccontextmanager
+async def _shown(opened: App, bars: Progress) -> AsyncIterator[None]:
+    """Show how many forecasts are done of those that are due, while the block runs and a terminal looks on."""
+    if bars.disable:
+        yield
+        return
+    looking = asyncio.create_task(_look(opened, bars))
+    try:
+        yield
+    finally:
+        looking.cancel()
+
+
+async def _look(opened: App, bars: Progress) -> None:
+    before = await opened.ledger.forecasts.count()
+    bar = bars.add_task("forecasts", total=None)
+    while True:
+        counts = await opened.ledger.schedule.counts(opened.clock.now())
+        done = await opened.ledger.forecasts.count() - before
+        bars.update(bar, completed=done, total=done + counts.due + counts.leased or None)
+        await opened.clock.sleep(LOOK_EVERY_S)

@@ -1,0 +1,67 @@
+"""What a command that does work begins with: the configuration, the enabled plugins, and a log on stderr."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import structlog
+import typer
+from rich.console import Console
+
+from bot.cli.call import Call
+from bot.config.load import load_config
+from bot.config.model import Config, LogFormat
+from bot.registry import Registry, load_registry
+
+
+def configured(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
+    """Return the configuration that this call asked for, and log as it says, but nothing below the least level.
+
+    Raises ConfigError.
+    """
+    config = load_config(ctx.ensure_object(Call).config_path)
+    _log_as(config, least)
+    return config
+
+
+def equipped(ctx: typer.Context, *, least: int = logging.WARNING) -> tuple[Config, Registry]:
+    """Return the configuration and the plugins it enables, logging as above; raises ConfigError and PluginError."""
+    config = configured(ctx, least=least)
+    return config, load_registry(config)
+
+
+def plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
+    """Return the command of that name that an enabled plugin offers, if one does; raises ConfigError."""
+    commands = load_registry(load_config(config_path)).commands
+    if name not in commands:
+        return None
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name, help=commands[name].summary)(commands[name].run)
+    return app
+
+
+def _log_as(config: Config, least: int) -> None:
+    """Write events to stderr: stdout belongs to the answer of the command."""
+    level = max(logging.getLevelNamesMapping()[config.log.level.upper()], least)
+    logging.basicConfig(
+        stream=sys.stderr, level=max(level, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *_rendering(config.log.format),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _rendering(form: LogFormat) -> tuple[Any, ...]:
+    if form is LogFormat.JSON:
+        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
+    console = Console(stderr=True)
+    return (structlog.dev.ConsoleRenderer(colors=console.is_terminal and not console.no_color),)

@@ -1,0 +1,91 @@
+"""``foxcast status``: how things stand, also while a daemon runs."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from bot.app import LEDGER_FILE, folder_of
+from bot.cli.output.console import Column, emit, heading, stdout, table
+from bot.cli.output.figures import ago
+from bot.cli.overview import Overview, overview_of
+from bot.cli.session import configured
+from bot.clock import SystemClock
+from bot.store.codec import stamp
+
+app = typer.Typer(add_completion=False)
+
+RUNS = (Column("job"), Column("ended"), Column("took", number=True), Column("what it did"))
+
+
+@app.command()
+def status(
+    ctx: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say how things stand: modes, heartbeat, counts, last runs, last backup."""
+    config, now = configured(ctx), SystemClock().now()
+    found = asyncio.run(overview_of(config, now))
+    if as_json:
+        emit(_plain(found))
+        return
+    console = stdout()
+    console.print("venues: " + (", ".join(f"{name} ({mode})" for name, mode in found.modes.items()) or "none"))
+    console.print(f"daemon: {_daemon(found, now)}")
+    if found.halted:
+        console.print(f"halted: nothing leaves while {found.halted} exists")
+    if found.counts is None:
+        console.print(f"there is no ledger at {folder_of(config) / LEDGER_FILE} yet; make one with: foxcast run --once")
+    else:
+        _print_counts(console, found, now)
+
+
+def _daemon(found: Overview, now: datetime) -> str:
+    beat = f", last heartbeat {ago(now - found.heartbeat)}" if found.heartbeat else ""
+    return f"{'runs' if found.running else 'does not run'}{beat}"
+
+
+def _print_counts(console: Console, found: Overview, now: datetime) -> None:
+    for what, count in (found.counts or {}).items():
+        console.print(f"{what}: {count}")
+    backup = found.last_backup
+    console.print(f"last backup: {ago(now - backup.made_at)}, {backup.path}" if backup else "last backup: none")
+    if found.runs:
+        heading(console, "Last runs")
+        rows = [
+            (
+                run.name,
+                ago(now - run.ended_at),
+                f"{(run.ended_at - run.started_at).total_seconds():.1f} s",
+                run.detail if run.ok else f"failed: {run.detail}",
+            )
+            for run in found.runs
+        ]
+        console.print(table(RUNS, rows))
+
+
+def _plain(found: Overview) -> dict[str, Any]:
+    return {
+        "modes": {name: str(mode) for name, mode in found.modes.items()},
+        "running": found.running,
+        "heartbeat": stamp(found.heartbeat),
+        "halted": str(found.halted) if found.halted else None,
+        "ledger": str(found.ledger) if found.counts is not None else None,
+        "counts": found.counts,
+        "last_backup": {"path": str(found.last_backup.path), "made_at": stamp(found.last_backup.made_at)}
+        if found.last_backup
+        else None,
+        "runs": [
+            {
+                "job": run.name,
+                "started_at": stamp(run.started_at),
+                "ended_at": stamp(run.ended_at),
+                "ok": run.ok,
+                "detail": run.detail,
+            }
+            for run in found.runs
+        ],
+    }

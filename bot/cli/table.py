@@ -1,0 +1,26 @@
+"""Which commands there are: the module behind each name, and its line in ``foxcast --help``."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: the module that holds its ``app``, and its summary (the first line of its own help)."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "run": Entry("bot.cli.run", "Find questions, forecast, submit, resolve and score: for ever, or once."),
+    "status": Entry("bot.cli.status", "Say how things stand: modes, heartbeat, counts, last runs, last backup."),
+    "questions": Entry("bot.cli.questions", "List questions, soonest close first."),
+    "show": Entry("bot.cli.show", "Show one question: forecasts, every change of mind, decision, outcome, score."),
+    "score": Entry("bot.cli.score", "Score what has resolved, or forecast files written by anyone."),
+    "backtest": Entry("bot.cli.backtest", "Forecast past rounds with only what was known then, and score that."),
+    "fit": Entry("bot.cli.fit", "Let a forecaster learn from outcomes known before a date."),
+    "plugins": Entry("bot.cli.plugins", "List plugins: what they offer, which are enabled, and what is broken."),
+    "config": Entry("bot.cli.config", "Look at the configuration."),
+    "doctor": Entry("bot.cli.doctor", "Check this installation and say what to do."),
+    "db": Entry("bot.cli.db", "Check, back up, restore or export the ledger."),
+}

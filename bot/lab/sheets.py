@@ -1,0 +1,51 @@
+"""Scores of forecast files written by anyone, after the documented rules for missing rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.domain.learning import Sheet
+from bot.errors import NotFound
+from bot.lab.rows import Row, missing_share, rows_of
+from bot.ports import Archive
+
+IGNORED_ABOVE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredSheet:
+    """One file with its rows; ``missing`` is the share of the round's targets without an answer."""
+
+    sheet: Sheet
+    rows: tuple[Row, ...]
+    missing: float
+
+    def notes(self) -> list[str]:
+        """Say in words what the rules did to the file."""
+        notes = [f"{self.sheet.name}: {complaint}" for complaint in self.sheet.complaints]
+        imputed = sum(row.imputed for row in self.rows)
+        if imputed:
+            notes.append(f"{self.sheet.name}: {imputed} of {len(self.rows)} scored rows are missing and count as 0.5")
+        if self.missing > IGNORED_ABOVE:
+            notes.append(f"{self.sheet.name}: {self.missing:.1%} of the rows are missing, the benchmark ignores it")
+        return notes
+
+
+def score_sheets(archive: Archive, paths: Sequence[Path]) -> list[ScoredSheet]:
+    """Read each file and join it with the outcomes of its round.
+
+    Raises ContractError for a file that the rules refuse whole, NotFound for a round that the archive lacks.
+    """
+    known = set(archive.rounds())
+    scored = []
+    for path in paths:
+        sheet = archive.sheet(path)
+        if sheet.round not in known:
+            message = f"{path.name} is for round {sheet.round}; there are {', '.join(sorted(known)) or 'no rounds'}"
+            raise NotFound(message)
+        a_round = archive.round(sheet.round)
+        rows = tuple(rows_of(a_round, sheet.probabilities))
+        scored.append(
+            ScoredSheet(sheet=sheet, rows=rows, missing=missing_share(a_round.questions, sheet.probabilities))
+        )
+    return scored

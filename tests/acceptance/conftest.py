@@ -1,0 +1,103 @@
+"""The real command in a subprocess, in folders of its own, on the bundled rounds."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+COMMAND = Path(sys.executable).with_name("foxcast")
+PLUGIN = Path(__file__).with_name("steady.py")
+CONFIG = """
+plugins = ["forecastbench", "steady"]
+plugin_files = ["{plugin}"]
+
+[venues.forecastbench]
+forecasters = ["steady"]
+
+[venues.forecastbench.settings]
+rounds = "all"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - the JSON edge
+        return json.loads(self.out)
+
+    def refuses(self, code: int, *words: str) -> bool:
+        """Say whether the command ended so, with one line on stderr that holds the words, and no traceback."""
+        one_line = self.err.startswith("foxcast: ") and self.err.count("\n") == 1
+        return self.code == code and one_line and all(word in self.err for word in words)
+
+
+@dataclass(frozen=True, slots=True)
+class Foxcast:
+    """One installation: a folder with a configuration, in which commands are run."""
+
+    folder: Path
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config.toml"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        hidden = ("FOXCAST_", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+        return {**kept, "HOME": str(self.folder), **self.extra}
+
+    def __call__(self, *arguments: object, timeout: float = 25) -> Answer:
+        done = subprocess.run(
+            [COMMAND, *map(str, arguments)],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+    def with_environment(self, **extra: str) -> "Foxcast":
+        return Foxcast(self.folder, {**self.extra, **extra})
+
+
+def installed(folder: Path, config: str = CONFIG) -> Foxcast:
+    """Return an installation in the folder; nothing has run in it yet."""
+    foxcast = Foxcast(folder)
+    foxcast.config.write_text(config.format(plugin=PLUGIN))
+    return foxcast
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Foxcast:
+    """An installation in which nothing has run."""
+    return installed(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def first_pass(tmp_path_factory: pytest.TempPathFactory) -> tuple[Foxcast, Answer]:
+    """An installation after one pass over the bundled rounds, only to be read, and what the pass said."""
+    foxcast = installed(tmp_path_factory.mktemp("foxcast"))
+    return foxcast, foxcast("run", "--once")
+
+
+@pytest.fixture(scope="session")
+def foxcast(first_pass: tuple[Foxcast, Answer]) -> Foxcast:
+    """An installation after one pass over the bundled rounds, only to be read."""
+    return first_pass[0]

@@ -1,0 +1,89 @@
+"""The first thing people do: ask for help, mistype, and pipe."""
+
+import subprocess
+import time
+
+import pytest
+
+from bot.cli.exits import MEANINGS
+from bot.cli.table import COMMANDS
+from tests.acceptance.conftest import COMMAND, Foxcast
+
+
+def test_help_answers_within_half_a_second(fresh: Foxcast) -> None:
+    took = []
+    for _ in range(5):
+        start = time.perf_counter()
+        assert fresh("--help").code == 0
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.5
+
+
+def test_help_lists_every_command_and_every_exit_code(fresh: Foxcast) -> None:
+    said = " ".join(fresh.with_environment(COLUMNS="300")("--help").out.split())
+    for name, entry in COMMANDS.items():
+        assert name in said
+        assert entry.summary in said
+    for code, meaning in MEANINGS.items():
+        assert f"{code.value} {meaning}" in said
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_as_the_overview_does(fresh: Foxcast, name: str) -> None:
+    answer = fresh.with_environment(COLUMNS="300")(name, "--help")
+    assert answer.code == 0
+    assert COMMANDS[name].summary in answer.out
+
+
+def test_without_a_command_there_is_help(fresh: Foxcast) -> None:
+    answer = fresh()
+    assert (answer.code, answer.err) == (0, "")
+    assert "Usage: foxcast" in answer.out
+
+
+def test_the_version_is_one_line(fresh: Foxcast) -> None:
+    assert fresh("--version").out.startswith("foxcast 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["staus"], ["there is no command staus", "did you mean status?"]),
+        (["status", "--jsn"], ["no such option: --jsn", "see foxcast status --help"]),
+        (["status", "--config", "x"], ["it stands before the command", "foxcast --config"]),
+        (["show"], ["missing argument 'ID'"]),
+        (["db"], ["missing command"]),
+        (["questions", "--state", "asleep"], ["--state", "asleep"]),
+        (["questions", "--limit", "many"], ["--limit", "integer"]),
+        (["backtest", "--forecaster", "steady"], ["missing option '--rounds'"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_wrong_usage_is_one_line_that_says_what_is_right(
+    fresh: Foxcast, arguments: list[str], words: list[str]
+) -> None:
+    assert fresh(*arguments).refuses(2, *words)
+
+
+def test_a_reader_that_goes_away_is_no_error(foxcast: Foxcast) -> None:
+    with subprocess.Popen(
+        [COMMAND, "questions", "--limit", "1000", "--json"],
+        cwd=foxcast.folder,
+        env=foxcast.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=20) == 141
+
+
+def test_a_plugin_adds_a_command(foxcast: Foxcast) -> None:
+    answer = foxcast("greet", "--name", "ada")
+    assert "hello ada" in answer.err
+
+
+def test_help_of_a_plugins_command_is_its_summary(foxcast: Foxcast) -> None:
+    assert "Greet somebody" in foxcast("greet", "--help").out

@@ -1,0 +1,128 @@
+"""One pass over the bundled rounds, and the daemon beside its readers."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import CONFIG, COMMAND, Answer, Foxcast, installed
+
+LEDGER = Path("state") / "paper" / "ledger.sqlite"
+
+
+def test_one_pass_forecasts_writes_resolves_and_scores(first_pass: tuple[Foxcast, Answer]) -> None:
+    foxcast, answer = first_pass
+    assert (answer.code, answer.err) == (0, "")
+    for part in ("Newest forecasts", "Brier Index", "crowd", "Where it is", "Try next"):
+        assert part in answer.out
+    assert str(foxcast.folder / LEDGER) in answer.out
+    written = sorted((foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json"))
+    assert len(written) == 3
+    assert str(written[0].parent) in answer.out
+
+
+def test_the_commands_to_try_next_work(first_pass: tuple[Foxcast, Answer]) -> None:
+    foxcast, answer = first_pass
+    tried = [line.split()[1:] for line in answer.out.partition("Try next")[2].splitlines() if "foxcast" in line]
+    assert len(tried) == 3
+    for arguments in tried:
+        assert foxcast(*arguments).code == 0
+
+
+def test_a_second_pass_repeats_nothing(tmp_path: Path) -> None:
+    foxcast = installed(tmp_path, CONFIG.replace('rounds = "all"', ""))
+    first, second = foxcast("run", "--once"), foxcast("run", "--once")
+    assert (first.code, second.code) == (0, 0)
+    assert "  0 forecasts made" not in first.out
+    assert "  0 forecasts made" in second.out
+
+
+def test_a_job_that_fails_shows_in_the_exit_code_and_stops_nothing_else(tmp_path: Path) -> None:
+    rounds = tmp_path / "rounds" / "question_sets"
+    rounds.mkdir(parents=True)
+    (rounds / "2026-06-21-llm.json").write_text("{")
+    foxcast = installed(tmp_path, CONFIG + 'source = "{{rounds}}"\n'.replace("{{rounds}}", str(rounds.parent)))
+    answer = foxcast("run", "--once")
+    assert answer.code == 1
+    assert "a job failed: discover forecastbench" in answer.err
+    assert "ledger-" in answer.out
+
+
+def test_without_a_venue_there_is_nothing_to_run(tmp_path: Path) -> None:
+    assert installed(tmp_path, "")("run", "--once").refuses(2, "no venue is configured")
+
+
+def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fresh: Foxcast) -> None:
+    daemon = subprocess.Popen(
+        [COMMAND, "run"], cwd=fresh.folder, env=fresh.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    try:
+        status = _status_once_scored(fresh)
+        assert status["running"]
+        assert len(fresh("questions", "--limit", "200", "--json").json) == status["counts"]["questions"]
+        assert fresh("run", "--once").refuses(6, f"Foxcast process {daemon.pid}", "stop it")
+        assert fresh("db", "backup").code == 0
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        _, said = daemon.communicate(timeout=20)
+    assert daemon.returncode == 0
+    assert b"Traceback" not in said
+    assert not fresh("status", "--json").json["running"]
+
+
+def _status_once_scored(foxcast: Foxcast) -> dict[str, object]:
+    """Ask until the first pass is over; each question takes a process, so this does not spin."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        answer = foxcast("status", "--json")
+        if answer.code == 0 and "backup" in {run["job"] for run in answer.json["runs"]}:
+            found: dict[str, object] = answer.json
+            return found
+    pytest.fail("the daemon did not finish its first pass in 20 s")
+
+
+def test_the_keyboard_stops_a_command_with_its_own_code(fresh: Foxcast, shared: Path) -> None:
+    command = [COMMAND, "backtest", "--forecaster", "steady", "--rounds", shared / "data" / "forecastbench"]
+    process = subprocess.Popen(command, cwd=fresh.folder, env=fresh.environment, stderr=subprocess.PIPE)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=2)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=10)
+    assert (process.returncode, said) == (130, b"")
+
+
+def test_status_counts_what_the_ledger_holds(foxcast: Foxcast) -> None:
+    status = foxcast("status", "--json").json
+    assert status["modes"] == {"forecastbench": "paper"}
+    assert status["counts"]["forecasts"] == status["counts"]["questions"] == status["counts"]["intents acked"]
+    assert (status["counts"]["due"], status["counts"]["undecided"]) == (0, 0)
+    assert all(run["ok"] for run in status["runs"])
+    assert Path(status["last_backup"]["path"]).is_file()
+    assert "last backup" in foxcast("status").out
+
+
+def test_status_says_when_it_is_halted(fresh: Foxcast) -> None:
+    stop = fresh.folder / "state" / "STOP"
+    stop.parent.mkdir()
+    stop.touch()
+    answer = fresh("status")
+    assert answer.code == 0
+    assert str(stop) in answer.out
+    assert "foxcast run --once" in answer.out
+
+
+@pytest.mark.parametrize(
+    "command", [["questions"], ["show", "x"], ["score"], ["db", "check"], ["db", "backup"]], ids=" ".join
+)
+def test_before_the_first_pass_readers_say_how_to_begin(fresh: Foxcast, command: list[str]) -> None:
+    assert fresh(*command).refuses(8, "no ledger", "foxcast run --once")
+
+
+def test_json_goes_to_stdout_alone(foxcast: Foxcast) -> None:
+    for command in (["status"], ["questions"], ["plugins"], ["config", "show"], ["doctor"], ["db", "check"]):
+        answer = foxcast(*command, "--json")
+        assert (answer.code, answer.err) == (0, "")
+        json.loads(answer.out)

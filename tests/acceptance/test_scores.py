@@ -1,0 +1,140 @@
+"""Backtests and scores against figures worked out from the published files, here or by others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import Foxcast
+from tests.acceptance.rounds import SAMPLE, brier_index, resolved
+
+STABLE_KEYS = {"market", "dataset", "overall", "by_source", "by_round", "by_horizon", "intervals"}
+CELL_KEYS = {"n", "base_rate", "brier", "brier_index"}
+TOLERANCE = 1e-6
+
+
+@pytest.fixture(scope="module")
+def report(foxcast: Foxcast) -> dict[str, Any]:
+    """The backtest of a forecaster that repeats the crowd, on the bundled rounds."""
+    answer = foxcast("backtest", "--forecaster", "steady", "--rounds", "sample", "--json", "-")
+    assert (answer.code, answer.err) == (0, "")
+    found: dict[str, Any] = answer.json
+    return found
+
+
+def test_a_backtest_scores_what_plain_arithmetic_gives(report: dict[str, Any]) -> None:
+    rows = [*resolved(SAMPLE)]
+    market = [row.price - row.outcome for row in rows if row.price is not None]
+    dataset = [0.5 - row.outcome for row in rows if row.price is None]
+    assert (report["market"]["n"], report["dataset"]["n"]) == (len(market), len(dataset))
+    assert report["market"]["brier_index"] == pytest.approx(brier_index(market), abs=TOLERANCE)
+    assert report["dataset"]["brier_index"] == pytest.approx(50.0, abs=TOLERANCE)
+    assert report["overall"]["mean_of_indices"] == pytest.approx((brier_index(market) + 50.0) / 2, abs=TOLERANCE)
+    assert report["crowd"]["brier_index"] == pytest.approx(report["market"]["brier_index"], abs=TOLERANCE)
+    assert report["by_round"].keys() == {row.due for row in rows}
+    assert report["by_source"].keys() == {row.source for row in rows}
+
+
+def test_a_report_keeps_to_the_documented_keys(report: dict[str, Any]) -> None:
+    assert report.keys() >= STABLE_KEYS
+    cells = [report["market"], report["dataset"], *report["by_source"].values(), *report["by_horizon"].values()]
+    assert all(cell.keys() == CELL_KEYS for cell in cells)
+    assert all(block.keys() == {"market", "dataset", "overall"} for block in report["by_round"].values())
+    assert report["overall"].keys() == {"mean_of_indices", "index_of_mean_brier"}
+    for span in report["intervals"].values():
+        assert 0.0 <= span["low"] <= span["estimate"] <= span["high"] <= 100.0
+
+
+def test_what_was_written_scores_as_the_backtest_does(foxcast: Foxcast, report: dict[str, Any], tmp_path: Path) -> None:
+    written = sorted((foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json"))
+    place = tmp_path / "report.json"
+    answer = foxcast("score", "--rounds", SAMPLE, "--forecasts", *written, "--json", place)
+    found = json.loads(place.read_text())
+    assert answer.code == 0
+    assert "Brier Index by file" in answer.out
+    assert {key: found[key] for key in STABLE_KEYS} == {key: report[key] for key in STABLE_KEYS}
+    assert found["by_file"].keys() == {str(path) for path in written}
+    assert all(one["missing"] == 0.0 for one in found["by_file"].values())
+
+
+def test_a_missing_row_counts_as_one_half_and_is_told(foxcast: Foxcast, tmp_path: Path) -> None:
+    (written,) = (foxcast.folder / "state" / "paper" / "forecastbench" / "forecast_sets").glob("2026-06-21*.json")
+    forecasts = json.loads(written.read_text())
+    left_out = next(row for row in resolved(SAMPLE) if row.due == "2026-06-21" and row.price is not None)
+    forecasts["forecasts"] = [row for row in forecasts["forecasts"] if row["id"] != left_out.id]
+    file = tmp_path / written.name
+    file.write_text(json.dumps(forecasts))
+    found = foxcast("score", "--rounds", SAMPLE, "--forecasts", file, "--json", "-").json
+    rows = [row for row in resolved(SAMPLE) if row.due == "2026-06-21" and row.price is not None]
+    errors = [(0.5 if row == left_out else row.price or 0.0) - row.outcome for row in rows]
+    assert found["market"]["brier_index"] == pytest.approx(brier_index(errors), abs=TOLERANCE)
+    assert found["imputed"] == 1
+    assert any("1 of" in note for note in found["notes"])
+
+
+def test_the_ledger_scores_as_the_backtest_does(foxcast: Foxcast, report: dict[str, Any]) -> None:
+    found = foxcast("score", "--json", "-").json
+    assert found["forecaster"] == "steady"
+    for key in ("market", "dataset", "overall", "by_source", "by_horizon"):
+        assert found[key] == report[key]
+    beside = found["standings"]["family"]["market"]
+    assert beside["crowd"]["n"] == beside["n"]
+    assert beside["crowd"]["gain"]["estimate"] == pytest.approx(0.0, abs=TOLERANCE)
+    assert found["standings"]["family"]["dataset"]["crowd"] is None
+
+
+def test_scores_of_the_ledger_are_chosen_by_forecaster_venue_and_day(foxcast: Foxcast) -> None:
+    said = foxcast("score", "--venue", "forecastbench").out
+    assert all(part in said for part in ("By venue", "By source", "By horizon", "95 % interval", "crowd"))
+    for option, value in (("--forecaster", "nobody"), ("--since", "2030-01-01")):
+        answer = foxcast("score", option, value)
+        assert answer.code == 0
+        assert "nothing has resolved yet" in answer.out
+
+
+def test_a_window_of_rounds_includes_its_ends(foxcast: Foxcast) -> None:
+    command = ("backtest", "--forecaster", "steady", "--rounds", "sample", "--json", "-")
+    found = foxcast(*command, "--from", "2026-06-07", "--to", "2026-06-07").json
+    assert found["by_round"].keys() == {"2026-06-07"}
+
+
+def test_a_fit_uses_only_what_was_known_and_says_where_it_comes_from(foxcast: Foxcast, tmp_path: Path) -> None:
+    place = tmp_path / "steady.json"
+    answer = foxcast("fit", "steady", "--rounds", SAMPLE, "--before", "2026-06-21", "--out", place)
+    fitted = json.loads(place.read_text())
+    known = [row for row in resolved(SAMPLE) if row.date < "2026-06-21"]
+    assert answer.code == 0
+    assert f"{len(known)} outcomes" in answer.out
+    assert fitted["examples"] == fitted["payload"]["count"] == len(known)
+    assert fitted["before"].startswith("2026-06-21T00:00:00")
+    assert fitted["provenance"].keys() == {"rounds", "inputs", "foxcast", "command"}
+
+
+def test_the_crowd_on_real_rounds_scores_as_published_for_it(fresh: Foxcast, shared: Path) -> None:
+    expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["crowd_emp"]
+    rounds = shared / "data" / "forecastbench"
+    command = ("backtest", "--forecaster", "steady", "--rounds", rounds, "--from", "2025-10-26", "--json", "-")
+    found = fresh(*command, timeout=60).json
+    assert found["market"]["n"] == expected["pooled"]["market"]["n"]
+    assert found["dataset"]["n"] == expected["pooled"]["dataset"]["n"]
+    assert found["market"]["brier_index"] == pytest.approx(expected["pooled"]["market"]["brier_index"], abs=TOLERANCE)
+    for due, block in found["by_round"].items():
+        theirs = expected["by_date"][due]["market"]
+        assert (block["market"]["n"], block["market"]["brier_index"]) == (
+            theirs["n"],
+            pytest.approx(theirs["brier_index"], abs=TOLERANCE),
+        )
+
+
+def test_the_tranches_of_the_paper_score_as_it_says(fresh: Foxcast, shared: Path) -> None:
+    expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["blf_tranches"]
+    data = shared / "data" / "forecastbench"
+    (fresh.folder / "question_sets").symlink_to(data / "question_sets")
+    (fresh.folder / "resolution_sets").symlink_to(data / "resolution_sets_asof_2026-04-11")
+    window = ("--from", "2025-10-26", "--to", "2025-11-09")
+    found = fresh("backtest", "--forecaster", "steady", "--rounds", ".", *window, "--json", "-").json["by_round"]
+    for tranche in ("A", "B"):
+        market = found[expected[tranche]["date"]]["market"]
+        assert market["n"] == 100
+        assert market["brier_index"] == pytest.approx(expected[tranche]["market"]["brier_index"], abs=TOLERANCE)

@@ -1,0 +1,149 @@
+"""Plugins, configuration and the doctor; and what goes wrong with files, dates and folders that people name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import CONFIG, PLUGIN, Answer, Foxcast, installed
+
+
+def test_plugins_are_listed_with_what_they_offer(foxcast: Foxcast) -> None:
+    listed = {plugin["name"]: plugin for plugin in foxcast("plugins", "--json").json}
+    assert listed["steady"]["state"] == "enabled"
+    assert [(one["kind"], one["name"]) for one in listed["steady"]["offers"]] == [
+        ("forecaster", "steady"),
+        ("command", "greet"),
+    ]
+    assert listed["baseline"]["state"] == "not enabled"
+    assert "forecaster steady (learn)" in foxcast("plugins").out
+
+
+def test_a_broken_plugin_is_listed_with_its_reason_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "shaky.py").write_text("import a_library_that_nobody_has\n")
+    config = CONFIG.replace('"steady"]\n', '"steady", "shaky"]\n').replace('["{plugin}"]', '["{plugin}", "shaky.py"]')
+    foxcast = installed(tmp_path, config)
+    assert "shaky is broken: it cannot be imported: ModuleNotFoundError" in foxcast("plugins").out
+    assert foxcast("run", "--once").code == 0
+    doctor = foxcast("doctor")
+    assert doctor.code == 1
+    assert "a_library_that_nobody_has" in doctor.out
+
+
+def test_config_show_tells_every_origin_and_no_secret(fresh: Foxcast) -> None:
+    secret = "correct-horse"  # noqa: S105 - it must not appear
+    foxcast = fresh.with_environment(FOXCAST_FORECASTERS__STEADY__SETTINGS__KEY=secret, FOXCAST_SEED="7")
+    shown = foxcast("config", "show", "--json")
+    values = shown.json
+    assert secret not in shown.out + foxcast("config", "show").out
+    assert values["forecasters.steady.settings.key"]["origin"] == "env FOXCAST_FORECASTERS__STEADY__SETTINGS__KEY"
+    assert values["seed"] == {"value": "7", "origin": "env FOXCAST_SEED"}
+    assert values["venues.forecastbench.settings.rounds"]["origin"].endswith("config.toml:9")
+    assert values["mode"] == {"value": "paper", "origin": "default"}
+
+
+def test_the_configuration_may_be_anywhere(fresh: Foxcast, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = Foxcast(tmp_path_factory.mktemp("elsewhere"))
+    named = elsewhere("--config", fresh.config, "config", "show", "--json")
+    pointed = elsewhere.with_environment(FOXCAST_CONFIG=str(fresh.config))("config", "show", "--json")
+    assert named.json == pointed.json
+    assert named.json["state"]["value"] == str(fresh.folder / "state")
+
+
+def test_the_doctor_is_content_with_a_fresh_and_with_a_used_installation(fresh: Foxcast, foxcast: Foxcast) -> None:
+    for one in (fresh, foxcast):
+        answer = one("doctor", "--json")
+        assert answer.code == 0
+        assert "fail" not in {finding["verdict"] for finding in answer.json}
+    checks = {finding["check"] for finding in foxcast("doctor", "--json").json}
+    assert checks >= {
+        "python",
+        "sqlite",
+        "configuration",
+        "plugins",
+        "state folder",
+        "disk",
+        "clock",
+        "ledger",
+        "backup",
+    }
+
+
+def test_the_doctor_names_a_wrong_setting_and_a_halt(fresh: Foxcast) -> None:
+    answer = fresh.with_environment(FOXCAST_SEEED="7")("doctor")
+    assert answer.code == 1
+    assert "FOXCAST_SEED" in answer.out
+    stop = fresh.folder / "state" / "STOP"
+    stop.parent.mkdir()
+    stop.touch()
+    assert f"rm {stop}" in fresh("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ("colour = 1\n", ["config.toml:1", "colour", "there is no such key"]),
+        ("seed = \n", ["config.toml", "not valid TOML"]),
+        ('mode = "papre"\n', ["config.toml:1", "mode", "paper"]),
+        ('plugins = ["steddy"]\n', ["config.toml:1", "steddy"]),
+    ],
+    ids=["unknown key", "no TOML", "misspelt value", "unknown plugin"],
+)
+def test_a_faulty_configuration_is_refused_by_name_and_line(tmp_path: Path, config: str, words: list[str]) -> None:
+    assert installed(tmp_path, config)("plugins").refuses(2, *words)
+
+
+def test_a_configuration_that_is_not_there_is_refused(fresh: Foxcast) -> None:
+    assert fresh("--config", "nowhere.toml", "status").refuses(2, "nowhere.toml", "cannot be read")
+
+
+def test_a_state_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    foxcast = installed(tmp_path, CONFIG.replace("\nplugins", '\nstate = "file/state"\nplugins'))
+    assert foxcast("run", "--once").refuses(5, "file/state")
+    assert foxcast("doctor").code == 1
+
+
+BACKTEST = ("backtest", "--rounds", "sample", "--forecaster")
+FIT = ("fit", "steady", "--rounds", "sample", "--before")
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "words"),
+    [
+        ((*BACKTEST, "stedy"), 8, ["stedy", "steady"]),
+        (("backtest", "--rounds", "nowhere", "--forecaster", "steady"), 8, ["nowhere", "question_sets"]),
+        ((*BACKTEST, "steady", "--from", "2026-13-01"), 2, ["--from", "2026-13-01", "2026-04-26"]),
+        ((*BACKTEST, "steady", "--from", "2030-01-01"), 8, ["no round with outcomes"]),
+        ((*BACKTEST, "steady", "--venue", "elsewhere"), 2, ["--venue"]),
+        ((*BACKTEST, "steady", "--json", "no/such/folder/report.json"), 2, ["report.json", "cannot be written"]),
+        ((*FIT, "2020-01-01"), 8, ["no outcome", "2020-01-01"]),
+        ((*FIT, "2999-01-01"), 2, ["has not come yet"]),
+        ((*FIT, "soon"), 2, ["--before", "soon"]),
+        (("score", "--forecasts", "x.json"), 2, ["--rounds"]),
+        (("score", "--rounds", "sample"), 2, ["--forecasts"]),
+        (("score", "--rounds", "sample", "--forecasts", "nowhere.json"), 8, ["nowhere.json"]),
+        (("score", "--rounds", "sample", "--forecasts", "broken.json"), 9, ["broken.json", "JSON"]),
+        (("score", "--rounds", "sample", "--forecasts", "other.json"), 9, ["other.json"]),
+        (("score", "--rounds", "sample", "--forecasts", "x", "--since", "2026-01-01"), 2, ["--since"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_bad_input_is_one_line_with_its_own_code(
+    foxcast: Foxcast, command: tuple[str, ...], code: int, words: list[str]
+) -> None:
+    (foxcast.folder / "broken.json").write_text("{")
+    (foxcast.folder / "other.json").write_text(json.dumps({"forecasts": "none"}))
+    answer: Answer = foxcast(*command)
+    assert answer.refuses(code, *words), answer
+
+
+def test_debug_adds_the_traceback_to_the_line(fresh: Foxcast) -> None:
+    answer = fresh("--debug", "show", "x")
+    assert answer.code == 8
+    assert "Traceback" in answer.err
+    assert answer.err.splitlines()[-1].startswith("foxcast: there is no ledger")
+
+
+def test_the_plugin_of_these_tests_is_an_ordinary_file() -> None:
+    assert PLUGIN.is_file()
