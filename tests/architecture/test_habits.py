@@ -1,0 +1,161 @@
+"""What code of this house does not do: reach for clock, chance, sleep or sockets, name a venue, act on import."""
+
+import pytest
+
+from tests.architecture.rules import busy_on_import, loose_use, mentions, undocumented, unowned_tasks
+from tests.architecture.source import ROOT, Module, load
+
+NOBODY: tuple[str, ...] = ()
+ANYBODY = ("bot", "plugins")
+
+# Dotted name -> the modules that may use it; everyone else takes it as an argument.
+OWNERS = {
+    # Simulated weeks pass in seconds because time and waiting come from one place.
+    **dict.fromkeys(
+        (
+            "asyncio.sleep",
+            "datetime.date.today",
+            "datetime.datetime.now",
+            "datetime.datetime.today",
+            "datetime.datetime.utcnow",
+            "time.monotonic",
+            "time.monotonic_ns",
+            "time.perf_counter",
+            "time.perf_counter_ns",
+            "time.sleep",
+            "time.time",
+            "time.time_ns",
+        ),
+        ("bot.clock",),
+    ),
+    # The same seed gives the same trace: generators are made in one place, the global ones are used nowhere.
+    "numpy.random": NOBODY,
+    "numpy.random.Generator": ANYBODY,
+    "numpy.random.default_rng": ("bot.clock",),
+    "os.urandom": NOBODY,
+    "random": NOBODY,
+    "secrets": NOBODY,
+    # An id is derived from content, so that a repeated step finds its own earlier work.
+    "uuid": ("bot.ids",),
+    # One place persists rate limits, bounds sizes and turns statuses into errors.
+    **dict.fromkeys(
+        (
+            "aiohttp",
+            "asyncio.open_connection",
+            "http.client",
+            "httpx",
+            "requests",
+            "urllib.request",
+        ),
+        ("bot.http",),
+    ),
+    # The supervisor is told about life and readiness over a local socket.
+    "socket": ("bot.http", "bot.daemon"),
+    # Environment variables are read and checked once.
+    "os.environ": ("bot.config",),
+    "os.getenv": ("bot.config",),
+    # Replaceable libraries stay behind one door.
+    "apscheduler": ("bot.daemon",),
+    "litellm": ("plugins.models",),
+    "pluggy": ("bot.hookspecs", "bot.registry"),
+    "sqlite3": ("bot.store", "bot.testing"),
+    "sqlite_utils": ("bot.store", "bot.testing"),
+    # Output goes through rich or the log.
+    "builtins.print": NOBODY,
+}
+
+# Rules about a service live in its plugin only.
+VENUES = ("manifold", "metaculus", "polymarket", "forecastbench", "kalshi")
+ENGINES = ("tavily", "perplexity", "serper", "duckduckgo", "brave", "exa.ai")
+MODELS = ("openai", "anthropic", "claude", "gpt-", "gemini", "llama", "mistral", "deepseek", "qwen")
+
+MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins")]
+TEXTS = [path for path in sorted((ROOT / "bot").rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+
+
+def test_clock_chance_network_and_other_owned_things_are_used_by_their_owners_only() -> None:
+    assert loose_use(MODULES, OWNERS) == []
+
+
+def test_bot_names_no_venue_search_engine_or_model() -> None:
+    found = {path: mentions(path.read_text(errors="replace"), (*VENUES, *ENGINES, *MODELS)) for path in TEXTS}
+    assert {str(path): lines for path, lines in found.items() if lines} == {}
+
+
+def test_importing_a_module_only_defines_things() -> None:
+    assert busy_on_import(MODULES) == []
+
+
+def test_every_public_module_says_why_it_exists() -> None:
+    assert undocumented(MODULES) == []
+
+
+def test_every_task_note_has_an_owner() -> None:
+    assert {module.name: notes for module in MODULES if (notes := unowned_tasks(module.text))} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import datetime as dt\nstarted = dt.datetime.now()",
+        "from datetime import datetime\ndef f(now=datetime.now): ...",
+        "from time import monotonic",
+        "import asyncio\nasync def f(): await asyncio.sleep(1)",
+        "import random",
+        "from uuid import uuid4",
+        "import numpy as np\nx = np.random.normal()",
+        "from numpy.random import default_rng",
+        "def f():\n    import socket",
+        "import httpx",
+        "import os\nhome = os.environ['HOME']",
+        "print('hello')",
+    ],
+)
+def test_use_of_an_owned_thing_is_found(source: str) -> None:
+    assert loose_use([Module(name="bot.gate.caps", text=source)], OWNERS) != []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import numpy as np\ndef f(rng: np.random.Generator): ...",
+        "def f(random, time): return random.stream(time.time())",
+        "from datetime import datetime\ndef f(now: datetime): ...",
+        "from rich import print\nprint('hello')",
+    ],
+)
+def test_use_of_an_argument_or_of_a_type_is_free(source: str) -> None:
+    assert loose_use([Module(name="bot.gate.caps", text=source)], OWNERS) == []
+
+
+def test_an_owner_may_use_what_it_owns() -> None:
+    source = "import time\ntime.monotonic()"
+    assert loose_use([Module(name="bot.clock", text=source)], OWNERS) == []
+    assert loose_use([Module(name="bot.clockwork", text=source)], OWNERS) == ["bot.clockwork:2 uses time.monotonic"]
+
+
+@pytest.mark.parametrize("text", ["As Metaculus does.", "limits = {'MANIFOLD_API': 500}", "model = 'gpt-9'"])
+def test_a_name_of_a_service_is_found(text: str) -> None:
+    assert len(mentions(text, (*VENUES, *ENGINES, *MODELS))) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["configure()", "for x in range(3): ...", "with open('x') as f: ...", "if TYPE_CHECKING:\n    run()", "del x"],
+)
+def test_work_on_import_is_found(source: str) -> None:
+    assert busy_on_import([Module(name="bot.x", text=f"from typing import TYPE_CHECKING\n{source}")]) == ["bot.x:2"]
+
+
+def test_definitions_on_import_are_allowed() -> None:
+    source = '"""Why."""\nimport a\nX: int = 1\nif TYPE_CHECKING:\n    import b\ndef f(): ...\nclass C: ...'
+    assert busy_on_import([Module(name="bot.x", text=source)]) == []
+
+
+def test_a_module_without_a_docstring_is_found() -> None:
+    bare, private = (Module(name=name, text="x = 1") for name in ("bot.x", "bot._x"))
+    assert undocumented([bare, private]) == ["bot.x"]
+
+
+def test_a_task_note_without_an_owner_is_found() -> None:
+    assert unowned_tasks("x = 1  # TODO: later\ny = 2  # TODO(ada): split") == ["line 1: x = 1  # TODO: later"]

@@ -1,0 +1,95 @@
+"""SIGKILL ``foxcast run`` at random moments and check the ledger after each: ``make crash``.
+
+Each story is one state folder; it is killed until all its work is done, then its forecast sets are checked and a new
+story begins. A violation ends the campaign with its seed and its folder.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.crash.story import Story, Violation
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "forecastbench"
+# A life begins with about a second of start-up; the work of one round takes a few more.
+SHORTEST_S, LONGEST_S = 0.3, 4.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the campaign did."""
+
+    kills: int = 0
+    stories: int = 0
+    forecasts: int = 0
+    rows: int = 0
+    took_s: float = 0.0
+    lives_s: list[float] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kills} kills, {self.stories} stories finished, {self.forecasts} forecasts and {self.rows} rows "
+            f"checked, 0 lost, 0 doubled, 0 damaged, {self.took_s:.0f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How many kills, on which rounds, and where chance begins."""
+
+    kills: int
+    source: str
+    rounds: str
+    seed: int
+    longest_s: float = LONGEST_S
+
+
+def campaign(plan: Plan, folder: Path) -> Tally:
+    """Kill and check until the number of kills is reached and the last story is finished; raises Violation."""
+    chance = random.Random(plan.seed)
+    tally = Tally()
+    began = time.monotonic()
+    while tally.kills < plan.kills:
+        place = folder / f"story {tally.stories}"
+        story = Story.begin(place, source=plan.source, rounds=plan.rounds)
+        while not story.judge():
+            life_s = chance.uniform(SHORTEST_S, plan.longest_s)
+            story.live(life_s)
+            tally.kills += 1
+            tally.lives_s.append(life_s)
+        tally.stories += 1
+        tally.forecasts += len(story.seen)
+        tally.rows += story.judge_files()
+        shutil.rmtree(place)
+    tally.took_s = time.monotonic() - began
+    return tally
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign that the command line asks for; 1 after a violation."""
+    parser = argparse.ArgumentParser(description="Kill foxcast run at random moments and check its ledger.")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--source", default=str(SHARED) if SHARED.is_dir() else "sample")
+    parser.add_argument("--rounds", default='"latest"', help='TOML: "latest", "all" or a list of due dates')
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    plan = Plan(kills=given.kills, source=given.source, rounds=given.rounds, seed=given.seed)
+    folder = Path(tempfile.mkdtemp(prefix="foxcast-crash-"))
+    try:
+        tally = campaign(plan, folder)
+    except Violation as violation:
+        sys.stderr.write(f"violation with seed {plan.seed}, kept in {folder}: {violation}\n")
+        return 1
+    shutil.rmtree(folder)
+    sys.stdout.write(f"{tally}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
