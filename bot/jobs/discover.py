@@ -46,9 +46,16 @@ async def _dues(parts: Discovery, chunk: Sequence[Question], forecaster: str) ->
     bases = await parts.ledger.forecasts.bases([question.ref for question in chunk], forecaster)
     now = parts.clock.now()
     return [
-        Due(ref=question.ref, forecaster=forecaster, due_at=now, why=why, closes_at=question.closes_at)
+        Due(
+            ref=question.ref,
+            forecaster=forecaster,
+            due_at=now,
+            why=why,
+            closes_at=question.closes_at,
+            answered_at=basis.made_at if basis else None,
+        )
         for question in chunk
-        if (why := reason_to_forecast(question, bases.get(question.ref), parts.policy))
+        if (why := reason_to_forecast(question, basis := bases.get(question.ref), parts.policy))
     ]
 
 

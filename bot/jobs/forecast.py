@@ -24,6 +24,8 @@ from bot.store.schedule import Claim
 
 log = structlog.get_logger()
 
+# A forecaster that config names no longer, or whose plugin is broken, is asked again the next day.
+UNUSED_WAIT = timedelta(days=1)
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 
 
@@ -77,7 +79,11 @@ async def forecast_due(parts: Forecasting) -> str:
 
 async def _attempt(parts: Forecasting, claim: Claim) -> bool:
     """Forecast one claim; False if no trial ended with a belief, and the question was put off."""
-    seat = parts.seats[claim.forecaster]
+    seat = parts.seats.get(claim.forecaster)
+    if seat is None:
+        why = f"{claim.forecaster} is not in use"
+        await parts.ledger.schedule.postpone(claim, until=parts.clock.now() + UNUSED_WAIT, why=why)
+        return False
     question = await parts.ledger.questions.get(claim.ref)
     now = parts.clock.now()
     running = await parts.ledger.forecasts.begin(

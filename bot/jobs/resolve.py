@@ -1,12 +1,15 @@
 """Learn what happened: read the outcomes of everything forecast and not yet resolved."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from bot.domain.resolution import Resolution
 from bot.ports import Clock, Venue
 from bot.store.ledger import Ledger
 
 CHUNK = 500
+# Published outcomes are revised for about three months (25 of 8,990 in one benchmark).
+CORRECTABLE = timedelta(days=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +24,7 @@ class Resolving:
 
 async def resolve(parts: Resolving) -> str:
     """Record the outcomes that are known now; a corrected one is kept beside the one it replaces."""
-    pending = await parts.ledger.questions.unresolved(parts.name)
+    pending = await parts.ledger.questions.watched(parts.name, since=parts.clock.now() - CORRECTABLE)
     if not pending:
         return f"{parts.name}: nothing to resolve"
     new = changed = 0
@@ -33,7 +36,7 @@ async def resolve(parts: Resolving) -> str:
             new, changed, chunk = new + added, changed + corrected, []
     added, corrected = await _record(parts, chunk)
     corrections = f", {changed + corrected} corrected" if changed + corrected else ""
-    return f"{parts.name}: {new + added} outcomes of {len(pending)} open questions{corrections}"
+    return f"{parts.name}: {new + added} new outcomes of {len(pending)} questions{corrections}"
 
 
 async def _record(parts: Resolving, chunk: list[Resolution]) -> tuple[int, int]:

@@ -30,13 +30,13 @@ class Submitting:
 
 
 async def submit_due(parts: Submitting) -> str:
-    """Store a decision for each undecided forecast, ask again about held ones, settle doubts, send what is ready."""
+    """Settle doubts, store a decision for each undecided forecast, ask again about held ones, send what is ready."""
+    settled = await parts.outbox.reconcile()
     sent = held = 0
     async for forecasts in _to_decide(parts):
         decisions = await together(lambda forecast: _decide(parts, forecast), forecasts, places=PLACES)
         sent += sum(isinstance(decision, Send) for decision in decisions)
         held += sum(isinstance(decision, Hold) for decision in decisions)
-    settled = await parts.outbox.reconcile()
     acknowledged = await parts.outbox.flush()
     doubts = f", {settled} doubts settled" if settled else ""
     return f"{sent} planned, {held} held, {acknowledged} acknowledged{doubts}"

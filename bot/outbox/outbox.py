@@ -19,6 +19,7 @@ from bot.store.submissions import BatchRow, IntentRow
 log = structlog.get_logger()
 
 STANDING = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.ACKED, IntentState.ABSENT})
+UNSETTLED = frozenset({IntentState.SENDING, IntentState.UNKNOWN, IntentState.IN_DOUBT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +41,15 @@ class Outbox:
         return len(left)
 
     async def flush(self) -> int:
-        """Send every batch that has planned intents and is ready; return how many intents were acknowledged."""
+        """Send every batch that has planned intents and is ready; return how many intents were acknowledged.
+
+        A batch with an intent in doubt stays: a write that left the doubtful one out might undo it.
+        """
         acknowledged = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.PLANNED]):
-            if row.venue in self.submitters and await self.ready(row, self.clock.now()):
+            if row.venue not in self.submitters or not UNSETTLED.isdisjoint(row.counts):
+                continue
+            if await self.ready(row, self.clock.now()):
                 acknowledged += await self._send(row)
         return acknowledged
 

@@ -78,7 +78,7 @@ select forecast, target, probability, body, raw_probability, raw_body from predi
 where forecast in (select value from json_each(?))
 """
 _BASES = """
-select f.ref, f.version, c.probability, c.body
+select f.ref, f.version, f.made_at, c.probability, c.body
 from latest_forecast f left join price c on c.id = f.price
 where f.forecaster = ? and f.ref in (select value from json_each(?))
 """
@@ -98,9 +98,10 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """What a forecast was made on: the version of the text, and the crowd's view at that time, if any."""
+    """What a forecast was made on: the version of the text, the moment, and the crowd's view then, if any."""
 
     version: str
+    made_at: datetime
     crowd: Prediction | None
 
 
@@ -356,9 +357,10 @@ def _bases(database: Database, forecaster: str, refs: str) -> Mapping[QuestionRe
     return {
         QuestionRef.parse(ref): Basis(
             version=version,
+            made_at=moment(made_at),
             crowd=None if probability is None and body is None else unpack_prediction(probability, body),
         )
-        for ref, version, probability, body in database.execute(_BASES, [forecaster, refs])
+        for ref, version, made_at, probability, body in database.execute(_BASES, [forecaster, refs])
     }
 
 

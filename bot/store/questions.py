@@ -31,11 +31,14 @@ where q.venue = ? and q.batch = ? order by q.ref
 CURRENT_VERSION = "select version from question where ref = ?"
 COUNT = "select count(*) from question"
 REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
-UNRESOLVED = """
+WATCHED = """
 select distinct f.ref
 from forecast f join question q on q.ref = f.ref join target t on t.version = f.version
-where q.venue = ? and f.state = 'done'
-  and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target)
+where q.venue = :venue and f.state = 'done'
+  and not exists (
+    select 1 from resolution r where r.ref = t.ref and r.target = t.target and r.seen_at < :since
+      and not exists (select 1 from resolution later where later.ref = r.ref and later.target = r.target
+                      and later.seen_at >= :since))
 order by f.ref
 """
 ROWS = """
@@ -170,19 +173,15 @@ class Questions:
 
     async def in_batch(self, venue: str, batch: str) -> list[Question]:
         """Return all questions of a batch in their current versions, by reference."""
-        return await self.readers.run(
-            lambda database: [question_from(row) for row in database.execute(IN_BATCH, [venue, batch])]
-        )
+        return await self.readers.run(lambda database: _in_batch(database, venue, batch))
 
-    async def unresolved(self, venue: str) -> list[QuestionRef]:
-        """Return the questions that have a completed forecast and a target without an outcome."""
-        return await self.readers.run(lambda database: _unresolved(database, venue))
+    async def watched(self, venue: str, *, since: datetime) -> list[QuestionRef]:
+        """Return the forecast questions that wait for an outcome, or whose outcome is new enough to be corrected."""
+        return await self.readers.run(lambda database: _watched(database, venue, stamp(since)))
 
     async def count(self) -> int:
         """Return how many questions were ever seen."""
-        return await self.readers.run(
-            lambda database: int(database.execute("select count(*) from question").fetchone()[0])
-        )
+        return await self.readers.run(_count)
 
 
 def current(database: Database, ref: QuestionRef) -> Question:
@@ -213,8 +212,9 @@ def _in_batch(database: Database, venue: str, batch: str) -> list[Question]:
     return [question_from(row) for row in database.execute(IN_BATCH, [venue, batch])]
 
 
-def _unresolved(database: Database, venue: str) -> list[QuestionRef]:
-    return [QuestionRef.parse(ref) for (ref,) in database.execute(UNRESOLVED, [venue])]
+def _watched(database: Database, venue: str, since: str | None) -> list[QuestionRef]:
+    rows = database.execute(WATCHED, {"venue": venue, "since": since})
+    return [QuestionRef.parse(ref) for (ref,) in rows]
 
 
 def _count(database: Database) -> int:

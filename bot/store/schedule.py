@@ -26,7 +26,8 @@ insert into schedule (ref, forecaster, due_at, why, closes_at)
 values (:ref, :forecaster, :due_at, :why, :closes_at)
 on conflict (ref, forecaster) do update set
   due_at = max(excluded.due_at, coalesce(not_before, excluded.due_at)), why = excluded.why
-where owner is null and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
+where owner is null and answered_at is :answered_at
+  and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
 """
 MOVE_CLOSE = """
 update schedule set closes_at = :closes_at, window = 'open'
@@ -139,13 +140,18 @@ class Next(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """The wish that a forecaster looks at a question from ``due_at`` on."""
+    """The wish that a forecaster looks at a question from ``due_at`` on.
+
+    ``answered_at`` is when the last forecast known to whoever wishes was made: a wish that a newer forecast has
+    overtaken is void, so that finding and forecasting side by side never forecast twice.
+    """
 
     ref: QuestionRef
     forecaster: str
     due_at: datetime
     why: str
     closes_at: datetime | None = None
+    answered_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,6 +321,7 @@ def _due_row(entry: Due) -> dict[str, str | None]:
         "due_at": stamp(entry.due_at),
         "why": clean(entry.why),
         "closes_at": stamp(entry.closes_at),
+        "answered_at": stamp(entry.answered_at),
     }
 
 

@@ -6,6 +6,7 @@ from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary
 from bot.domain.question import QuestionRef
 from bot.errors import Unavailable
+from bot.store.schedule import Due
 from bot.testing.forecaster import ScriptedForecaster, say
 from tests.unit.jobs.conftest import FIRST, SECOND, VENUE, House
 
@@ -159,3 +160,21 @@ async def test_a_venue_that_fails_midway_keeps_what_it_had_said(house: House) ->
     house.venue.recover()
     await house.discover()
     assert await house.ledger.questions.count() == 300
+
+
+async def test_a_plan_that_a_forecast_has_overtaken_is_void(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    now = house.clock.now()
+    # What discovery wrote down before the forecast was made, and hands in after it.
+    late = Due(ref=QuestionRef(VENUE, "rain"), forecaster=FIRST, due_at=now, why="new question")
+    await house.forecast()
+    assert await house.ledger.schedule.plan([late]) == 0
+    assert await house.forecast() == "0 forecasts made"
+
+
+async def test_a_forecaster_no_longer_in_use_does_not_stop_the_others(house: House) -> None:
+    house.offer("rain")
+    await house.discover([FIRST, SECOND])
+    del house.forecasters[SECOND]
+    assert await house.forecast() == "1 forecasts made, 1 postponed"

@@ -162,11 +162,23 @@ async def test_outcomes_are_scored_once_beside_the_crowd_and_again_when_correcte
     await forecast_all(house, "rain", price=0.4)
     house.venue.resolve(outcome("rain", 1.0, at=house.clock.now() + timedelta(days=1)))
     await house.clock.advance(2 * 86_400)
-    assert await house.resolve() == f"{VENUE}: 1 outcomes of 1 open questions"
+    assert await house.resolve() == f"{VENUE}: 1 new outcomes of 1 questions"
     assert await house.score() == "1 predictions scored"
     assert await house.score() == "0 predictions scored"
     table = await house.ledger.scores.table(ScoreFilter())
     assert (table.probability, table.crowd, table.outcome) == ((0.3,), (0.4,), (1.0,))
+    house.venue.resolve(outcome("rain", 0.0, at=house.clock.now()))
+    assert await house.resolve() == f"{VENUE}: 0 new outcomes of 1 questions, 1 corrected"
+    assert await house.score() == "1 predictions scored"
+    assert (await house.ledger.scores.table(ScoreFilter())).outcome == (0.0,)
+
+
+async def test_an_old_outcome_is_no_longer_asked_for(house: House) -> None:
+    await forecast_all(house, "rain")
+    house.venue.resolve(outcome("rain", 1.0, at=house.clock.now()))
+    await house.resolve()
+    await house.clock.advance(101 * 86_400)
+    assert await house.resolve() == f"{VENUE}: nothing to resolve"
 
 
 async def test_an_annulled_question_has_no_score(house: House) -> None:
@@ -177,7 +189,6 @@ async def test_an_annulled_question_has_no_score(house: House) -> None:
     await house.resolve()
     await house.score()
     assert (await house.ledger.scores.table(ScoreFilter())).probability == ()
-    assert await house.resolve() == f"{VENUE}: nothing to resolve"
 
 
 async def test_each_date_of_a_series_is_scored_as_it_resolves(house: House) -> None:

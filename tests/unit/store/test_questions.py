@@ -157,18 +157,29 @@ async def test_a_batch_is_read_whole_with_current_texts_and_crowds(scribe: Scrib
     assert await scribe.ledger.questions.in_batch("lantern", "2026-03-01") == [rain, snow]
 
 
-async def test_questions_stay_unresolved_until_each_forecast_target_has_an_outcome(scribe: Scribe) -> None:
+async def test_questions_are_watched_until_each_forecast_target_has_an_outcome(scribe: Scribe) -> None:
     question = await scribe.ask(targets=(Target(key="a"), Target(key="b")))
     await scribe.ask("never forecast")
-    pending = scribe.ledger.questions.unresolved
-    assert await pending("lantern") == []
+
+    async def pending(venue: str = "lantern") -> list[QuestionRef]:
+        return await scribe.ledger.questions.watched(venue, since=NOON + timedelta(days=1))
+
+    assert await pending() == []
     await scribe.forecast(question)
-    assert await pending("lantern") == [question.ref]
+    assert await pending() == [question.ref]
     await scribe.resolve(question, 1.0, target="a")
-    assert await pending("lantern") == [question.ref]
+    assert await pending() == [question.ref]
     await scribe.resolve(question, 0.0, target="b")
-    assert await pending("lantern") == []
+    assert await pending() == []
     assert await pending("elsewhere") == []
+
+
+async def test_a_fresh_outcome_is_watched_for_corrections(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    await scribe.forecast(question)
+    await scribe.resolve(question, 1.0)
+    assert await scribe.ledger.questions.watched("lantern", since=NOON) == [question.ref]
+    assert await scribe.ledger.questions.watched("lantern", since=NOON + timedelta(seconds=1)) == []
 
 
 async def test_more_questions_than_one_write_holds_are_recorded_whole(scribe: Scribe) -> None:
