@@ -1,5 +1,7 @@
-"""What stands before the command: the options that all commands share. Imports nothing, so that ``--help`` is fast."""
+"""What stands before the command: the options that all commands share. Imports little, so that ``--help`` is fast."""
 
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,3 +12,11 @@ class Call:
 
     config_path: Path | None = None
     debug: bool = False
+
+    @property
+    def program(self) -> str:
+        """How to call the program again: by its name where the shell finds it, else by its place."""
+        place = Path(sys.argv[0])
+        if shutil.which(place.name):
+            return place.name
+        return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)

@@ -1,5 +1,6 @@
 """The checks of ``foxcast doctor``: each looks at one thing, changes nothing, and says what to do about it."""
 
+import asyncio
 import os
 import shutil
 import stat
@@ -17,13 +18,14 @@ from bot.config.load import load_config
 from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
 from bot.errors import ConfigError, StoreError
-from bot.gate.gate import STOP_FILE
+from bot.gate.brake import STOP_FILE
 from bot.registry import Registry, load_registry
 from bot.specs import Table
 from bot.store.backup import backups
 from bot.store.checks import FREE_LIMIT_BYTES, quick_check, version_warning, wal_bytes
 from bot.store.database import WAL_LIMIT_BYTES
-from bot.store.ledger import BACKUP_FOLDER
+from bot.store.journal import Event
+from bot.store.ledger import BACKUP_FOLDER, read_ledger
 from bot.store.lock import is_running, last_holder
 from bot.store.restore import restored
 
@@ -115,7 +117,8 @@ def _settings(config: Config, registry: Registry) -> Iterator[Finding]:
 def _state(config: Config) -> Finding:
     folder = config.state
     if not folder.exists():
-        if os.access(_existing(folder), os.W_OK):
+        parent = _existing(folder)
+        if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
             return Finding(Verdict.OK, "state folder", f"{folder} will be made")
         return Finding(Verdict.FAIL, "state folder", f"{folder} cannot be made", "name another in state of config.toml")
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
@@ -179,9 +182,26 @@ def _ledger(path: Path, now: datetime) -> Iterator[Finding]:
     else:
         yield Finding(Verdict.OK, "write-ahead log", size(wal))
     yield _backup(path, now)
+    yield from _store_halt(path)
     if mark := restored(path):
-        found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC"
-        yield Finding(Verdict.WARN, "restored", found, "what was sent since that backup is not in it")
+        found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing leaves"
+        yield Finding(
+            Verdict.WARN, "restored", found, "the next run asks the venues what stands, and says what is left"
+        )
+
+
+def _store_halt(path: Path) -> Iterator[Finding]:
+    try:
+        halt = asyncio.run(_standing_halt(path))
+    except StoreError:
+        return  # as the soundness says
+    if halt is not None:
+        yield Finding(Verdict.FAIL, "halted", halt.text, "the next start ends the halt: foxcast run")
+
+
+async def _standing_halt(path: Path) -> Event | None:
+    async with read_ledger(path) as ledger:
+        return await ledger.journal.standing_halt()
 
 
 def _soundness(path: Path) -> Finding:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.output.console import Column, emit, stdout, table
+from bot.cli.output.console import Column, Kind, emit, stdout, table
 from bot.cli.session import equipped
 from bot.config.origins import origins
 from bot.config.plugin_settings import settings_key, settings_of
@@ -12,7 +12,7 @@ from bot.specs import Table
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (Column("key"), Column("value"), Column("from"))
+COLUMNS = (Column("key"), Column("value", Kind.TEXT), Column("from", Kind.TEXT))
 
 
 @app.callback()

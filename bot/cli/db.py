@@ -45,9 +45,12 @@ def check(ctx: typer.Context, *, as_json: AsJson = False) -> None:
 
 @app.command()
 def backup(ctx: typer.Context, *, as_json: AsJson = False) -> None:
-    """Copy the ledger into its folder of backups, and check the copy; a daemon may run meanwhile."""
+    """Copy the ledger into its folder of backups, and check the copy; a daemon may run meanwhile.
+
+    Only the daemon's own copies are removed when they grow old.
+    """
     path = _ledger(configured(ctx))
-    made = backups.back_up(path, path.parent / BACKUP_FOLDER, at=SystemClock().now())
+    made = backups.back_up(path, path.parent / BACKUP_FOLDER, at=SystemClock().now(), label="asked")
     if as_json:
         emit({"path": str(made.path), "made_at": made.made_at.isoformat(), "size_bytes": made.size_bytes})
     else:

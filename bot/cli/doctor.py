@@ -9,12 +9,12 @@ from rich.text import Text
 from bot.cli.call import Call
 from bot.cli.checkup import Finding, Verdict, checkup
 from bot.cli.exits import ExitCode
-from bot.cli.output.console import Column, emit, stdout, table
+from bot.cli.output.console import Column, Kind, emit, stdout, table
 from bot.clock import SystemClock
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (Column(""), Column("check"), Column("found"))
+COLUMNS = (Column(""), Column("check"), Column("found", Kind.TEXT))
 STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
 
 

@@ -12,7 +12,7 @@ import typer
 
 from bot.app import archive_of, school_of
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
-from bot.cli.output.console import Column, progress, stdout, table
+from bot.cli.output.console import Column, Kind, progress, stdout, table
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.session import equipped
 from bot.clock import SystemClock
@@ -103,9 +103,8 @@ def _tell(fitted: Fitted, path: Path) -> None:
     console = stdout()
     console.print(f"{fitted.forecaster} learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}")
     console.print(f"rounds: {fitted.provenance['rounds']}")
-    console.print(
-        table((Column("learned"), Column("what")), [(name, _brief(part)) for name, part in fitted.payload.items()])
-    )
+    columns = (Column("learned"), Column("what", Kind.TEXT))
+    console.print(table(columns, [(name, _brief(part)) for name, part in fitted.payload.items()]))
     console.print(f"written to {path}")
 
 

@@ -32,7 +32,8 @@ class CommandGroup(TyperGroup):
         """Load the command that is called; a usage error names the nearest one."""
         name, *rest = args
         if name in COMMANDS:
-            return name, get_command(importlib.import_module(COMMANDS[name].module).app), rest
+            entry = COMMANDS[name]
+            return name, get_command(getattr(importlib.import_module(entry.module), entry.app)), rest
         app = _of_a_plugin(ctx, name)
         if app is None:
             ctx.fail(f"there is no command {name}; {instead(name, COMMANDS)}")

@@ -13,6 +13,7 @@ from typer.main import get_command
 from bot.cli.call import Call
 from bot.cli.exits import ExitCode, exit_code, explained
 from bot.cli.group import CommandGroup
+from bot.config.process import settle_process
 from bot.errors import FoxcastError
 
 GLOBAL_OPTIONS = frozenset({"--config", "--debug", "--version"})
@@ -57,6 +58,7 @@ def foxcast(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` are those of the process unless given."""
+    settle_process()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A title in a script that the terminal cannot show must not end the command.

@@ -9,23 +9,29 @@ from bot.app import LEDGER_FILE, folder_of, open_records
 from bot.cli.vitals import last_beat
 from bot.config.model import Config
 from bot.domain.submission import IntentState, Mode
-from bot.gate.gate import STOP_FILE
+from bot.gate.brake import STOP_FILE
 from bot.store.backup import Backup, backups
-from bot.store.journal import JobRun
+from bot.store.journal import Event, JobRun
 from bot.store.ledger import BACKUP_FOLDER, Ledger
 from bot.store.lock import is_running, last_holder
+from bot.store.restore import Restored, restored
 
 UNDECIDED_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """How one Foxcast stands: ``counts`` is None without a ledger, ``halted`` is the stop file if it is there."""
+    """How one Foxcast stands: ``counts`` is None without a ledger, ``halted`` is the stop file if it is there.
+
+    ``halt`` is how the disk ended the last run, ``restored`` the restore that still holds everything back.
+    """
 
     modes: Mapping[str, Mode]
     running: bool
     heartbeat: datetime | None
     halted: Path | None
+    halt: Event | None
+    restored: Restored | None
     ledger: Path
     counts: Mapping[str, int] | None
     last_backup: Backup | None
@@ -40,14 +46,18 @@ async def overview_of(config: Config, now: datetime) -> Overview:
     copies = backups(folder / BACKUP_FOLDER, path.stem)
     counts: dict[str, int] | None = None
     runs: tuple[JobRun, ...] = ()
+    halt: Event | None = None
     if path.exists():
         async with open_records(config) as records:
             counts, runs = await _counts(records.ledger, now), tuple(await records.ledger.journal.last_runs())
+            halt = await records.ledger.journal.standing_halt()
     return Overview(
         modes={name: config.mode_of(name) for name in config.venues},
         running=holder is not None and is_running(holder),
         heartbeat=last_beat(folder),
         halted=stop if stop.exists() else None,
+        halt=halt,
+        restored=restored(path),
         ledger=path,
         counts=counts,
         last_backup=copies[0] if copies else None,

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.output.console import Column, emit, stdout, table
+from bot.cli.output.console import Column, Kind, emit, stdout, table
 from bot.cli.session import equipped
 from bot.discovery import Candidate
 from bot.registry import Registry, Shelf
@@ -13,7 +13,7 @@ from bot.specs import Spec
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (Column("plugin"), Column("state"), Column("offers"), Column("from"))
+COLUMNS = (Column("plugin"), Column("state"), Column("offers", Kind.TEXT), Column("from", Kind.TEXT))
 
 
 @app.command()

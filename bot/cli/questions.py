@@ -8,8 +8,8 @@ import typer
 
 from bot.app import Records
 from bot.cli.options import spread
-from bot.cli.output.console import Column, emit, stdout, table
-from bot.cli.output.figures import in_short, moment, percent
+from bot.cli.output.console import Column, Kind, emit, stdout, table
+from bot.cli.output.figures import day, in_short, percent
 from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
@@ -21,13 +21,13 @@ from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
 app = typer.Typer(add_completion=False)
 
 COLUMNS = (
-    Column("question"),
-    Column("title", wide=True),
+    Column("question", Kind.TEXT),
+    Column("title", Kind.TITLE),
     Column("state"),
-    Column("closes (UTC)"),
-    Column("crowd", number=True),
+    Column("closes"),
+    Column("crowd", Kind.NUMBER),
     Column("forecast"),
-    Column("resolved", number=True),
+    Column("resolved", Kind.NUMBER),
 )
 
 
@@ -86,7 +86,7 @@ def _cells(item: Listed, now: datetime) -> tuple[str, ...]:
         str(row.ref),
         row.title,
         str(row.state(now)),
-        moment(row.closes_at),
+        day(row.closes_at),
         percent(row.crowd),
         in_short(item.forecast.predictions) if item.forecast else "-",
         f"{row.resolved}/{row.targets}",

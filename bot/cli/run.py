@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -25,6 +25,7 @@ from bot.daemon.serve import obey_signals, serve
 from bot.daemon.serve import once as one_pass
 from bot.daemon.watch import Exit, ExitReason, Watch
 from bot.errors import ConfigError
+from bot.ports import Clock
 from bot.registry import Registry
 
 app = typer.Typer(add_completion=False)
@@ -76,7 +77,7 @@ async def _once(config: Config, registry: Registry, call: Call) -> Exit:
         with obey_signals(opened.stopping), progress() as bars:
             async with _shown(opened, bars):
                 end = await one_pass(opened.jobs(), clock=clock, record=record, stop=opened.stopping)
-        print_summary(stdout(), await summary_of(opened, record.runs), config_path=call.config_path)
+        print_summary(stdout(), await summary_of(opened, record.runs), call)
         return end
 
 
@@ -86,18 +87,22 @@ async def _shown(opened: App, bars: Progress) -> AsyncIterator[None]:
     if bars.disable:
         yield
         return
-    looking = asyncio.create_task(_look(opened, bars))
+    bar, before = bars.add_task("forecasts", total=None), await opened.ledger.forecasts.count()
+
+    async def look() -> None:
+        counts = await opened.ledger.schedule.counts(opened.clock.now())
+        done = await opened.ledger.forecasts.count() - before
+        bars.update(bar, completed=done, total=done + counts.due + counts.leased or None)
+
+    looking = asyncio.create_task(_keep_looking(look, opened.clock))
     try:
         yield
+        await look()
     finally:
         looking.cancel()
 
 
-async def _look(opened: App, bars: Progress) -> None:
-    before = await opened.ledger.forecasts.count()
-    bar = bars.add_task("forecasts", total=None)
+async def _keep_looking(look: Callable[[], Awaitable[None]], clock: Clock) -> None:
     while True:
-        counts = await opened.ledger.schedule.counts(opened.clock.now())
-        done = await opened.ledger.forecasts.count() - before
-        bars.update(bar, completed=done, total=done + counts.due + counts.leased or None)
-        await opened.clock.sleep(LOOK_EVERY_S)
+        await look()
+        await clock.sleep(LOOK_EVERY_S)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.app import archive_of
-from bot.cli.output.console import Column, heading, stdout, table
+from bot.cli.output.console import Column, Kind, heading, stdout, table
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.output.figures import number
 from bot.cli.output.report import print_report
@@ -16,13 +16,13 @@ from bot.lab.sheets import ScoredSheet, score_sheets
 from bot.registry import Registry
 
 COLUMNS = (
-    Column("file"),
+    Column("file", Kind.TEXT),
     Column("round"),
-    Column("scored", number=True),
-    Column("missing", number=True),
-    Column("market", number=True),
-    Column("dataset", number=True),
-    Column("mean of indices", number=True),
+    Column("scored", Kind.NUMBER),
+    Column("missing", Kind.NUMBER),
+    Column("market", Kind.NUMBER),
+    Column("dataset", Kind.NUMBER),
+    Column("mean of indices", Kind.NUMBER),
 )
 
 

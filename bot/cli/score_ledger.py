@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bot.cli.output.console import Column, heading, stdout, table
+from bot.cli.output.console import Column, Kind, heading, stdout, table
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.output.figures import NOTHING, interval, number
 from bot.cli.output.standings import Standing, standing, standings
@@ -20,15 +20,12 @@ from bot.lab.rows import Row
 from bot.store.scores import ScoredRows, ScoreFilter
 
 COLUMNS = (
-    Column("n", number=True),
-    Column("base rate", number=True),
-    Column("Brier", number=True),
-    Column("Brier Index", number=True),
-    Column("95 % interval"),
-    Column("with a crowd", number=True),
-    Column("here", number=True),
-    Column("crowd", number=True),
-    Column("gain"),
+    Column("n", Kind.NUMBER),
+    Column("rate", Kind.NUMBER),
+    Column("Index [95 %]"),
+    Column("crowd", Kind.NUMBER),
+    Column("on", Kind.NUMBER),
+    Column("gain over it [95 %]"),
 )
 NOTHING_SCORED = "nothing has resolved yet; look at what is open with: foxcast questions"
 
@@ -87,7 +84,7 @@ def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[Scored]]:
 
 def print_total(console: Console, name: str, scored: Sequence[Scored], random: SeededRandom) -> None:
     """Print one table about a forecaster: all its scored predictions together, and by family."""
-    heading(console, f"{name}: Brier Index of {len(scored)} resolved predictions (100 is best, always 50 % has 50)")
+    heading(console, f"{name}: Brier Index of {len(scored)} resolved predictions (100 is best, 50 is a coin)")
     total = standing([item.row for item in scored], random.stream("all"))
     console.print(_table("", {"all": total, **_groups(scored, random)["family"]}))
 
@@ -124,24 +121,12 @@ def _table(what: str, groups: Mapping[str, Standing]) -> Any:  # noqa: ANN401 - 
 
 
 def _cells(found: Standing) -> tuple[str, ...]:
-    span = found.brier_index
-    own = (
-        str(found.n),
-        number(found.base_rate, 3),
-        number(found.brier, 4),
-        number(span.estimate),
-        interval(span.low, span.high),
-    )
-    if found.crowd is None:
-        return *own, "0", NOTHING, NOTHING, NOTHING
-    gain = found.crowd.gain
-    return (
-        *own,
-        str(found.crowd.n),
-        number(found.crowd.brier_index),
-        number(found.crowd.crowd_brier_index),
-        f"{gain.estimate:+.2f} {interval(gain.low, gain.high)}",
-    )
+    span, crowd = found.brier_index, found.crowd
+    own = (str(found.n), number(found.base_rate), f"{number(span.estimate)} {interval(span.low, span.high)}")
+    if crowd is None:
+        return *own, NOTHING, NOTHING, NOTHING
+    gain = f"{crowd.gain.estimate:+.2f} {interval(crowd.gain.low, crowd.gain.high)}"
+    return *own, number(crowd.crowd_brier_index), str(crowd.n), gain
 
 
 def _json(config: Config, by_forecaster: Mapping[str, Sequence[Scored]]) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Any
 import structlog
 import typer
 from rich.console import Console
+from structlog.typing import EventDict
 
 from bot.cli.call import Call
 from bot.config.load import load_config
-from bot.config.model import Config, LogFormat
+from bot.config.model import Config, LogFormat, LogSection
 from bot.registry import Registry, load_registry
 
 
@@ -20,8 +21,9 @@ def configured(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
 
     Raises ConfigError.
     """
-    config = load_config(ctx.ensure_object(Call).config_path)
-    _log_as(config, least)
+    call = ctx.ensure_object(Call)
+    config = load_config(call.config_path)
+    _log_as(config.log, call, least)
     return config
 
 
@@ -41,9 +43,9 @@ def plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
     return app
 
 
-def _log_as(config: Config, least: int) -> None:
+def _log_as(section: LogSection, call: Call, least: int) -> None:
     """Write events to stderr: stdout belongs to the answer of the command."""
-    level = max(logging.getLevelNamesMapping()[config.log.level.upper()], least)
+    level = max(logging.getLevelNamesMapping()[section.level.upper()], least)
     logging.basicConfig(
         stream=sys.stderr, level=max(level, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
     )
@@ -52,7 +54,8 @@ def _log_as(config: Config, least: int) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *_rendering(config.log.format),
+            *(() if call.debug else (_in_a_line,)),
+            *_rendering(section.format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
@@ -60,8 +63,19 @@ def _log_as(config: Config, least: int) -> None:
     )
 
 
+def _in_a_line(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Tell an error in the event in a line, without its traceback."""
+    error = event.pop("exc_info", None)
+    if error is True:
+        error = sys.exc_info()[1]
+    if isinstance(error, BaseException):
+        event["error"] = f"{type(error).__name__}: {error}"
+    return event
+
+
 def _rendering(form: LogFormat) -> tuple[Any, ...]:
     if form is LogFormat.JSON:
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
     console = Console(stderr=True)
-    return (structlog.dev.ConsoleRenderer(colors=console.is_terminal and not console.no_color),)
+    colours = console.is_terminal and not console.no_color
+    return (structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback),)

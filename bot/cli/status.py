@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from bot.app import LEDGER_FILE, folder_of
-from bot.cli.output.console import Column, emit, heading, stdout, table
+from bot.cli.output.console import Column, Kind, emit, heading, stdout, table
 from bot.cli.output.figures import ago
 from bot.cli.overview import Overview, overview_of
 from bot.cli.session import configured
@@ -17,7 +17,7 @@ from bot.store.codec import stamp
 
 app = typer.Typer(add_completion=False)
 
-RUNS = (Column("job"), Column("ended"), Column("took", number=True), Column("what it did"))
+RUNS = (Column("job"), Column("ended"), Column("took", Kind.NUMBER), Column("what it did", Kind.TEXT))
 
 
 @app.command()
@@ -37,6 +37,10 @@ def status(
     console.print(f"daemon: {_daemon(found, now)}")
     if found.halted:
         console.print(f"halted: nothing leaves while {found.halted} exists")
+    if found.halt:
+        console.print(f"halted: the last run ended {ago(now - found.halt.at)}, {found.halt.text}")
+    if found.restored:
+        console.print(f"restored: nothing leaves until what was sent since {found.restored.backup.name} is settled")
     if found.counts is None:
         console.print(f"there is no ledger at {folder_of(config) / LEDGER_FILE} yet; make one with: foxcast run --once")
     else:
@@ -73,6 +77,8 @@ def _plain(found: Overview) -> dict[str, Any]:
         "running": found.running,
         "heartbeat": stamp(found.heartbeat),
         "halted": str(found.halted) if found.halted else None,
+        "halt": {"at": stamp(found.halt.at), "why": found.halt.text} if found.halt else None,
+        "restored": str(found.restored.backup) if found.restored else None,
         "ledger": str(found.ledger) if found.counts is not None else None,
         "counts": found.counts,
         "last_backup": {"path": str(found.last_backup.path), "made_at": stamp(found.last_backup.made_at)}

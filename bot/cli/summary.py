@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from bot.app import LEDGER_FILE, App
@@ -12,6 +13,7 @@ from bot.domain.vitals import JobRun
 from bot.store.scores import ScoredRows, ScoreFilter
 
 SHOWN = 12
+LOOKED_AT = 10 * SHOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,7 @@ class Line:
 
     forecast: Forecast
     title: str
+    family: str
     target: str
     crowd: Prediction | None
     resolution: Resolution | None
@@ -42,12 +45,12 @@ class Summary:
 async def summary_of(app: App, runs: Sequence[JobRun]) -> Summary:
     """Gather the summary of the pass whose job runs are given."""
     ledger = app.ledger
-    recent = await ledger.forecasts.recent(SHOWN)
+    recent = [await _line(app, forecast) for forecast in await ledger.forecasts.recent(LOOKED_AT)]
     return Summary(
         runs=runs,
         questions=await ledger.questions.count(),
         forecasts=await ledger.forecasts.count(),
-        lines=tuple([await _line(app, forecast) for forecast in recent]),
+        lines=tuple(_mixed(recent)[:SHOWN]),
         scored=await ledger.scores.table(ScoreFilter()),
         seed=app.config.seed,
         ledger=app.folder / LEDGER_FILE,
@@ -63,10 +66,19 @@ async def _line(app: App, forecast: Forecast) -> Line:
     return Line(
         forecast=forecast,
         title=question.title,
+        family=question.family,
         target=target,
         crowd=question.crowd.prediction if question.crowd else None,
         resolution=outcomes.get(target),
     )
+
+
+def _mixed(lines: Sequence[Line]) -> list[Line]:
+    """Take from each family of questions in turn: the newest forecasts of a pass are often of one family alone."""
+    families: dict[str, list[Line]] = {}
+    for line in lines:
+        families.setdefault(line.family, []).append(line)
+    return [line for turn in zip_longest(*families.values()) for line in turn if line is not None]
 
 
 def _written(app: App) -> dict[Path, int]:

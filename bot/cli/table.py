@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command: the module that holds its ``app``, and its summary (the first line of its own help)."""
+    """A command: its module, its summary (the first line of its own help), and its app's name in the module."""
 
     module: str
     summary: str
+    app: str = "app"
 
 
 COMMANDS: dict[str, Entry] = {
@@ -19,6 +20,9 @@ COMMANDS: dict[str, Entry] = {
     "score": Entry("bot.cli.score", "Score what has resolved, or forecast files written by anyone."),
     "backtest": Entry("bot.cli.backtest", "Forecast past rounds with only what was known then, and score that."),
     "fit": Entry("bot.cli.fit", "Let a forecaster learn from outcomes known before a date."),
+    "lock": Entry("bot.cli.lock", "Leave a question alone: no forecast, no submission.", "locking"),
+    "unlock": Entry("bot.cli.lock", "Take a lock off a question.", "unlocking"),
+    "locks": Entry("bot.cli.lock", "List the locks that hold now, with their reasons.", "listing"),
     "plugins": Entry("bot.cli.plugins", "List plugins: what they offer, which are enabled, and what is broken."),
     "config": Entry("bot.cli.config", "Look at the configuration."),
     "doctor": Entry("bot.cli.doctor", "Check this installation and say what to do."),

@@ -1,16 +1,20 @@
 """Where the daemon's reports go: runs of jobs and clock steps into the ledger, the heartbeat into a file beside it.
 
+What cannot be kept because the disk is full or fails is followed by one last event, which says so.
+
 A heartbeat every ten seconds would be three million rows a year, and only the last one says anything.
 """
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome, Vital
 from bot.errors import StoreError
+from bot.store.database import translated
 from bot.store.ledger import Ledger
 
 HEARTBEAT_FILE = "heartbeat.json"
@@ -18,22 +22,43 @@ HEARTBEAT_FILE = "heartbeat.json"
 
 @dataclass(slots=True)
 class Recorder:
-    """Keeps each report; ``runs`` are the job runs of this process, in order."""
+    """Keeps each report; ``runs`` are the job runs of this process, in order, ``halted`` is that none can be kept."""
 
     ledger: Ledger
     folder: Path
     runs: list[JobRun] = field(default_factory=list)
+    halted: bool = False
 
     async def __call__(self, vital: Vital, /) -> None:
         """Keep one report; raises StoreError where that fails."""
+        try:
+            await self._keep(vital)
+        except StoreError as error:
+            await self._halt(str(error), vital)
+            raise
+
+    async def _keep(self, vital: Vital) -> None:
         match vital:
             case JobRun():
                 self.runs.append(vital)
                 await self._keep_run(vital)
             case Beat():
                 await asyncio.to_thread(_write_beat, self.folder / HEARTBEAT_FILE, vital)
-            case ClockStep(at=at, seconds=seconds):
-                await self.ledger.journal.note("clock", f"the wall clock was set by {seconds:+.1f} s", at=at)
+            case ClockStep():
+                await self._keep_step(vital)
+
+    async def _halt(self, why: str, vital: Vital) -> None:
+        """Say why nothing is recorded any more, once; a disk that takes no word of it is known from the exit alone."""
+        if not self.halted:
+            self.halted = True
+            with suppress(StoreError):
+                await self.ledger.journal.halt(why, at=vital.started_at if isinstance(vital, JobRun) else vital.at)
+
+    async def _keep_step(self, step: ClockStep) -> None:
+        # A lease is a length of time, so its end is set with the clock.
+        moved = await self.ledger.schedule.move_leases(timedelta(seconds=step.seconds))
+        text = f"the wall clock was set by {step.seconds:+.1f} s, {moved} leases moved with it"
+        await self.ledger.journal.note("clock", text, at=step.at)
 
     async def _keep_run(self, run: JobRun) -> None:
         await self.ledger.journal.job_run(
@@ -56,9 +81,6 @@ def last_beat(folder: Path) -> datetime | None:
 def _write_beat(path: Path, beat: Beat) -> None:
     text = json.dumps({"at": beat.at.isoformat(), "lag_p99_s": beat.lag_p99_s, "lag_max_s": beat.lag_max_s})
     partial = path.with_name(f".{path.name}.partial")
-    try:
+    with translated(path):
         partial.write_text(text, encoding="ascii")
         partial.replace(path)
-    except OSError as error:
-        message = f"{path}: {error.strerror}; look at the disk and the rights of the folder"
-        raise StoreError(message) from error

@@ -54,6 +54,7 @@ class DaemonSection(Section):
 
     concurrency: int = Field(default=16, ge=1, le=1000)
     lease_s: Seconds = 900.0
+    attend_every_s: Seconds = 5.0
     discover_every_s: Seconds = 900.0
     forecast_every_s: Seconds = 60.0
     submit_every_s: Seconds = 60.0
@@ -79,6 +80,19 @@ class PolicySection(Section):
     near_close_h: tuple[Hours, ...] = (24.0, 2.0)
     price_move: float = Field(default=0.5, gt=0)
     min_gap_h: Hours = 1.0
+
+
+class CalibrationUse(StrEnum):
+    """What moves the numbers of forecasters: nothing, or what the gate for calibrators has let through."""
+
+    IDENTITY = "identity"
+    GATED = "gated"
+
+
+class CalibrationSection(Section):
+    """How forecasts are calibrated."""
+
+    use: CalibrationUse = CalibrationUse.IDENTITY
 
 
 class PluginTable(Section):
@@ -115,6 +129,7 @@ class Config(Section):
     daemon: DaemonSection = DaemonSection()
     limits: LimitsSection = LimitsSection()
     policy: PolicySection = PolicySection()
+    calibration: CalibrationSection = CalibrationSection()
     venues: dict[Name, VenueTable] = Field(default_factory=dict)
     forecasters: dict[Name, ForecasterTable] = Field(default_factory=dict)
     search: dict[Name, PluginTable] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Calibration in use: identity, until the gate has seen enough gain in two later windows."""
+"""Calibration in use: identity, or what the gate lets through (``bot.jobs.gated``), as config says."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

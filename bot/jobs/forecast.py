@@ -74,7 +74,17 @@ async def forecast_due(parts: Forecasting) -> str:
         outcomes = await together(lambda claim: _attempt(parts, claim), claims, places=parts.concurrency)
         done += sum(outcomes)
         failed += len(outcomes) - sum(outcomes)
-    return f"{done} forecasts made" + (f", {failed} postponed" if failed else "")
+    missed = await _missed(parts)
+    told = ((failed, "postponed"), (missed, "windows missed"))
+    return ", ".join([f"{done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
+
+
+async def _missed(parts: Forecasting) -> int:
+    """Raise the alarm over windows that closed without a forecast; the ledger tells each of them once."""
+    missed = await parts.ledger.schedule.missed(parts.clock.now())
+    if missed:
+        log.warning("windows missed", count=len(missed), first=str(missed[0].ref), forecaster=missed[0].forecaster)
+    return len(missed)
 
 
 async def _attempt(parts: Forecasting, claim: Claim) -> bool:

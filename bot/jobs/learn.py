@@ -67,6 +67,11 @@ def best_known(name: str, school: School, archives: Sequence[Archive], *, before
     return None if best is None or best.examples == 0 else best
 
 
+def day_of(cutoff: datetime) -> datetime:
+    """Return the beginning of the cutoff's day in UTC: what was known by then serves all cutoffs of the day."""
+    return datetime.combine(cutoff.astimezone(UTC).date(), time(), UTC)
+
+
 class Known(NamedTuple):
     """Parameters in use, with their digest in the ledger."""
 
@@ -95,7 +100,7 @@ class Teacher:
         school = self.schools[forecaster]
         if school.learner is None and not school.shipped:
             return None
-        day = datetime.combine(cutoff.astimezone(UTC).date(), time(), UTC)
+        day = day_of(cutoff)
         async with self._fitting[forecaster]:
             if (forecaster, day) not in self._known:
                 self._known[forecaster, day] = await self._find(forecaster, school, day)

@@ -1,11 +1,11 @@
 """Decide over every new forecast, then let the outbox carry what may leave."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.domain.forecast import Forecast
-from bot.domain.submission import Decision, Hold, Send
+from bot.domain.submission import Decision, Hold, Mode, Send
 from bot.gate.gate import Case, Gate, Lane
 from bot.jobs.together import together
 from bot.outbox.outbox import Outbox
@@ -30,16 +30,15 @@ class Submitting:
 
 
 async def submit_due(parts: Submitting) -> str:
-    """Settle doubts, store a decision for each undecided forecast, ask again about held ones, send what is ready."""
-    settled = await parts.outbox.reconcile()
+    """Store a decision for each undecided forecast, ask again about held ones, send what is ready."""
     sent = held = 0
     async for forecasts in _to_decide(parts):
-        decisions = await together(lambda forecast: _decide(parts, forecast), forecasts, places=PLACES)
+        cases = await _cases(parts, forecasts)
+        decisions = await together(lambda case: _decide(parts, case), cases, places=PLACES)
         sent += sum(isinstance(decision, Send) for decision in decisions)
         held += sum(isinstance(decision, Hold) for decision in decisions)
     acknowledged = await parts.outbox.flush()
-    doubts = f", {settled} doubts settled" if settled else ""
-    return f"{sent} planned, {held} held, {acknowledged} acknowledged{doubts}"
+    return f"{sent} planned, {held} held, {acknowledged} acknowledged"
 
 
 async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
@@ -50,19 +49,33 @@ async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
         yield again
 
 
-async def _decide(parts: Submitting, forecast: Forecast) -> Decision:
-    lane = parts.lanes[forecast.ref.venue]
+async def _cases(parts: Submitting, forecasts: Sequence[Forecast]) -> list[Case]:
+    """Put each forecast before the gate with what stands around it, all read at one moment."""
     now = parts.clock.now()
-    case = Case(
-        lane=lane,
-        forecast=forecast,
-        question=await parts.ledger.questions.get(forecast.ref),
-        standing=await parts.ledger.submissions.standing(forecast.ref, lane.account),
-        locked=await parts.ledger.schedule.lock_reason(forecast.ref, now=now),
-        now=now,
-    )
+    lanes = [_lane(parts, forecast.ref.venue) for forecast in forecasts]
+    asked = [(forecast.ref, lane.account) for forecast, lane in zip(forecasts, lanes, strict=True)]
+    dockets = await parts.ledger.dockets.of(asked, now=now)
+    return [
+        Case(
+            lane=lane,
+            forecast=forecast,
+            question=docket.question,
+            standing=docket.standing,
+            locked=docket.locked,
+            now=now,
+        )
+        for lane, forecast, docket in zip(lanes, forecasts, dockets, strict=True)
+    ]
+
+
+def _lane(parts: Submitting, venue: str) -> Lane:
+    """Return the way out of a venue; one that config no longer uses, or whose plugin is broken, has none."""
+    return parts.lanes.get(venue) or Lane(venue=venue, mode=Mode.OFF, primary="", account="")
+
+
+async def _decide(parts: Submitting, case: Case) -> Decision:
     decision = parts.gate.decide(case)
-    return await parts.ledger.submissions.decide(forecast_id=forecast.id, decision=decision, at=now)
+    return await parts.ledger.submissions.decide(forecast_id=case.forecast.id, decision=decision, at=case.now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

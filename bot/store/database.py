@@ -6,6 +6,7 @@ two connections checkpoint at once. ``open_writer`` is for the holder of the ins
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -34,8 +35,9 @@ _WRITER = (
 )
 _READER = (*_BOTH, "query_only = on")
 
+_FULL = "the disk is full; free some space, then start again"
 _REMEDIES = {
-    sqlite3.SQLITE_FULL: "the disk is full; free some space, then start again",
+    sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_IOERR: "the disk did not read or write as asked; look at the system's log, then check the database",
     sqlite3.SQLITE_CORRUPT: "the database is damaged; restore a backup",
     sqlite3.SQLITE_NOTADB: "this is not a database, or it is damaged; restore a backup",
@@ -99,7 +101,9 @@ def translated(path: Path) -> Iterator[None]:
 
 def explained(error: BaseException, path: Path) -> StoreError | None:
     """Return the error in words an operator can act on, itself as the cause; nothing where only a programmer can."""
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        known = StoreError(f"{path}: {_FULL}")
+    elif isinstance(error, OSError):
         known = StoreError(f"{path}: {error.strerror or error}; look at the disk and the rights of the folder")
     elif (remedy := _REMEDIES.get(_code(error))) is not None:
         known = StoreError(f"{path}: {remedy} ({error})")

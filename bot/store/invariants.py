@@ -100,9 +100,10 @@ select ref, forecaster from forecast group by ref, forecaster having min(revisio
     Invariant(
         name="learned_before_the_cutoff",
         sql="""
-select f.id, l.before, f.cutoff from forecast f join fitted l on l.digest = f.fitted where l.before > f.cutoff
+select f.id, l.before, f.cutoff from forecast f join fitted l on l.digest in (f.fitted, f.calibration)
+where l.before > f.cutoff
 """,
-        meaning="a forecast made with parameters learned from after its cutoff",
+        meaning="a forecast made, or calibrated, with parameters learned from after its cutoff",
     ),
     Invariant(
         name="steps_have_no_gap",

@@ -5,13 +5,18 @@ from datetime import datetime
 
 from sqlite_utils import Database
 
+from bot.errors import StoreError
 from bot.store.codec import clean, moment, stamp
-from bot.store.runs import Runs
+from bot.store.runs import Runs, Writes
 
 RUNS_KEPT = 1_000
 
+HALTED = "halted"
+RESUMED = "resumed"
+
 NOTE = "insert into event (at, kind, text) values (?, ?, ?)"
 RECENT = "select at, kind, text from event where :kind is null or kind = :kind order by id desc limit :limit"
+LAST_HALT = "select at, kind, text from event where kind in (?, ?) order by id desc limit 1"
 ADD_RUN = "insert into job_run (job, started_at, ended_at, outcome, detail) values (?, ?, ?, ?, ?)"
 FORGET_RUNS = """
 delete from job_run where job = :job
@@ -47,7 +52,7 @@ class JobRun:
 class Journal:
     """Events, kept for ever, and job runs, the last thousand of each job."""
 
-    writer: Runs
+    writer: Writes
     readers: Runs
 
     async def note(self, kind: str, text: str, *, at: datetime) -> None:
@@ -57,6 +62,28 @@ class Journal:
     async def recent(self, limit: int, kind: str | None = None) -> list[Event]:
         """Return the newest events, of one kind or of any, newest first."""
         return await self.readers.run(lambda database: _recent(database, limit, kind))
+
+    async def halt(self, why: str, *, at: datetime) -> None:
+        """Write down that nothing is written any more, and why: the one event that a halted ledger takes.
+
+        The first write to a full disk is what gives up the ballast, the next one finds its room. Raises StoreError for
+        a disk that takes nothing at all.
+        """
+        try:
+            await self.writer.run_halted(lambda database: note(database, HALTED, why, at))
+        except StoreError:
+            await self.writer.run_halted(lambda database: note(database, HALTED, why, at))
+
+    async def resume(self, *, at: datetime) -> Event | None:
+        """At start, once writing works: end the halt that is on record; return it if there is one."""
+        halt = await self.standing_halt()
+        if halt is not None:
+            await self.note(RESUMED, f"after: {halt.text}", at=at)
+        return halt
+
+    async def standing_halt(self) -> Event | None:
+        """Return the halt that ended the last run, until a new one has begun."""
+        return await self.readers.run(_standing_halt)
 
     async def job_run(self, name: str, *, started_at: datetime, ended_at: datetime, ok: bool, detail: str) -> None:
         """Write down how a run of a job ended, and forget its runs of long ago."""
@@ -76,6 +103,14 @@ def note(database: Database, kind: str, text: str, at: datetime) -> None:
 def _recent(database: Database, limit: int, kind: str | None) -> list[Event]:
     rows = database.execute(RECENT, {"limit": limit, "kind": kind})
     return [Event(at=moment(at), kind=kind_, text=text) for at, kind_, text in rows]
+
+
+def _standing_halt(database: Database) -> Event | None:
+    row = database.execute(LAST_HALT, [HALTED, RESUMED]).fetchone()
+    if row is None or row[1] == RESUMED:
+        return None
+    at, kind, text = row
+    return Event(at=moment(at), kind=kind, text=text)
 
 
 def _add_run(database: Database, run: JobRun) -> None:

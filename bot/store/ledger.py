@@ -12,6 +12,7 @@ from sqlite_utils import Database
 from bot.errors import StoreError
 from bot.store.ballast import Ballast
 from bot.store.checks import quick_check
+from bot.store.dockets import Dockets
 from bot.store.documents import Documents
 from bot.store.forecasts import Forecasts
 from bot.store.journal import Journal
@@ -20,7 +21,7 @@ from bot.store.migrations import checksums, migrate, require_known
 from bot.store.questions import Questions
 from bot.store.readers import Readers
 from bot.store.resolutions import Resolutions
-from bot.store.runs import Runs, Sealed
+from bot.store.runs import Runs, Sealed, Writes
 from bot.store.schedule import Schedule
 from bot.store.schema import MIGRATIONS
 from bot.store.scores import Scores
@@ -40,6 +41,7 @@ class Ledger:
     schedule: Schedule
     forecasts: Forecasts
     submissions: Submissions
+    dockets: Dockets
     resolutions: Resolutions
     scores: Scores
     learning: Learning
@@ -86,13 +88,14 @@ def _require_current(database: Database) -> None:
         raise StoreError(message)
 
 
-def _compose(writer: Runs, readers: Runs) -> Ledger:
+def _compose(writer: Writes, readers: Runs) -> Ledger:
     return Ledger(
         documents=Documents(writer, readers),
         questions=Questions(writer, readers),
         schedule=Schedule(writer, readers),
         forecasts=Forecasts(writer, readers),
         submissions=Submissions(writer, readers),
+        dockets=Dockets(readers),
         resolutions=Resolutions(writer, readers),
         scores=Scores(writer, readers),
         learning=Learning(writer, readers),

@@ -56,9 +56,14 @@ def restore(backup: Path, path: Path, *, migrations: Migrations, at: datetime) -
         return restored
 
 
+def mark_of(path: Path) -> Path:
+    """Return where the mark of a restored ledger stands while it is not acknowledged."""
+    return _beside(path, ".restored")
+
+
 def restored(path: Path) -> Restored | None:
     """Return how the ledger was restored, while that has not been acknowledged."""
-    mark = _mark_path(path)
+    mark = mark_of(path)
     with translated(mark):
         if not mark.exists():
             return None
@@ -73,7 +78,7 @@ def restored(path: Path) -> Restored | None:
 def acknowledge(path: Path) -> None:
     """Remove the mark: the venues were asked what stands, and the ledger knows it."""
     with translated(path):
-        _mark_path(path).unlink(missing_ok=True)
+        mark_of(path).unlink(missing_ok=True)
         sync(path.parent)
 
 
@@ -111,14 +116,10 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _mark(path: Path, done: Restored) -> None:
-    mark, partial = _mark_path(path), _beside(path, ".restored.partial")
+    mark, partial = mark_of(path), _beside(path, ".restored.partial")
     replaced = None if done.replaced is None else str(done.replaced)
     make_private(partial)
     partial.write_text(json.dumps({"backup": str(done.backup), "replaced": replaced, "at": done.at.isoformat()}))
     sync(partial)
     partial.replace(mark)
     sync(path.parent)
-
-
-def _mark_path(path: Path) -> Path:
-    return _beside(path, ".restored")

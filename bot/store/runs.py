@@ -18,6 +18,14 @@ class Runs(Protocol):
         ...
 
 
+class Writes(Runs, Protocol):
+    """What writes, until the disk does not take it any more."""
+
+    async def run_halted(self, work: Callable[[Database], T], /) -> T:
+        """Write although halted: the note that says why, nothing else; raises StoreError."""
+        ...
+
+
 class Sealed:
     """Stands where the writer would be in a ledger that was opened for reading."""
 
@@ -25,3 +33,5 @@ class Sealed:
         """Refuse, always."""
         message = "the ledger is open for reading only; the daemon alone writes to it"
         raise StoreError(message)
+
+    run_halted = run

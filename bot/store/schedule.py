@@ -80,6 +80,8 @@ FREE_LEASES = """
 update schedule set owner = null, leased_until = null
 where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)
 """
+LEASES = "select leased_until, ref, forecaster from schedule where owner is not null"
+MOVE_LEASE = "update schedule set leased_until = ? where ref = ? and forecaster = ?"
 LOCK = """
 insert into lock (ref, forecaster, reason, locked_at, until)
 values (:ref, :forecaster, :reason, :now, :until)
@@ -245,6 +247,13 @@ class Schedule:
         values = {"owner": owner_not, "now": stamp(now)}
         return await self.writer.run(lambda database: _execute(database, FREE_LEASES, values))
 
+    async def move_leases(self, by: timedelta) -> int:
+        """Move the end of each lease with a wall clock that was set; return how many there are.
+
+        Whoever holds one can still complete the forecast, but not give the claim back before its end.
+        """
+        return await self.writer.run(lambda database: _move_leases(database, by))
+
     async def lock(
         self, ref: QuestionRef, *, forecaster: str | None, reason: str, until: datetime | None, now: datetime
     ) -> None:
@@ -269,8 +278,7 @@ class Schedule:
 
     async def lock_reason(self, ref: QuestionRef, *, now: datetime, forecaster: str | None = None) -> str | None:
         """Return why the question is locked now, for all or for the named forecaster; None if it is not."""
-        values = {"ref": str(ref), "forecaster": forecaster or EVERY_FORECASTER, "now": stamp(now)}
-        return await self.readers.run(lambda database: _lock_reason(database, values))
+        return await self.readers.run(lambda database: lock_reason(database, ref, now=now, forecaster=forecaster))
 
     async def missed(self, now: datetime) -> list[Missed]:
         """Return the questions whose window closed without a forecast, each once; each is noted as an event.
@@ -360,11 +368,20 @@ def _held(claim: Claim) -> dict[str, str]:
     return {"ref": str(claim.ref), "forecaster": claim.forecaster, "leased_until": stamp(claim.leased_until)}
 
 
+def _move_leases(database: Database, by: timedelta) -> int:
+    leases = database.execute(LEASES).fetchall()
+    moved = [(stamp(moment(until) + by), ref, forecaster) for until, ref, forecaster in leases]
+    database.conn.executemany(MOVE_LEASE, moved)
+    return len(moved)
+
+
 def _lock(ref: str, forecaster: str, reason: str, until: str | None) -> Lock:
     return Lock(ref=QuestionRef.parse(ref), forecaster=forecaster or None, reason=reason, until=moment(until))
 
 
-def _lock_reason(database: Database, values: dict[str, Any]) -> str | None:
+def lock_reason(database: Database, ref: QuestionRef, *, now: datetime, forecaster: str | None = None) -> str | None:
+    """Read why the question is locked now, for all or for the named forecaster; None if it is not."""
+    values = {"ref": str(ref), "forecaster": forecaster or EVERY_FORECASTER, "now": stamp(now)}
     row = database.execute(LOCK_REASON, values).fetchone()
     return None if row is None else str(row[0])
 

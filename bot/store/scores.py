@@ -60,6 +60,20 @@ with eligible as (
 select id, forecaster, ref, target, batch, source, family, horizon_days, probability, crowd, outcome, cutoff
 from eligible where age = 1 order by cutoff, ref, target, forecaster
 """
+# What calibration may learn from: the same choice of rows, raw, and only what resolved before the moment.
+_ANSWERED = """
+with eligible as (
+  select f.ref, p.target, p.raw_probability as raw, r.value as outcome, q.source, f.cutoff, r.resolved_at,
+         row_number() over (partition by f.ref, p.target order by f.revision desc) as age
+  from current_resolution r
+  join prediction p on p.ref = r.ref and p.target = r.target
+  join forecast f on f.id = p.forecast
+  join question q on q.ref = f.ref
+  where r.kind = 'happened' and r.resolved_at < :before and p.raw_probability is not null
+    and f.forecaster = :forecaster and q.family = :family
+    and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at))
+select raw, outcome, source, cutoff, resolved_at from eligible where age = 1 order by cutoff, ref, target
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +134,20 @@ class ScoredRows:
         return len(self.forecast)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Binary forecasts as they were before calibration, with their outcomes, column by column, by cutoff."""
+
+    raw: tuple[float, ...]
+    outcome: tuple[float, ...]
+    source: tuple[str, ...]
+    cutoff: tuple[datetime, ...]
+    resolved_at: tuple[datetime, ...]
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """Scores, and the columns they are made from."""
@@ -141,6 +169,11 @@ class Scores:
     async def table(self, chosen: ScoreFilter) -> ScoredRows:
         """Return resolved binary predictions: of each forecaster and target the newest before close and outcome."""
         return await self.readers.run(lambda database: _table(database, chosen))
+
+    async def answered(self, forecaster: str, family: str, *, before: datetime) -> Answered:
+        """Return what was said of a family of questions, chosen as ``table`` does, resolved before the moment."""
+        values = {"forecaster": forecaster, "family": family, "before": stamp(before)}
+        return await self.readers.run(lambda database: _answered(database, values))
 
 
 def _to_score(database: Database, limit: int) -> list[Scorable]:
@@ -178,6 +211,18 @@ def _record(database: Database, scored: Sequence[Scorable], scores: Sequence[Sco
     database.conn.executemany(_ADD, rows)
     marks = [{"forecast": item.forecast, "target": item.target, "resolution": item.resolution} for item in scored]
     database.conn.executemany(_SCORED, marks)
+
+
+def _answered(database: Database, values: dict[str, str]) -> Answered:
+    rows = database.execute(_ANSWERED, values).fetchall()
+    raw, outcome, source, cutoff, resolved_at = list(zip(*rows, strict=True)) or [()] * 5
+    return Answered(
+        raw=raw,
+        outcome=outcome,
+        source=source,
+        cutoff=tuple(map(datetime.fromisoformat, cutoff)),
+        resolved_at=tuple(map(datetime.fromisoformat, resolved_at)),
+    )
 
 
 def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:

@@ -178,8 +178,7 @@ class Submissions:
 
     async def standing(self, ref: QuestionRef, account: str) -> Intent | None:
         """Return the newest intent of the question that is neither refused nor superseded."""
-        rows = await self.readers.run(lambda database: _intents(database, _OF_QUESTION, str(ref), account))
-        return rows[0].intent if rows else None
+        return await self.readers.run(lambda database: standing(database, ref, account))
 
     async def sending(self) -> list[IntentRow]:
         """Return the intents on the wire; found at start, each of them is unknown."""
@@ -200,6 +199,19 @@ class Submissions:
         """Move one intent; the state it has already changes nothing. Raises StoreError for an illegal move."""
         receipt = Receipt(intent=intent_id, state=state, detail=detail)
         await self.writer.run(lambda database: _mark(database, receipt, stamp(at)))
+
+    async def revoke(self, intent_ids: Sequence[str], *, detail: str, at: datetime) -> None:
+        """Take back that intents were acknowledged: in a restored ledger only, of what was read back and is not there.
+
+        They are then proved absent and wait to be sent again. Raises StoreError for one that was not acknowledged.
+        """
+        await self.writer.run(lambda database: _revoke(database, intent_ids, detail, stamp(at)))
+
+
+def standing(database: Database, ref: QuestionRef, account: str) -> Intent | None:
+    """Read the newest intent of the question that is neither refused nor superseded."""
+    rows = _intents(database, _OF_QUESTION, str(ref), account)
+    return rows[0].intent if rows else None
 
 
 def _decide(database: Database, forecast_id: str, decision: Decision, at: datetime) -> Decision:
@@ -284,6 +296,17 @@ def _mark(database: Database, receipt: Receipt, at: str) -> None:
             "detail": clean(receipt.detail),
             "at": at,
         }
+        database.execute(_SETTLE_ATTEMPT, values)
+
+
+def _revoke(database: Database, intent_ids: Sequence[str], detail: str, at: str) -> None:
+    fixed = {"state": IntentState.ABSENT.value, "reference": "", "detail": clean(detail), "at": at}
+    for intent_id in intent_ids:
+        if (state := _state(database, intent_id)) is not IntentState.ACKED:
+            message = f"intent {intent_id} is {state}, so there is no acknowledgement to take back"
+            raise StoreError(message)
+        values = {"id": intent_id, **fixed}
+        database.execute(_MOVE, values)
         database.execute(_SETTLE_ATTEMPT, values)
 
 

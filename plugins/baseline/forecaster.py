@@ -54,7 +54,7 @@ class Baseline:
     async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
         """Yield the prior, then the learned belief where something was learned before the cutoff."""
         if not isinstance(question.shape, BinaryShape):
-            yield _follow_the_crowd(question)
+            yield _follow_the_crowd(question, question.shape)
             return
         facts = facts_of(question, desk.cutoff)
         events = {target.key: event_of(facts, target) for target in question.targets}
@@ -137,21 +137,17 @@ def _shift(reason: Reason) -> float:
     return math.log(reason.after / (1.0 - reason.after)) - math.log(before / (1.0 - before))
 
 
-def _follow_the_crowd(question: Question) -> Step:
+def _follow_the_crowd(question: Question, shape: ChoiceShape | CurveShape) -> Step:
     if question.crowd is not None:
         prediction, why = question.crowd.prediction, "the crowd's own prediction"
     else:
-        prediction, why = _even(question), "nothing is known, so every possibility counts alike"
+        prediction, why = _even(shape), "nothing is known, so every possibility counts alike"
     belief = Belief(predictions={target.key: prediction for target in question.targets}, anchor=why, reason=why)
     return Step(action=Action(name="crowd"), observation=Observation(text=why), belief=belief)
 
 
-def _even(question: Question) -> Prediction:
-    match question.shape:
-        case ChoiceShape(options=options):
-            return Choice(dict.fromkeys(options, 1.0 / len(options)))
-        case CurveShape(grid=grid):
-            return Curve(tuple((point - grid[0]) / (grid[-1] - grid[0]) for point in grid))
-        case BinaryShape():
-            message = f"{question.ref} is a yes-or-no question and has models of its own"
-            raise AssertionError(message)
+def _even(shape: ChoiceShape | CurveShape) -> Prediction:
+    if isinstance(shape, ChoiceShape):
+        return Choice(dict.fromkeys(shape.options, 1.0 / len(shape.options)))
+    lowest, highest = shape.grid[0], shape.grid[-1]
+    return Curve(tuple((point - lowest) / (highest - lowest) for point in shape.grid))

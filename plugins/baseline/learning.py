@@ -1,12 +1,12 @@
 """How the baseline learns, and the parameters that come with the package."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from importlib.resources import files
 
-from bot.api import ContractError, Example, Fitted, Happened, Json
-from plugins.baseline.facts import Known
+from bot.api import ContractError, Example, Fitted, Happened, Json, QuestionRef
+from plugins.baseline.facts import Facts, Known
 from plugins.baseline.forecaster import event_of, facts_of
 from plugins.baseline.model import fit
 from plugins.baseline.parameters import to_json
@@ -19,8 +19,7 @@ class BaselineLearner:
 
     def fit(self, examples: Sequence[Example], *, before: datetime) -> Mapping[str, Json]:
         """Return parameters as a JSON object; raises LeakError for an outcome not known before that day."""
-        known = [known for example in examples if (known := _known(example)) is not None]
-        return to_json(fit(known, before=_day(before)))
+        return to_json(fit([*_known(examples)], before=_day(before)))
 
 
 def shipped() -> tuple[Fitted, ...]:
@@ -45,12 +44,18 @@ def _read(name: str, text: str) -> Fitted:
         raise ContractError(message) from error
 
 
-def _known(example: Example) -> Known | None:
-    resolution, question = example.resolution, example.question
-    if not isinstance(resolution.outcome, Happened):
-        return None
-    event = event_of(facts_of(question, resolution.resolved_at), question.target(resolution.target))
-    return Known(event=event, outcome=resolution.outcome.value, resolved_on=_day(resolution.resolved_at))
+def _known(examples: Iterable[Example]) -> Iterator[Known]:
+    # Most questions have several outcomes and the same facts in all of them.
+    read: dict[tuple[QuestionRef, datetime], Facts] = {}
+    for example in examples:
+        resolution, question = example.resolution, example.question
+        if not isinstance(resolution.outcome, Happened):
+            continue
+        asked = question.ref, question.as_of or resolution.resolved_at
+        if asked not in read:
+            read[asked] = facts_of(question, asked[1])
+        event = event_of(read[asked], question.target(resolution.target))
+        yield Known(event=event, outcome=resolution.outcome.value, resolved_on=_day(resolution.resolved_at))
 
 
 def _day(moment: datetime) -> date:

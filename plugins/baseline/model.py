@@ -12,7 +12,7 @@ from datetime import date
 
 from bot.api import LeakError
 from plugins.baseline import acled, market, pooled, rates, seasonal, stocks, wiki
-from plugins.baseline.facts import Event, Known
+from plugins.baseline.facts import Event, Facts, Known
 from plugins.baseline.form import Estimate, Form, estimate
 from plugins.baseline.parameters import Parameters
 from plugins.baseline.subtype import subtype, texts_by_key, with_text
@@ -95,10 +95,13 @@ def _refuse_leaks(examples: Sequence[Known], *, before: date) -> None:
 
 
 def _prepared(examples: Sequence[Known]) -> list[Known]:
-    questions = [known.event.facts for known in examples]
+    # A question has an outcome for each of its targets, and the work on its text is done once.
+    questions = dict.fromkeys(known.event.facts for known in examples)
     texts = texts_by_key(questions)
-    read = acled.without_outages(questions)
-    return [
-        replace(known, event=replace(known.event, facts=with_text(facts, texts)))
-        for known, facts in zip(examples, read, strict=True)
-    ]
+    without_outages = zip(questions, acled.without_outages(questions), strict=True)
+    read = {asked: with_text(facts, texts) for asked, facts in without_outages}
+    return [_about(known, read[known.event.facts]) for known in examples]
+
+
+def _about(known: Known, facts: Facts) -> Known:
+    return known if facts is known.event.facts else replace(known, event=replace(known.event, facts=facts))

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from plugins.baseline.facts import Event
 from plugins.baseline.form import Form, Terms, same_question
@@ -74,13 +75,19 @@ _TRADED_SPREADS = _Spreads(level=0.05, slope=0.05)
 _SLOW_SPREADS = _Spreads(level=0.5, slope=0.2, series=0.4, series_week=0.3)
 
 
+@lru_cache(maxsize=4096)
 def family(key: str) -> Family:
     """Return the family of a series id; ids that match no pattern are ``other series``."""
     return next(found for pattern, found in _FAMILIES if pattern.match(key))
 
 
 def _terms(event: Event) -> Terms:
-    key, ahead = event.facts.key, event.days
+    return _of_series(event.facts.key, event.days)
+
+
+# Each round asks the same series over the same horizons.
+@lru_cache(maxsize=4096)
+def _of_series(key: str, ahead: int) -> Terms:
     found = family(key)
     spreads = _TRADED_SPREADS if found in _TRADED else _SLOW_SPREADS
     week = 1.0 if ahead <= 7 else 0.0

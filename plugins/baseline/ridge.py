@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 _MAX_STEPS = 60
 _MAX_HALVINGS = 30
@@ -41,23 +42,36 @@ class Row(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """The regression as arrays: design (rows, p), outcomes and weights (rows,), means and precisions (p,)."""
+    """The regression as arrays; a row names the few coefficients that it has.
 
-    design: FloatArray
+    ``columns`` and ``values`` are (rows, k): the coefficients of each row and what they are multiplied with, filled up
+    with zero times the first one. ``pairs`` is columns times columns, flat as in a (p, p) matrix: (rows, k, k).
+    Outcomes and weights are (rows,), means and precisions (p,).
+    """
+
+    columns: IntArray
+    values: FloatArray
+    pairs: IntArray
     outcomes: FloatArray
     weights: FloatArray
     means: FloatArray
     precisions: FloatArray
 
+    def margins(self, at: FloatArray) -> FloatArray:
+        return np.asarray((self.values * at[self.columns]).sum(axis=1), dtype=np.float64)
+
     def loss(self, at: FloatArray) -> float:
-        margins = self.design @ at
+        margins = self.margins(at)
         likelihood = self.weights @ (np.logaddexp(0.0, margins) - margins * self.outcomes)
         return float(likelihood + 0.5 * self.precisions @ np.square(at - self.means))
 
     def step(self, at: FloatArray) -> FloatArray:
-        fitted = probability(self.design @ at)
-        gradient = self.design.T @ (self.weights * (fitted - self.outcomes)) + self.precisions * (at - self.means)
-        curvature = (self.design.T * (self.weights * fitted * (1.0 - fitted))) @ self.design
+        fitted = probability(self.margins(at))
+        misses = (self.weights * (fitted - self.outcomes))[:, None] * self.values
+        gradient = _totals(self.columns, misses, len(at)) + self.precisions * (at - self.means)
+        spreads = (self.weights * fitted * (1.0 - fitted))[:, None, None]
+        bends = spreads * self.values[:, :, None] * self.values[:, None, :]
+        curvature = _totals(self.pairs, bends, len(at) ** 2).reshape(len(at), len(at))
         return np.asarray(np.linalg.solve(curvature + np.diag(self.precisions), gradient), dtype=np.float64)
 
 
@@ -89,17 +103,24 @@ def fit(rows: Sequence[Row], *, reach: float = np.inf) -> dict[str, float]:
 
 def _arrange(rows: Sequence[Row], terms: Mapping[str, Term]) -> _Problem:
     column = {name: index for index, name in enumerate(terms)}
-    design = np.zeros((len(rows), len(terms)))
-    for index, row in enumerate(rows):
-        for term in row.terms:
-            design[index, column[term.name]] = term.value
+    lengths = np.array([len(row.terms) for row in rows])
+    used = np.arange(lengths.max()) < lengths[:, None]
+    columns, values = np.zeros(used.shape, dtype=np.int64), np.zeros(used.shape)
+    columns[used] = [column[term.name] for row in rows for term in row.terms]
+    values[used] = [term.value for row in rows for term in row.terms]
     return _Problem(
-        design=design,
+        columns=columns,
+        values=values,
+        pairs=columns[:, :, None] * len(terms) + columns[:, None, :],
         outcomes=np.array([row.outcome for row in rows]),
         weights=np.array([row.weight for row in rows]),
         means=np.array([term.mean for term in terms.values()]),
         precisions=np.array([term.sd**-2 for term in terms.values()]),
     )
+
+
+def _totals(places: IntArray, amounts: FloatArray, count: int) -> FloatArray:
+    return np.asarray(np.bincount(places.ravel(), weights=amounts.ravel(), minlength=count), dtype=np.float64)
 
 
 def _minimise(problem: _Problem) -> FloatArray:

@@ -7,11 +7,12 @@ when it changes on disk.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from bot.api import Example, NotFound, Question, QuestionRef, Resolution, Round, Sheet
-from plugins.forecastbench.files import decode, read_bytes, rounds_folder
+from plugins.forecastbench.files import parsed, read_bytes, rounds_folder
 from plugins.forecastbench.parse import QuestionSet, bare_question, frame, question_set, resolution_set
 from plugins.forecastbench.settings import ForecastBenchSettings
 from plugins.forecastbench.sheet import forecast_sheet
@@ -73,10 +74,12 @@ class ForecastBenchArchive:
 
     def sheet(self, path: Path) -> Sheet:
         """Read a forecast set by anyone; raises NotFound, or ContractError for one that the rules refuse whole."""
-        raw = decode(read_bytes(path), name=path.name)
+        return parsed(read_bytes(path), partial(self._sheet, path.name), name=path.name)
+
+    def _sheet(self, name: str, raw: object) -> Sheet:
         due, _ = frame(raw, "forecasts")
         known = due in self._folder.question_files(self._kind)
-        return forecast_sheet(raw, name=path.name, asked=self.round(due.isoformat()) if known else None)
+        return forecast_sheet(raw, name=name, asked=self.round(due.isoformat()) if known else None)
 
     def _question_set(self, key: str) -> QuestionSet:
         path = {due.isoformat(): path for due, path in self._folder.question_files(self._kind).items()}.get(key)
@@ -99,7 +102,7 @@ class ForecastBenchArchive:
         stamp = (status.st_mtime_ns, status.st_size)
         kept = self._parsed.get(path)
         if kept is None or kept[0] != stamp:
-            kept = (stamp, form(decode(read_bytes(path), name=path.name)))
+            kept = (stamp, parsed(read_bytes(path), form, name=path.name))
             self._parsed[path] = kept
         return kept[1]  # type: ignore[return-value]  # a path is always read in the same form
 

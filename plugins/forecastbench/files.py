@@ -4,14 +4,17 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from bot.api import ContractError, NotFound
 from plugins.forecastbench.terms import MAX_FILE_BYTES
+
+T = TypeVar("T")
 
 SAMPLE = "sample"
 QUESTION_SETS = "question_sets"
@@ -91,6 +94,16 @@ def _unpacked(path: Path, limit: int) -> bytes:
             return plain.read(limit)
         with gzip.open(plain) as unpacked:
             return unpacked.read(limit)
+
+
+def parsed(content: bytes, form: Callable[[object], T], *, name: str) -> T:
+    """Return what the form makes of the JSON in the content; raises ContractError naming the file."""
+    value = decode(content, name=name)
+    try:
+        return form(value)
+    except ContractError as error:
+        message = f"{name}: {error}"
+        raise ContractError(message) from error
 
 
 def _by_due_date(folder: Path, pattern: re.Pattern[str]) -> Mapping[date, Path]:

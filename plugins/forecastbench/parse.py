@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from bot.api import (
@@ -241,6 +242,7 @@ def _targets(record: Mapping[str, Any], due: date, source: str, complaints: list
     return tuple(sorted(targets.values(), key=lambda target: target.key))
 
 
+@lru_cache(maxsize=1024)
 def _dated(due: date, text: str) -> Target:
     day = date.fromisoformat(text)
     return Target(key=day.isoformat(), resolves_at=last_second_of(day), horizon_days=(day - due).days)

@@ -19,6 +19,7 @@ from plugins.forecastbench.files import (
     Folder,
     decode,
     holds_rounds,
+    parsed,
     read_bytes,
     rounds_folder,
 )
@@ -147,19 +148,19 @@ class WebRounds:
 
     async def questions(self, due: date) -> QuestionSet:
         name = f"{due}-{self.kind}.json"
-        return question_set(decode(await self._get(f"{QUESTION_SETS}/{name}"), name=name))
+        return parsed(await self._get(f"{QUESTION_SETS}/{name}"), question_set, name=name)
 
     async def resolutions(self, due: date) -> ResolutionSet:
         name = f"{due}_resolution_set.json"
-        return resolution_set(decode(await self._get(f"{RESOLUTION_SETS}/{name}"), name=name))
+        return parsed(await self._get(f"{RESOLUTION_SETS}/{name}"), resolution_set, name=name)
 
     async def _get(self, path: str) -> bytes:
         return await self.http.get(f"{self.address}/{path}", max_bytes=MAX_FILE_BYTES)
 
 
 def _question_file(path: Path) -> QuestionSet:
-    return question_set(decode(read_bytes(path), name=path.name))
+    return parsed(read_bytes(path), question_set, name=path.name)
 
 
 def _resolution_file(path: Path) -> ResolutionSet:
-    return resolution_set(decode(read_bytes(path), name=path.name))
+    return parsed(read_bytes(path), resolution_set, name=path.name)

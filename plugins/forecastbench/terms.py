@@ -4,6 +4,7 @@ Source: venue document, sections 2.1 to 2.3.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 
 from bot.api import QuestionRef
 
@@ -21,11 +22,13 @@ MISSING_SHARE_LIMIT = 0.05
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
+@lru_cache(maxsize=1024)
 def start_of(day: date) -> datetime:
-    """Return the first moment of the day in UTC."""
+    """Return the first moment of the day in UTC; a round has many questions and few days, so the value is shared."""
     return datetime.combine(day, time.min, UTC)
 
 
+@lru_cache(maxsize=1024)
 def last_second_of(day: date) -> datetime:
     """Return 23:59:59 of the day in UTC, the documented deadline and the moment a dated outcome is knowable."""
     return start_of(day) + timedelta(days=1, seconds=-1)

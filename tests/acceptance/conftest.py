@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
+import structlog
+
+from bot.cli.main import main
 
 COMMAND = Path(sys.executable).with_name("foxcast")
 PLUGIN = Path(__file__).with_name("steady.py")
@@ -34,7 +37,7 @@ class Answer:
     err: str
 
     @property
-    def json(self) -> Any:  # noqa: ANN401 - the JSON edge
+    def json(self) -> Any:
         return json.loads(self.out)
 
     def refuses(self, code: int, *words: str) -> bool:
@@ -101,3 +104,27 @@ def first_pass(tmp_path_factory: pytest.TempPathFactory) -> tuple[Foxcast, Answe
 def foxcast(first_pass: tuple[Foxcast, Answer]) -> Foxcast:
     """An installation after one pass over the bundled rounds, only to be read."""
     return first_pass[0]
+
+
+class Inside(Protocol):
+    """Runs a command of an installation in this process, through the same entry point."""
+
+    def __call__(self, foxcast: Foxcast, /, *arguments: object) -> Answer: ...
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Inside]:
+    """Run commands in this process: where a process of its own adds nothing but its start."""
+
+    def call(foxcast: Foxcast, /, *arguments: object) -> Answer:
+        monkeypatch.chdir(foxcast.folder)
+        for name in set(os.environ) - foxcast.environment.keys():
+            monkeypatch.delenv(name)
+        for name, value in foxcast.environment.items():
+            monkeypatch.setenv(name, value)
+        capsys.readouterr()
+        code = main([*map(str, arguments)])
+        return Answer(code, *capsys.readouterr())
+
+    yield call
+    structlog.reset_defaults()

@@ -36,19 +36,20 @@ def resolved(folder: Path) -> Iterator[Row]:
     for path in sorted((folder / "question_sets").glob("*-llm.json*")):
         due = path.name[:10]
         prices = {(one["source"], one["id"]): one["freeze_datetime_value"] for one in singles(path, "questions")}
-        for outcome in sorted((folder / "resolution_sets").glob(f"{due}_resolution_set.json*")):
-            for row in singles(outcome, "resolutions"):
-                key = (row["source"], row["id"])
-                if row["resolved"] and key in prices:
-                    price = float(prices[key]) if row["source"] in MARKETS else None
-                    yield Row(
-                        due=due,
-                        source=key[0],
-                        id=key[1],
-                        date=row["resolution_date"],
-                        outcome=float(row["resolved_to"]),
-                        price=price,
-                    )
+        outcomes = sorted((folder / "resolution_sets").glob(f"{due}_resolution_set.json*"))
+        rows = [row for outcome in outcomes for row in singles(outcome, "resolutions") if row["resolved"]]
+        yield from (_row(due, row, prices) for row in rows if (row["source"], row["id"]) in prices)
+
+
+def _row(due: str, row: Mapping[str, Any], prices: Mapping[tuple[str, str], str]) -> Row:
+    return Row(
+        due=due,
+        source=row["source"],
+        id=row["id"],
+        date=row["resolution_date"],
+        outcome=float(row["resolved_to"]),
+        price=float(prices[row["source"], row["id"]]) if row["source"] in MARKETS else None,
+    )
 
 
 def singles(path: Path, key: str) -> Iterator[Mapping[str, Any]]:

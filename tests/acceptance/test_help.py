@@ -2,12 +2,13 @@
 
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from bot.cli.exits import MEANINGS
 from bot.cli.table import COMMANDS
-from tests.acceptance.conftest import COMMAND, Foxcast
+from tests.acceptance.conftest import COMMAND, Foxcast, Inside, installed
 
 
 def test_help_answers_within_half_a_second(fresh: Foxcast) -> None:
@@ -29,8 +30,8 @@ def test_help_lists_every_command_and_every_exit_code(fresh: Foxcast) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself_as_the_overview_does(fresh: Foxcast, name: str) -> None:
-    answer = fresh.with_environment(COLUMNS="300")(name, "--help")
+def test_every_command_explains_itself_as_the_overview_does(fresh: Foxcast, name: str, inside: Inside) -> None:
+    answer = inside(fresh.with_environment(COLUMNS="300"), name, "--help")
     assert answer.code == 0
     assert COMMANDS[name].summary in answer.out
 
@@ -57,12 +58,12 @@ def test_the_version_is_one_line(fresh: Foxcast) -> None:
         (["questions", "--limit", "many"], ["--limit", "integer"]),
         (["backtest", "--forecaster", "steady"], ["missing option '--rounds'"]),
     ],
-    ids=lambda value: " ".join(value),
+    ids=str,
 )
 def test_wrong_usage_is_one_line_that_says_what_is_right(
-    fresh: Foxcast, arguments: list[str], words: list[str]
+    fresh: Foxcast, inside: Inside, arguments: list[str], words: list[str]
 ) -> None:
-    assert fresh(*arguments).refuses(2, *words)
+    assert inside(fresh, *arguments).refuses(2, *words)
 
 
 def test_a_reader_that_goes_away_is_no_error(foxcast: Foxcast) -> None:
@@ -82,8 +83,16 @@ def test_a_reader_that_goes_away_is_no_error(foxcast: Foxcast) -> None:
 
 def test_a_plugin_adds_a_command(foxcast: Foxcast) -> None:
     answer = foxcast("greet", "--name", "ada")
-    assert "hello ada" in answer.err
+    assert (answer.code, answer.out, answer.err) == (0, "hello ada\n", "")
 
 
-def test_help_of_a_plugins_command_is_its_summary(foxcast: Foxcast) -> None:
-    assert "Greet somebody" in foxcast("greet", "--help").out
+def test_an_unexpected_error_is_one_line_too(foxcast: Foxcast, inside: Inside) -> None:
+    assert inside(foxcast, "greet").refuses(1, "unexpected LookupError: nobody", "foxcast --debug")
+
+
+def test_help_of_a_plugins_command_is_its_summary(foxcast: Foxcast, inside: Inside) -> None:
+    assert "Greet somebody" in inside(foxcast, "greet", "--help").out
+
+
+def test_a_faulty_configuration_does_not_hide_a_mistyped_command(tmp_path: Path, inside: Inside) -> None:
+    assert inside(installed(tmp_path, "colour = 1\n"), "staus").refuses(2, "did you mean status?")

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import Foxcast
+from tests.acceptance.conftest import CONFIG, Foxcast, Inside, installed
 
 REF = "forecastbench:2026-06-21/polymarket/0xf0c5a5700001"
 
 
-def test_questions_are_chosen_by_source_and_state(foxcast: Foxcast) -> None:
-    found = foxcast("questions", "--source", "polymarket", "--state", "resolved", "--json").json
+def test_questions_are_chosen_by_source_and_state(foxcast: Foxcast, inside: Inside) -> None:
+    found = inside(foxcast, "questions", "--source", "polymarket", "--state", "resolved", "--json").json
     assert found
     assert {(one["source"], one["state"]) for one in found} == {("polymarket", "resolved")}
     assert all(one["resolved"] == one["targets"] for one in found)
-    assert len(foxcast("questions", "--limit", "3", "--json").json) == 3
-    assert "no question fits" in foxcast("questions", "--source", "nowhere").out
+    assert len(inside(foxcast, "questions", "--limit", "3", "--json").json) == 3
+    assert "no question fits" in inside(foxcast, "questions", "--source", "nowhere").out
 
 
-def test_a_question_shows_every_change_of_mind(foxcast: Foxcast) -> None:
-    said = foxcast("show", REF).out
+def test_a_question_shows_every_change_of_mind(foxcast: Foxcast, inside: Inside) -> None:
+    said = inside(foxcast, "show", REF).out
     for part in (
         "Will the Harbour Party lead the next government of Valmora?",
         "crowd: 93.0%",
@@ -40,21 +40,21 @@ def test_a_question_shows_every_change_of_mind(foxcast: Foxcast) -> None:
 
 
 @pytest.mark.parametrize("name", [REF, "2026-06-21/polymarket/0xf0c5a5700001", "06-21/polymarket/0xf0c5a5700001"])
-def test_a_question_answers_to_its_reference_its_key_and_a_unique_part(foxcast: Foxcast, name: str) -> None:
-    found = foxcast("show", name, "--json").json
+def test_a_question_answers_to_its_reference_its_key_and_a_part(foxcast: Foxcast, inside: Inside, name: str) -> None:
+    found = inside(foxcast, "show", name, "--json").json
     assert found["question"]["ref"] == REF
     (forecast,) = found["forecasts"]
     assert [step["action"]["name"] for step in forecast["trials"][0]["steps"]] == ["begin", "look_at_crowd"]
 
 
-def test_a_forecast_answers_to_its_id_and_its_beginning(foxcast: Foxcast) -> None:
-    forecast = foxcast("show", REF, "--json").json["forecasts"][0]["id"]
-    assert f"forecast {forecast}" in foxcast("show", forecast).out
-    assert f"forecast {forecast}" in foxcast("show", forecast[:12]).out
+def test_a_forecast_answers_to_its_id_and_its_beginning(foxcast: Foxcast, inside: Inside) -> None:
+    forecast = inside(foxcast, "show", REF, "--json").json["forecasts"][0]["id"]
+    assert f"forecast {forecast}" in inside(foxcast, "show", forecast).out
+    assert f"forecast {forecast}" in inside(foxcast, "show", forecast[:12]).out
 
 
-def test_an_ambiguous_name_lists_the_candidates(foxcast: Foxcast) -> None:
-    answer = foxcast("show", "polymarket/0xf0c5a5700001")
+def test_an_ambiguous_name_lists_the_candidates(foxcast: Foxcast, inside: Inside) -> None:
+    answer = inside(foxcast, "show", "polymarket/0xf0c5a5700001")
     assert answer.code == 8
     first, *candidates = answer.err.splitlines()
     assert "is not one question" in first
@@ -63,12 +63,28 @@ def test_an_ambiguous_name_lists_the_candidates(foxcast: Foxcast) -> None:
     ]
 
 
-def test_an_unknown_name_says_how_to_find_one(foxcast: Foxcast) -> None:
-    assert foxcast("show", "xyzzy").refuses(8, "xyzzy", "foxcast questions")
+def test_a_question_that_was_forecast_twice_shows_both(tmp_path: Path, inside: Inside) -> None:
+    config = CONFIG.replace('"forecastbench", "steady"', '"forecastbench", "steady", "baseline"')
+    foxcast = installed(tmp_path, config.replace('forecasters = ["steady"]', 'forecasters = ["steady", "baseline"]'))
+    assert inside(foxcast, "run", "--once").code == 0
+    said = inside(foxcast, "show", REF).out
+    assert "steady, forecast" in said
+    assert "baseline, forecast" in said
+    assert "hold: recorded only: steady forecasts for forecastbench" in said
+    history = inside(foxcast, "show", REF, "--json").json["history"]
+    (steady,) = (one["id"] for one in history if one["forecaster"] == "steady")
+    assert "All forecasts" in inside(foxcast, "show", steady).out
+    scored = inside(foxcast, "score", "--json", "-").json
+    assert scored["by_forecaster"].keys() == {"baseline", "steady"}
+    assert scored["forecaster"] == "steady"
 
 
-def test_tables_for_a_pipe_have_a_row_a_line_and_no_colours(foxcast: Foxcast) -> None:
-    answer = foxcast("questions", "--limit", "7")
+def test_an_unknown_name_says_how_to_find_one(foxcast: Foxcast, inside: Inside) -> None:
+    assert inside(foxcast, "show", "xyzzy").refuses(8, "xyzzy", "foxcast questions")
+
+
+def test_tables_for_a_pipe_have_a_row_a_line_and_no_colours(foxcast: Foxcast, inside: Inside) -> None:
+    answer = inside(foxcast, "questions", "--limit", "7")
     assert len(answer.out.splitlines()) == 1 + 7 + 1
     assert answer.out.isprintable() or "\x1b" not in answer.out
 
@@ -86,33 +102,80 @@ def test_a_terminal_gets_no_colours_where_none_are_wanted(foxcast: Foxcast) -> N
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
 
 
-def test_a_backup_restores_what_was_there(fresh: Foxcast) -> None:
-    assert fresh("run", "--once").code == 0
-    made = fresh("db", "backup", "--json").json
+def test_a_backup_restores_what_was_there(fresh: Foxcast, inside: Inside) -> None:
+    assert inside(fresh, "run", "--once").code == 0
+    made = inside(fresh, "db", "backup", "--json").json
     ledger = fresh.folder / "state" / "paper" / "ledger.sqlite"
     ledger.write_bytes(b"this is no database any more, and it is longer than a header of one hundred bytes" * 9)
-    assert fresh("db", "check").code == 5
-    assert fresh("doctor").code == 1
-    answer = fresh("db", "restore", made["path"])
+    assert inside(fresh, "db", "check").code == 5
+    assert inside(fresh, "doctor").code == 1
+    answer = inside(fresh, "db", "restore", made["path"])
     assert answer.code == 0
     assert "is the ledger now" in answer.out
-    assert fresh("db", "check", "--json").json["sound"]
-    assert "restored" in fresh("doctor").out
+    assert inside(fresh, "db", "check", "--json").json["sound"]
+    assert "restored" in inside(fresh, "doctor").out
 
 
-def test_an_export_has_a_line_for_each_forecast(foxcast: Foxcast, tmp_path: Path) -> None:
+def test_an_export_has_a_line_for_each_forecast(foxcast: Foxcast, inside: Inside, tmp_path: Path) -> None:
     folder = tmp_path / "export"
-    assert foxcast("db", "export", folder).code == 0
+    assert inside(foxcast, "db", "export", folder).code == 0
     forecasts = [json.loads(line) for line in (folder / "forecast.jsonl").read_text().splitlines()]
-    assert len(forecasts) == foxcast("status", "--json").json["counts"]["forecasts"]
-    assert foxcast("db", "export", folder).refuses(5, "exists already")
+    assert len(forecasts) == inside(foxcast, "status", "--json").json["counts"]["forecasts"]
+    assert inside(foxcast, "db", "export", folder).refuses(5, "exists already")
 
 
-def test_restoring_what_is_not_there_says_where_backups_are(foxcast: Foxcast) -> None:
-    assert foxcast("db", "restore", "nothing.db").refuses(8, "nothing.db", "backups")
+def test_restoring_what_is_not_there_says_where_backups_are(foxcast: Foxcast, inside: Inside) -> None:
+    assert inside(foxcast, "db", "restore", "nothing.db").refuses(8, "nothing.db", "backups")
 
 
 def test_the_ledger_is_for_its_owner_alone(foxcast: Foxcast) -> None:
     state = foxcast.folder / "state" / "paper"
     assert (state.stat().st_mode & 0o077, (state / "ledger.sqlite").stat().st_mode & 0o077) == (0, 0)
-    assert os.stat(state / "ledger.sqlite").st_uid == os.getuid()
+    assert (state / "ledger.sqlite").stat().st_uid == os.getuid()
+
+
+def test_what_is_not_forecast_yet_says_so(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(tmp_path, CONFIG.replace('["steady"]\n\n', '["steady"]\nmode = "off"\n\n', 1))
+    assert inside(foxcast, "run", "--once").code == 0
+    assert "no question fits" in inside(foxcast, "questions").out
+    assert "nothing has resolved yet" in inside(foxcast, "score").out
+    assert inside(foxcast, "score", "--json", "-").json["forecaster"] is None
+
+
+def test_a_backup_and_an_export_answer_in_json(foxcast: Foxcast, inside: Inside, tmp_path: Path) -> None:
+    backup = inside(foxcast, "db", "backup", "--json").json
+    assert Path(backup["path"]).stat().st_size == backup["size_bytes"]
+    files = inside(foxcast, "db", "export", tmp_path / "export", "--json").json["files"]
+    assert files["forecast"] == files["decision"] > 0
+    assert "is sound" in inside(foxcast, "db", "check").out
+
+
+def test_a_locked_question_is_left_alone_until_it_is_unlocked(tmp_path: Path) -> None:
+    foxcast = installed(tmp_path)
+    foxcast("run", "--once")
+    asked = foxcast("lock", REF, "--reason", "the rules are disputed", "--until", "2999-01-01")
+    assert (asked.code, "lock of forecastbench:" in asked.out) == (0, True)
+    assert "nothing is locked" in foxcast("locks").out
+    foxcast("run", "--once")
+    [lock] = foxcast("locks", "--json").json
+    assert (lock["ref"], lock["reason"], lock["until"][:10]) == (REF, "the rules are disputed", "2999-01-01")
+    foxcast("unlock", REF)
+    foxcast("run", "--once")
+    assert foxcast("locks", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (("lock", REF), 2, "--reason"),
+        (("lock", REF, "--reason", " "), 2, "say in a few words"),
+        (("lock", REF, "--reason", "x", "--until", "soon"), 2, "is not a moment"),
+        (("lock", REF, "--reason", "x", "--until", "2001-01-01"), 2, "already over"),
+        (("lock", "no such question", "--reason", "x"), 8, "foxcast questions"),
+        (("unlock", "no such question"), 8, "foxcast questions"),
+    ],
+)
+def test_a_lock_that_makes_no_sense_is_refused(
+    foxcast: Foxcast, inside: Inside, arguments: tuple[str, ...], code: int, word: str
+) -> None:
+    assert inside(foxcast, *arguments).refuses(code, word)

@@ -1,15 +1,19 @@
 """One pass over the bundled rounds, and the daemon beside its readers."""
 
 import json
+import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.acceptance.conftest import CONFIG, COMMAND, Answer, Foxcast, installed
+from tests.acceptance.conftest import COMMAND, CONFIG, Answer, Foxcast, Inside, installed
 
+ROOT = Path(__file__).resolve().parents[2]
 LEDGER = Path("state") / "paper" / "ledger.sqlite"
 
 
@@ -24,35 +28,57 @@ def test_one_pass_forecasts_writes_resolves_and_scores(first_pass: tuple[Foxcast
     assert str(written[0].parent) in answer.out
 
 
-def test_the_commands_to_try_next_work(first_pass: tuple[Foxcast, Answer]) -> None:
+def test_the_configuration_that_ships_forecasts_the_bundled_round(tmp_path: Path) -> None:
+    foxcast = Foxcast(tmp_path, {"FOXCAST_CONFIG": str(ROOT / "config.toml"), "FOXCAST_STATE": str(tmp_path / "state")})
+    answer = foxcast("run", "--once")
+    assert (answer.code, answer.err) == (0, "")
+    assert "baseline: Brier Index" in answer.out
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_the_newest_real_round_becomes_a_complete_forecast_set(tmp_path: Path, shared: Path) -> None:
+    rounds = shared / "data" / "forecastbench"
+    config = CONFIG.replace('rounds = "all"', f'source = "{rounds}"').replace('"steady"]\n\n', '"baseline"]\n\n')
+    foxcast = installed(tmp_path, config.replace('"steady"]\nplugin_files', '"baseline"]\nplugin_files'))
+    assert foxcast("run", "--once").code == 0
+    (written,) = (tmp_path / "state" / "paper" / "forecastbench" / "forecast_sets").glob("*.json")
+    rows = json.loads(written.read_text())["forecasts"]
+    expected = json.loads((shared / "venues" / "forecastbench_expected.json").read_text())["forecast_set_rows"]
+    assert written.name.startswith("2026-04-26.")
+    assert len(rows) == sum(expected["2026-04-26"].values())
+    assert len({(row["source"], row["id"], row["resolution_date"]) for row in rows}) == len(rows)
+
+
+def test_the_commands_to_try_next_work(first_pass: tuple[Foxcast, Answer], inside: Inside) -> None:
     foxcast, answer = first_pass
     tried = [line.split()[1:] for line in answer.out.partition("Try next")[2].splitlines() if "foxcast" in line]
     assert len(tried) == 3
     for arguments in tried:
-        assert foxcast(*arguments).code == 0
+        assert inside(foxcast, *arguments).code == 0
 
 
-def test_a_second_pass_repeats_nothing(tmp_path: Path) -> None:
+def test_a_second_pass_repeats_nothing(tmp_path: Path, inside: Inside) -> None:
     foxcast = installed(tmp_path, CONFIG.replace('rounds = "all"', ""))
-    first, second = foxcast("run", "--once"), foxcast("run", "--once")
+    first, second = inside(foxcast, "run", "--once"), inside(foxcast, "run", "--once")
     assert (first.code, second.code) == (0, 0)
     assert "  0 forecasts made" not in first.out
     assert "  0 forecasts made" in second.out
 
 
-def test_a_job_that_fails_shows_in_the_exit_code_and_stops_nothing_else(tmp_path: Path) -> None:
+def test_a_job_that_fails_shows_in_the_exit_code_and_stops_nothing_else(tmp_path: Path, inside: Inside) -> None:
     rounds = tmp_path / "rounds" / "question_sets"
     rounds.mkdir(parents=True)
     (rounds / "2026-06-21-llm.json").write_text("{")
     foxcast = installed(tmp_path, CONFIG + 'source = "{{rounds}}"\n'.replace("{{rounds}}", str(rounds.parent)))
-    answer = foxcast("run", "--once")
+    answer = inside(foxcast, "run", "--once")
     assert answer.code == 1
     assert "a job failed: discover forecastbench" in answer.err
+    assert "Traceback" not in answer.err
     assert "ledger-" in answer.out
 
 
-def test_without_a_venue_there_is_nothing_to_run(tmp_path: Path) -> None:
-    assert installed(tmp_path, "")("run", "--once").refuses(2, "no venue is configured")
+def test_without_a_venue_there_is_nothing_to_run(tmp_path: Path, inside: Inside) -> None:
+    assert inside(installed(tmp_path, ""), "run", "--once").refuses(2, "no venue is configured")
 
 
 def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fresh: Foxcast) -> None:
@@ -73,19 +99,26 @@ def test_a_daemon_is_read_while_it_runs_keeps_others_out_and_stops_when_asked(fr
     assert not fresh("status", "--json").json["running"]
 
 
-def _status_once_scored(foxcast: Foxcast) -> dict[str, object]:
+def _status_once_scored(foxcast: Foxcast) -> dict[str, Any]:
     """Ask until the first pass is over; each question takes a process, so this does not spin."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
         answer = foxcast("status", "--json")
         if answer.code == 0 and "backup" in {run["job"] for run in answer.json["runs"]}:
-            found: dict[str, object] = answer.json
+            found: dict[str, Any] = answer.json
             return found
     pytest.fail("the daemon did not finish its first pass in 20 s")
 
 
 def test_the_keyboard_stops_a_command_with_its_own_code(fresh: Foxcast, shared: Path) -> None:
-    command = [COMMAND, "backtest", "--forecaster", "steady", "--rounds", shared / "data" / "forecastbench"]
+    command: list[str | Path] = [
+        COMMAND,
+        "backtest",
+        "--forecaster",
+        "steady",
+        "--rounds",
+        str(shared / "data" / "forecastbench"),
+    ]
     process = subprocess.Popen(command, cwd=fresh.folder, env=fresh.environment, stderr=subprocess.PIPE)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=2)
@@ -117,12 +150,42 @@ def test_status_says_when_it_is_halted(fresh: Foxcast) -> None:
 @pytest.mark.parametrize(
     "command", [["questions"], ["show", "x"], ["score"], ["db", "check"], ["db", "backup"]], ids=" ".join
 )
-def test_before_the_first_pass_readers_say_how_to_begin(fresh: Foxcast, command: list[str]) -> None:
-    assert fresh(*command).refuses(8, "no ledger", "foxcast run --once")
+def test_before_the_first_pass_readers_say_how_to_begin(fresh: Foxcast, inside: Inside, command: list[str]) -> None:
+    assert inside(fresh, *command).refuses(8, "no ledger", "foxcast run --once")
 
 
-def test_json_goes_to_stdout_alone(foxcast: Foxcast) -> None:
+def test_json_goes_to_stdout_alone(foxcast: Foxcast, inside: Inside) -> None:
     for command in (["status"], ["questions"], ["plugins"], ["config", "show"], ["doctor"], ["db", "check"]):
-        answer = foxcast(*command, "--json")
+        answer = inside(foxcast, *command, "--json")
         assert (answer.code, answer.err) == (0, "")
         json.loads(answer.out)
+
+
+def test_on_a_terminal_a_pass_shows_how_far_it_is(fresh: Foxcast) -> None:
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [COMMAND, "run", "--once"],
+        cwd=fresh.folder,
+        env={**fresh.environment, "TERM": "xterm", "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        shown = _read_until_closed(ours)
+        assert process.stdout
+        assert "Try next" in process.stdout.read()
+    assert process.returncode == 0
+    assert b"forecasts" in shown
+    assert b"/89" in shown
+
+
+def _read_until_closed(terminal: int) -> bytes:
+    """Read a terminal until nobody writes to it any more, which Linux tells by an error."""
+    shown = b""
+    with suppress(OSError):
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    return shown

@@ -5,37 +5,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.conftest import CONFIG, PLUGIN, Answer, Foxcast, installed
+from tests.acceptance.conftest import CONFIG, Foxcast, Inside, installed
 
 
-def test_plugins_are_listed_with_what_they_offer(foxcast: Foxcast) -> None:
-    listed = {plugin["name"]: plugin for plugin in foxcast("plugins", "--json").json}
+def test_plugins_are_listed_with_what_they_offer(foxcast: Foxcast, inside: Inside) -> None:
+    listed = {plugin["name"]: plugin for plugin in inside(foxcast, "plugins", "--json").json}
     assert listed["steady"]["state"] == "enabled"
     assert [(one["kind"], one["name"]) for one in listed["steady"]["offers"]] == [
         ("forecaster", "steady"),
         ("command", "greet"),
     ]
     assert listed["baseline"]["state"] == "not enabled"
-    assert "forecaster steady (learn)" in foxcast("plugins").out
+    assert "forecaster steady (learn)" in inside(foxcast, "plugins").out
 
 
-def test_a_broken_plugin_is_listed_with_its_reason_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_broken_plugin_is_listed_with_its_reason_and_stops_nothing(tmp_path: Path, inside: Inside) -> None:
     (tmp_path / "shaky.py").write_text("import a_library_that_nobody_has\n")
     config = CONFIG.replace('"steady"]\n', '"steady", "shaky"]\n').replace('["{plugin}"]', '["{plugin}", "shaky.py"]')
     foxcast = installed(tmp_path, config)
-    assert "shaky is broken: it cannot be imported: ModuleNotFoundError" in foxcast("plugins").out
-    assert foxcast("run", "--once").code == 0
-    doctor = foxcast("doctor")
+    assert "shaky is broken: it cannot be imported: ModuleNotFoundError" in inside(foxcast, "plugins").out
+    assert inside(foxcast, "run", "--once").code == 0
+    doctor = inside(foxcast, "doctor")
     assert doctor.code == 1
     assert "a_library_that_nobody_has" in doctor.out
 
 
-def test_config_show_tells_every_origin_and_no_secret(fresh: Foxcast) -> None:
+def test_config_show_tells_every_origin_and_no_secret(fresh: Foxcast, inside: Inside) -> None:
     secret = "correct-horse"  # noqa: S105 - it must not appear
     foxcast = fresh.with_environment(FOXCAST_FORECASTERS__STEADY__SETTINGS__KEY=secret, FOXCAST_SEED="7")
-    shown = foxcast("config", "show", "--json")
+    shown = inside(foxcast, "config", "show", "--json")
     values = shown.json
-    assert secret not in shown.out + foxcast("config", "show").out
+    assert secret not in shown.out + inside(foxcast, "config", "show").out
     assert values["forecasters.steady.settings.key"]["origin"] == "env FOXCAST_FORECASTERS__STEADY__SETTINGS__KEY"
     assert values["seed"] == {"value": "7", "origin": "env FOXCAST_SEED"}
     assert values["venues.forecastbench.settings.rounds"]["origin"].endswith("config.toml:9")
@@ -50,12 +50,14 @@ def test_the_configuration_may_be_anywhere(fresh: Foxcast, tmp_path_factory: pyt
     assert named.json["state"]["value"] == str(fresh.folder / "state")
 
 
-def test_the_doctor_is_content_with_a_fresh_and_with_a_used_installation(fresh: Foxcast, foxcast: Foxcast) -> None:
+def test_the_doctor_is_content_with_a_fresh_and_with_a_used_installation(
+    fresh: Foxcast, foxcast: Foxcast, inside: Inside
+) -> None:
     for one in (fresh, foxcast):
-        answer = one("doctor", "--json")
+        answer = inside(one, "doctor", "--json")
         assert answer.code == 0
         assert "fail" not in {finding["verdict"] for finding in answer.json}
-    checks = {finding["check"] for finding in foxcast("doctor", "--json").json}
+    checks = {finding["check"] for finding in inside(foxcast, "doctor", "--json").json}
     assert checks >= {
         "python",
         "sqlite",
@@ -69,14 +71,14 @@ def test_the_doctor_is_content_with_a_fresh_and_with_a_used_installation(fresh: 
     }
 
 
-def test_the_doctor_names_a_wrong_setting_and_a_halt(fresh: Foxcast) -> None:
-    answer = fresh.with_environment(FOXCAST_SEEED="7")("doctor")
+def test_the_doctor_names_a_wrong_setting_and_a_halt(fresh: Foxcast, inside: Inside) -> None:
+    answer = inside(fresh.with_environment(FOXCAST_SEEED="7"), "doctor")
     assert answer.code == 1
     assert "FOXCAST_SEED" in answer.out
     stop = fresh.folder / "state" / "STOP"
     stop.parent.mkdir()
     stop.touch()
-    assert f"rm {stop}" in fresh("doctor").out
+    assert f"rm {stop}" in inside(fresh, "doctor").out
 
 
 @pytest.mark.parametrize(
@@ -89,12 +91,14 @@ def test_the_doctor_names_a_wrong_setting_and_a_halt(fresh: Foxcast) -> None:
     ],
     ids=["unknown key", "no TOML", "misspelt value", "unknown plugin"],
 )
-def test_a_faulty_configuration_is_refused_by_name_and_line(tmp_path: Path, config: str, words: list[str]) -> None:
-    assert installed(tmp_path, config)("plugins").refuses(2, *words)
+def test_a_faulty_configuration_is_refused_by_name_and_line(
+    tmp_path: Path, inside: Inside, config: str, words: list[str]
+) -> None:
+    assert inside(installed(tmp_path, config), "plugins").refuses(2, *words)
 
 
-def test_a_configuration_that_is_not_there_is_refused(fresh: Foxcast) -> None:
-    assert fresh("--config", "nowhere.toml", "status").refuses(2, "nowhere.toml", "cannot be read")
+def test_a_configuration_that_is_not_there_is_refused(fresh: Foxcast, inside: Inside) -> None:
+    assert inside(fresh, "--config", "nowhere.toml", "status").refuses(2, "nowhere.toml", "cannot be read")
 
 
 def test_a_state_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
@@ -124,18 +128,17 @@ FIT = ("fit", "steady", "--rounds", "sample", "--before")
         (("score", "--rounds", "sample"), 2, ["--forecasts"]),
         (("score", "--rounds", "sample", "--forecasts", "nowhere.json"), 8, ["nowhere.json"]),
         (("score", "--rounds", "sample", "--forecasts", "broken.json"), 9, ["broken.json", "JSON"]),
-        (("score", "--rounds", "sample", "--forecasts", "other.json"), 9, ["other.json"]),
+        (("score", "--rounds", "sample", "--forecasts", "other.json"), 9, ["published file"]),
         (("score", "--rounds", "sample", "--forecasts", "x", "--since", "2026-01-01"), 2, ["--since"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_bad_input_is_one_line_with_its_own_code(
-    foxcast: Foxcast, command: tuple[str, ...], code: int, words: list[str]
+    foxcast: Foxcast, inside: Inside, command: tuple[str, ...], code: int, words: list[str]
 ) -> None:
     (foxcast.folder / "broken.json").write_text("{")
     (foxcast.folder / "other.json").write_text(json.dumps({"forecasts": "none"}))
-    answer: Answer = foxcast(*command)
-    assert answer.refuses(code, *words), answer
+    assert inside(foxcast, *command).refuses(code, *words)
 
 
 def test_debug_adds_the_traceback_to_the_line(fresh: Foxcast) -> None:
@@ -143,7 +146,3 @@ def test_debug_adds_the_traceback_to_the_line(fresh: Foxcast) -> None:
     assert answer.code == 8
     assert "Traceback" in answer.err
     assert answer.err.splitlines()[-1].startswith("foxcast: there is no ledger")
-
-
-def test_the_plugin_of_these_tests_is_an_ordinary_file() -> None:
-    assert PLUGIN.is_file()

@@ -1,10 +1,5 @@
-"""Speed of the statistics that run every night or on every report; one line for each figure.
+"""Speed of the statistics that run every night or on every report; one line for each figure."""
 
-Run with ``python -m tests.benchmarks.bench_science`` from the root of the repository.
-"""
-
-import resource
-import sys
 from collections.abc import Callable
 from time import perf_counter
 
@@ -16,18 +11,21 @@ from bot.science.difficulty import adjust, brier_table, fit_difficulty
 from bot.science.logit import sigmoid
 from bot.science.platt import calibration_rows, leave_one_out
 from bot.science.shrinkage import tune_leave_one_out
+from tests.benchmarks.figures import Size, peak_mb, say
 
 
-def main() -> None:
+def main(size: Size) -> None:
     """Measure and print everything."""
     rng = np.random.default_rng(2026)
-    _report("platt: 791 leave-one-out fits, 9 groups", _leave_one_out(rng, 791))
-    _report("platt: 8,990 leave-one-out fits, 9 groups", _leave_one_out(rng, 8990))
-    _report("shrinkage: tuned leave-one-out, 121 rules, 8,000 items of 5 trials", _shrinkage(rng, 8000))
-    _report("difficulty: 60 forecasters, 20,000 questions, 80 % answered", _difficulty(rng))
-    _report("bootstrap: 20 methods x 20,000 rows x 5,000 resamples, no clusters", _bootstrap(rng, 20_000))
-    _report("bootstrap: the same rows in 6,000 clusters", _bootstrap(rng, 6000))
-    _report("bootstrap: the same rows in 14 clusters", _bootstrap(rng, 14))
+    rows, resamples = size.pick(20_000, 500), size.pick(5000, 50)
+    for count in (size.pick(791, 50), size.pick(8990, 100)):
+        _report(f"platt: {count:,} leave-one-out fits, 9 groups", _leave_one_out(rng, count))
+    items = size.pick(8000, 100)
+    _report(f"shrinkage: tuned leave-one-out, 121 rules, {items:,} items of 5 trials", _shrinkage(rng, items))
+    _report(f"difficulty: 60 forecasters, {rows:,} questions, 80 % answered", _difficulty(rng, rows))
+    task = f"bootstrap: 20 methods x {rows:,} rows x {resamples:,} resamples"
+    for clusters in (rows, rows * 3 // 10, 14):
+        _report(f"{task}, {clusters:,} clusters", _bootstrap(rng, rows, clusters=clusters, resamples=resamples))
 
 
 def _leave_one_out(rng: np.random.Generator, size: int) -> Callable[[], object]:
@@ -43,18 +41,18 @@ def _shrinkage(rng: np.random.Generator, items: int) -> Callable[[], object]:
     return lambda: tune_leave_one_out(logit_moments(trials), outcomes)
 
 
-def _difficulty(rng: np.random.Generator) -> Callable[[], object]:
-    who, what = np.nonzero(rng.random((60, 20_000)) < 0.8)
+def _difficulty(rng: np.random.Generator, questions: int) -> Callable[[], object]:
+    who, what = np.nonzero(rng.random((60, questions)) < 0.8)
     table = brier_table(who.tolist(), what.tolist(), rng.random(who.size))
     return lambda: adjust(table, fit_difficulty(table, set(range(60))))
 
 
-def _bootstrap(rng: np.random.Generator, clusters: int) -> Callable[[], object]:
-    scores = rng.random((20_000, 20))
+def _bootstrap(rng: np.random.Generator, rows: int, *, clusters: int, resamples: int) -> Callable[[], object]:
+    scores = rng.random((rows, 20))
     methods = [str(method) for method in range(20)]
-    codes = None if clusters == len(scores) else rng.integers(clusters, size=len(scores))
+    codes = None if clusters == rows else rng.integers(clusters, size=rows)
     return lambda: differences(
-        to_index(resample_means(scores, methods, resamples=5000, rng=rng, clusters=codes)), methods[0]
+        to_index(resample_means(scores, methods, resamples=resamples, rng=rng, clusters=codes)), methods[0]
     )
 
 
@@ -63,9 +61,4 @@ def _report(what: str, work: Callable[[], object]) -> None:
     work()
     seconds = perf_counter() - started
     # The peak of the process so far, so a line that does not raise it used no more than an earlier one.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-    sys.stdout.write(f"{what}: {seconds:.2f} s, peak of the process {peak:.0f} MB\n")
-
-
-if __name__ == "__main__":
-    main()
+    say(what, f"{seconds:.2f} s, peak of the process {peak_mb():.0f} MB")

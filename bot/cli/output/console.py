@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rich import box
 from rich.console import Console
@@ -22,13 +23,21 @@ WIDEST = 70
 Cell = str | Text
 
 
+class Kind(StrEnum):
+    """What becomes of a column where room is scarce: whole for short values, cut for titles, folded for the rest."""
+
+    SHORT = "short"
+    NUMBER = "number"
+    TITLE = "title"
+    TEXT = "text"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table; numbers stand on the right, and ``wide`` text is cut short."""
+    """A column of a table; numbers stand on the right."""
 
     title: str
-    number: bool = False
-    wide: bool = False
+    kind: Kind = Kind.SHORT
 
 
 def stdout() -> Console:
@@ -56,31 +65,39 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, title: s
         title_style="bold",
         box=None if plain else box.SIMPLE_HEAD,
         pad_edge=False,
+        collapse_padding=not plain,
         header_style="bold",
     )
     for column in columns:
-        grid.add_column(column.title, justify="right" if column.number else "left", no_wrap=plain or column.number)
+        whole = plain or column.kind in {Kind.SHORT, Kind.NUMBER}
+        grid.add_column(
+            column.title,
+            justify="right" if column.kind is Kind.NUMBER else "left",
+            no_wrap=whole,
+            overflow="fold" if column.kind is Kind.TEXT else "ellipsis",
+        )
     for row in rows:
         grid.add_row(*(_cell(cell, column) for cell, column in zip(row, columns, strict=True)))
     return grid
 
 
 def _cell(cell: Cell, column: Column) -> Text:
-    text = cell if isinstance(cell, Text) else Text(cell)
-    if column.wide:
-        text.truncate(WIDEST, overflow="ellipsis")
-    return text
+    shown = cell if isinstance(cell, Text) else Text(cell)
+    if column.kind is Kind.TITLE:
+        shown.truncate(WIDEST, overflow="ellipsis")
+        shown.no_wrap, shown.overflow = True, "ellipsis"
+    return shown
 
 
-def indented(console: Console, text: str, *, by: int = 3, style: str = "") -> None:
+def indented(console: Console, words: str, *, by: int = 3, style: str = "") -> None:
     """Print text that stays to the right of a margin when it is broken into lines."""
-    console.print(Padding(Text(text, style=style), (0, 0, 0, by), expand=False))
+    console.print(Padding(Text(words, style=style), (0, 0, 0, by), expand=False))
 
 
-def heading(console: Console, text: str) -> None:
+def heading(console: Console, words: str) -> None:
     """Print a line that begins a part of the answer."""
     console.print()
-    console.print(Text(text, style="bold"))
+    console.print(Text(words, style="bold"))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bot.cli.dossier import Case, Dossier
-from bot.cli.output.console import Column, heading, indented, table
+from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import in_short, moment, number, outcome, prediction, predictions
 from bot.cli.output.trace import print_trial
 from bot.domain.question import Question
@@ -17,9 +17,9 @@ TEXT_SHOWN = 600
 TARGETS = (
     Column("target"),
     Column("resolves (UTC)"),
-    Column("forecast", number=True),
+    Column("forecast", Kind.NUMBER),
     Column("outcome"),
-    Column("Brier", number=True),
+    Column("Brier", Kind.NUMBER),
 )
 
 
@@ -33,7 +33,7 @@ def print_dossier(console: Console, found: Dossier) -> None:
         _print_case(console, found, case)
     if len(found.history) > len(found.cases):
         heading(console, "All forecasts")
-        columns = (Column("made (UTC)"), Column("id"), Column("forecaster"), Column("forecast"), Column("why"))
+        columns = (*map(Column, ("made (UTC)", "id", "forecaster", "forecast")), Column("why", Kind.TEXT))
         rows = [
             (moment(one.made_at), one.id, one.forecaster, in_short(one.predictions), one.why) for one in found.history
         ]

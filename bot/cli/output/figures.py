@@ -32,6 +32,11 @@ def moment(at: datetime | None) -> str:
     return NOTHING if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
+def day(at: datetime | None) -> str:
+    """Return the day of a moment in UTC."""
+    return NOTHING if at is None else f"{at.astimezone(UTC):%Y-%m-%d}"
+
+
 def ago(span: timedelta) -> str:
     """Return how long ago something was, to its largest unit."""
     seconds = int(span.total_seconds())

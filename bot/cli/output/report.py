@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 from rich.text import Text
 
-from bot.cli.output.console import Column, heading, table
+from bot.cli.output.console import Column, Kind, heading, table
 from bot.cli.output.figures import NOTHING, interval, number
 from bot.lab.report import Block, Cell, Report, Span
 
 CELLS = (
-    Column("n", number=True),
-    Column("base rate", number=True),
-    Column("Brier", number=True),
-    Column("Brier Index", number=True),
+    Column("n", Kind.NUMBER),
+    Column("base rate", Kind.NUMBER),
+    Column("Brier", Kind.NUMBER),
+    Column("Brier Index", Kind.NUMBER),
 )
 OVERALLS = {
     "mean_of_indices": "Overall, mean of the two indices",
@@ -58,11 +58,11 @@ def _span(span: Span | None) -> str:
 def _print_rounds(console: Console, rounds: Mapping[str, Block]) -> None:
     columns = (
         Column("round"),
-        Column("n", number=True),
-        Column("market", number=True),
-        Column("dataset", number=True),
-        Column("mean of indices", number=True),
-        Column("index of mean Brier", number=True),
+        Column("n", Kind.NUMBER),
+        Column("market", Kind.NUMBER),
+        Column("dataset", Kind.NUMBER),
+        Column("mean of indices", Kind.NUMBER),
+        Column("index of mean Brier", Kind.NUMBER),
     )
     heading(console, "Brier Index by round")
     console.print(table(columns, [(name, *_round(block)) for name, block in rounds.items()]))

@@ -1,29 +1,29 @@
 """The end of one pass on paper: what the jobs did, the newest forecasts, the scores, and what to try next."""
 
 import shlex
-from pathlib import Path
 
 from rich.console import Console
 
-from bot.cli.output.console import Column, heading, table
+from bot.cli.call import Call
+from bot.cli.output.console import Column, Kind, heading, table
 from bot.cli.output.figures import outcome, prediction
 from bot.cli.score_ledger import print_total, rows_by_forecaster
 from bot.cli.summary import Line, Summary
 from bot.clock import SeededRandom
 from bot.domain.question import SINGLE_TARGET
 
-RUNS = (Column("job"), Column("took", number=True), Column("what it did"))
+RUNS = (Column("job"), Column("took", Kind.NUMBER), Column("what it did", Kind.TEXT))
 FORECASTS = (
-    Column("question", wide=True),
+    Column("question", Kind.TITLE),
     Column("for"),
-    Column("forecast", number=True),
-    Column("crowd", number=True),
+    Column("forecast", Kind.NUMBER),
+    Column("crowd", Kind.NUMBER),
     Column("outcome"),
 )
 
 
-def print_summary(console: Console, summary: Summary, *, config_path: Path | None) -> None:
-    """Print the whole summary; ``config_path`` is repeated in the commands to try."""
+def print_summary(console: Console, summary: Summary, call: Call) -> None:
+    """Print the whole summary; how the program was called is repeated in the commands to try."""
     heading(console, "Jobs")
     console.print(
         table(RUNS, [(run.job, f"{run.took_s:.1f} s", _what(run.outcome, run.detail)) for run in summary.runs])
@@ -37,7 +37,7 @@ def print_summary(console: Console, summary: Summary, *, config_path: Path | Non
     console.print(f"ledger: {summary.ledger}")
     for folder, count in summary.written.items():
         console.print(f"written for the venue: {folder} ({count} {'file' if count == 1 else 'files'})")
-    _print_next(console, summary, config_path)
+    _print_next(console, summary, call)
 
 
 def _what(ended: str, detail: str) -> str:
@@ -54,8 +54,9 @@ def _row(line: Line) -> tuple[str, ...]:
     )
 
 
-def _print_next(console: Console, summary: Summary, config_path: Path | None) -> None:
-    foxcast = "foxcast" if config_path is None else f"foxcast --config {shlex.quote(str(config_path))}"
+def _print_next(console: Console, summary: Summary, call: Call) -> None:
+    config = [] if call.config_path is None else ["--config", str(call.config_path)]
+    foxcast = shlex.join([call.program, *config])
     newest = summary.lines[0].forecast if summary.lines else None
     scored = summary.scored.ref[-1].venue if len(summary.scored) else None
     heading(console, "Try next")

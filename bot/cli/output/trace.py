@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bot.cli.output.console import indented
-from bot.cli.output.figures import predictions
+from bot.cli.output.figures import in_short, prediction
 from bot.domain.belief import Belief, Evidence
 from bot.domain.prediction import Prediction
 from bot.domain.step import Json, Step, Usage
@@ -34,7 +34,7 @@ def _print_step(console: Console, number: int, step: Step, before: Mapping[str, 
     console.print(Text(f"{number}. {step.action.name}{_arguments(step.action.arguments)}", style="cyan"))
     if step.observation.text:
         indented(console, _cut(step.observation.text, OBSERVATION_SHOWN), style="dim")
-    indented(console, f"belief: {_move(before, belief.predictions)} ({belief.confidence} confidence)")
+    _print_belief(console, before, belief)
     if before is None and belief.anchor:
         indented(console, f"anchor: {belief.anchor}")
     if belief.reason:
@@ -58,12 +58,23 @@ def _evidence(evidence: Evidence) -> str:
     return f"{moved}{evidence.text}{source}"
 
 
-def _move(before: Mapping[str, Prediction] | None, after: Mapping[str, Prediction]) -> str:
+def _print_belief(console: Console, before: Mapping[str, Prediction] | None, belief: Belief) -> None:
+    """Print the belief in a line, or in one for each target where they differ."""
+    after = belief.predictions
+    sure = f"({belief.confidence} confidence)"
+    if len({*map(prediction, after.values())}) == 1:
+        indented(console, f"belief: {_move(in_short(before) if before else None, in_short(after))} {sure}")
+        return
+    indented(console, f"belief {sure}:")
+    for key, value in after.items():
+        move = _move(prediction(before[key]) if before else None, prediction(value))
+        indented(console, f"{key}: {move}", by=5)
+
+
+def _move(before: str | None, after: str) -> str:
     if before is None:
-        return predictions(after)
-    if before == after:
-        return f"{predictions(after)}, as before"
-    return f"{predictions(before)} -> {predictions(after)}"
+        return after
+    return f"{after}, as before" if before == after else f"{before} -> {after}"
 
 
 def _arguments(arguments: Mapping[str, Json]) -> str:
@@ -80,4 +91,4 @@ def _usage(usage: Usage) -> str:
 
 def _cut(text: str, length: int) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= length else f"{flat[:length]} ..."
+    return flat if len(flat) <= length else f"{flat[:length].rstrip()} ..."

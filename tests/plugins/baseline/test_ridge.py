@@ -32,6 +32,20 @@ def test_coefficients_agree_with_scikit_learn() -> None:
     assert [fitted[f"x{i}"] for i in range(4)] == pytest.approx(other.coef_[0].tolist(), abs=1e-6)
 
 
+def test_rows_that_have_only_some_of_the_terms_agree_with_scikit_learn() -> None:
+    rng = np.random.default_rng(SEED)
+    design = rng.normal(size=(300, 12)) * (rng.uniform(size=(300, 12)) < 0.25)
+    design[:, 11] = 1.0
+    outcomes = (rng.uniform(size=300) < 0.4).astype(float)
+    rows = [
+        Row(tuple(Term(f"x{i}", float(x), 0.0, 0.7, "") for i, x in enumerate(line) if x), float(y), 1.0)
+        for line, y in zip(design, outcomes, strict=True)
+    ]
+    other = LogisticRegression(C=0.7**2, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(design, outcomes)
+    fitted = fit(rows)
+    assert [fitted[f"x{i}"] for i in range(12)] == pytest.approx(other.coef_[0].tolist(), abs=1e-6)
+
+
 @given(st.floats(-3.0, 3.0), st.floats(0.05, 3.0), st.integers(0, 40), st.integers(0, 40))
 def test_one_coefficient_solves_its_score_equation(mean: float, sd: float, ones: int, zeros: int) -> None:
     rows = [Row((Term("all", 1.0, mean, sd, ""),), 1.0, 1.0)] * ones

@@ -16,12 +16,14 @@ from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.submission import Mode
+from bot.gate.brake import Brake
 from bot.gate.gate import Gate, Lane
-from bot.jobs.calibrate import Identity
+from bot.jobs.calibrate import Calibrator, Identity
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, Seat, forecast_due
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
+from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
 from bot.jobs.score import Scoring, score
 from bot.jobs.submit import BatchWait, Submitting, submit_due
@@ -68,6 +70,7 @@ class House:
     concurrency: int = 4
     mode: Mode = Mode.PAPER
     policy: Reforecast = field(default_factory=Reforecast)
+    calibrator: Calibrator = field(default_factory=Identity)
     stop: Callable[[], bool] = lambda: False
     owner: str = "run 1"
 
@@ -94,7 +97,7 @@ class House:
                 ledger=self.ledger,
                 seats=seats,
                 teacher=Teacher(ledger=self.ledger, archives=(), schools=schools, clock=self.clock),
-                calibrator=Identity(),
+                calibrator=self.calibrator,
                 policy=self.policy,
                 clock=self.clock,
                 random=SeededRandom(1),
@@ -108,14 +111,23 @@ class House:
 
     async def submit(self) -> str:
         lanes = {VENUE: Lane(venue=VENUE, mode=self.mode, primary=FIRST, account="me")}
-        gate = Gate(stop_file=self.path / "STOP", armed=lambda _lane, _now: False)
+        gate = Gate(brake=self.brake, armed=lambda _lane, _now: False)
         return await submit_due(
             Submitting(ledger=self.ledger, lanes=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock)
         )
 
     def outbox(self, lanes: Mapping[str, Lane]) -> Outbox:
         ready = BatchWait(ledger=self.ledger, lanes=lanes)
-        return Outbox(ledger=self.ledger, submitters={VENUE: self.book}, clock=self.clock, ready=ready)
+        return Outbox(
+            ledger=self.ledger, submitters={VENUE: self.book}, clock=self.clock, brake=self.brake, ready=ready
+        )
+
+    @property
+    def brake(self) -> Brake:
+        return Brake(stop_file=self.path / "STOP", ledger=self.path / "ledger.sqlite")
+
+    async def reconcile(self) -> str:
+        return await reconcile(self.outbox({}))
 
     async def resolve(self) -> str:
         return await resolve(Resolving(name=VENUE, venue=self.venue, ledger=self.ledger, clock=self.clock))

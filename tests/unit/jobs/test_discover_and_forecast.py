@@ -1,6 +1,7 @@
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary
@@ -178,3 +179,18 @@ async def test_a_forecaster_no_longer_in_use_does_not_stop_the_others(house: Hou
     await house.discover([FIRST, SECOND])
     del house.forecasters[SECOND]
     assert await house.forecast() == "1 forecasts made, 1 postponed"
+
+
+async def test_a_window_that_closed_without_a_forecast_raises_the_alarm_once(house: House) -> None:
+    house.forecasters = {FIRST: ScriptedForecaster(Unavailable("the model is down"))}
+    house.offer("rain", closes_at=house.clock.now() + timedelta(hours=1))
+    await house.discover()
+    await house.forecast()
+    await house.clock.advance(3600)
+    with capture_logs() as logs:
+        assert await house.forecast() == "0 forecasts made, 1 postponed, 1 windows missed"
+        assert "missed" not in await house.forecast()
+    alarms = [entry for entry in logs if entry["event"] == "windows missed"]
+    assert [(entry["log_level"], entry["first"]) for entry in alarms] == [("warning", f"{VENUE}:rain")]
+    [event] = await house.ledger.journal.recent(9, "missed window")
+    assert "lantern:rain: no forecast of first" in event.text

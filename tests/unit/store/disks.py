@@ -11,11 +11,11 @@ import pytest
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[None]:
-    """Put a real file system of 2 MB at the folder; skips the test where that is not allowed."""
+def small_disk(folder: Path, *, megabytes: int = 2) -> Iterator[None]:
+    """Put a real file system of that size at the folder; skips the test where that is not allowed."""
     folder.mkdir()
     mount = shutil.which("mount")
-    command = [mount or "mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    command = [mount or "mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     if mount is None or subprocess.run(command, check=False, capture_output=True).returncode:
         pytest.skip("mounting a small file system needs root")
     try:

@@ -1,3 +1,5 @@
+import errno
+import os
 import sqlite3
 import stat
 from contextlib import closing
@@ -150,3 +152,9 @@ def test_making_a_file_private_keeps_what_is_in_it(tmp_path: Path) -> None:
     path.write_text("kept")
     make_private(path)
     assert path.read_text() == "kept"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_file_that_finds_no_room_asks_for_room(tmp_path: Path, number: int) -> None:
+    with pytest.raises(StoreError, match="the disk is full; free some space"), translated(tmp_path):
+        raise OSError(number, os.strerror(number))

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 
 import pytest
 
@@ -81,17 +82,27 @@ async def full(scribe: Scribe, make_step: Callable[..., Step]) -> Scribe:
 @pytest.mark.parametrize("rule", FAULTS)
 async def test_a_planted_fault_is_found_by_its_rule(full: Scribe, rule: str) -> None:
     assert full.faults() == {}
-    connection = sqlite3.connect(":memory:")
-    source = sqlite3.connect(full.path)
-    source.backup(connection)
-    source.close()
-    # Rules are the second line: planting a fault needs the first one, checks and unique indices, out of the way.
-    connection.execute("pragma ignore_check_constraints = on")
-    _without_unique_indices(connection)
-    connection.execute(FAULTS[rule])
-    (sql,) = [invariant.sql for invariant in INVARIANTS if invariant.name == rule]
-    assert connection.execute(sql).fetchall() != []
-    connection.close()
+    assert _found(full, rule, FAULTS[rule])
+
+
+async def test_a_calibration_from_after_the_cutoff_is_found_too(full: Scribe) -> None:
+    moved = "update forecast set calibration = fitted, fitted = null"
+    assert not _found(full, "learned_before_the_cutoff", moved)
+    assert _found(full, "learned_before_the_cutoff", moved, FAULTS["learned_before_the_cutoff"])
+
+
+def _found(full: Scribe, rule: str, *faults: str) -> list[tuple[object, ...]]:
+    """Return what the rule says of a copy of the ledger with the faults planted."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        with closing(sqlite3.connect(full.path)) as source:
+            source.backup(connection)
+        # Rules are the second line: planting a fault needs the first one, checks and unique indices, out of the way.
+        connection.execute("pragma ignore_check_constraints = on")
+        _without_unique_indices(connection)
+        for fault in faults:
+            connection.execute(fault)
+        (sql,) = [invariant.sql for invariant in INVARIANTS if invariant.name == rule]
+        return connection.execute(sql).fetchall()
 
 
 def test_every_rule_is_proved_able_to_fail() -> None:

@@ -1,6 +1,10 @@
 from datetime import timedelta
 
+import pytest
+
+from bot.errors import StoreError
 from bot.store.journal import RUNS_KEPT, Event, JobRun
+from bot.store.ledger import read_ledger
 from tests.unit.store.conftest import NOON, Scribe
 
 SECOND = timedelta(seconds=1)
@@ -32,3 +36,21 @@ async def test_only_the_last_thousand_runs_of_a_job_are_kept(scribe: Scribe) -> 
         await journal.job_run("often", started_at=NOON, ended_at=NOON, ok=True, detail=str(number))
     rows = scribe.rows("select job, count(*), min(cast(detail as integer)) from job_run group by job order by job")
     assert rows == [("often", 1000, 5), ("rare", 1, 0)]
+
+
+async def test_a_halt_stands_until_a_new_run_has_begun(scribe: Scribe) -> None:
+    journal = scribe.ledger.journal
+    assert await journal.resume(at=NOON) is None
+    await journal.halt("the disk is full", at=NOON)
+    halt = Event(at=NOON, kind="halted", text="the disk is full")
+    assert await journal.standing_halt() == halt
+    assert await journal.resume(at=NOON + SECOND) == halt
+    assert await journal.standing_halt() is None
+    assert [event.kind for event in await journal.recent(2)] == ["resumed", "halted"]
+
+
+async def test_who_reads_beside_a_daemon_cannot_declare_a_halt(scribe: Scribe) -> None:
+    async with read_ledger(scribe.path) as ledger:
+        with pytest.raises(StoreError, match="open for reading only"):
+            await ledger.journal.halt("the disk is full", at=NOON)
+    assert await scribe.ledger.journal.standing_halt() is None

@@ -280,20 +280,26 @@ async def test_an_io_error_halts_all_writing_and_keeps_what_was_acknowledged(pat
     assert texts(path) == ["kept"]
 
 
+async def filled(writer: Writer) -> int:
+    """Write until the disk is full; return how much it took."""
+    kept = 0
+    while writer.halted is None:
+        try:
+            await writer.run(adding(f"{kept} " + "x" * 30_000))
+        except StoreError as error:
+            assert "the disk is full" in str(error)  # noqa: PT017
+        else:
+            kept += 1
+    return kept
+
+
 async def test_ballast_lets_a_full_disk_take_the_note_that_says_why(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk"):
         path = made(tmp_path / "disk" / "ledger.db")
         ballast = Ballast(tmp_path / "disk" / "ballast", size=300_000)
         ballast.hold()
-        kept = 0
         async with Writer(path, ballast=ballast) as writer:
-            while writer.halted is None:
-                try:
-                    await writer.run(adding(f"{kept} " + "x" * 30_000))
-                except StoreError as error:
-                    assert "the disk is full" in str(error)  # noqa: PT017
-                else:
-                    kept += 1
+            kept = await filled(writer)
             assert not ballast.held
             with pytest.raises(StoreError, match="the disk is full"):
                 await writer.run(adding("refused"))

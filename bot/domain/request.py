@@ -1,0 +1,37 @@
+"""What a person asks of the running daemon; it alone writes the ledger, so it is asked and does it itself."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from bot.domain.question import QuestionRef, require_aware
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockQuestion:
+    """Leave a question alone until a moment, or until it is unlocked; ``forecaster`` None means all of them."""
+
+    ref: QuestionRef
+    reason: str
+    forecaster: str | None = None
+    until: datetime | None = None
+    kind: Literal["lock"] = "lock"
+
+    def __post_init__(self) -> None:
+        """Refuse a lock that nobody could explain later."""
+        require_aware("until", self.until)
+        if not self.reason.strip():
+            message = "a lock needs a reason"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlockQuestion:
+    """Take a lock off again."""
+
+    ref: QuestionRef
+    forecaster: str | None = None
+    kind: Literal["unlock"] = "unlock"
+
+
+Request = LockQuestion | UnlockQuestion

@@ -1,0 +1,34 @@
+"""Runs the measurements: all of them in order, or those named."""
+
+import argparse
+import logging
+import os
+import platform
+from importlib import import_module
+
+import structlog
+
+from bot.config.process import settle_process
+from tests.benchmarks.figures import Size, say
+
+NAMES = ("startup", "science", "store", "baseline", "backfill", "idle")
+
+
+def main() -> None:
+    """Measure what was asked for and print one line for each figure."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Measure speed, memory, start-up.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)}; all unless named")
+    parser.add_argument("--quick", action="store_true", help="small sizes: do the measurements still work?")
+    options = parser.parse_args()
+    if unknown := set(options.names) - {*NAMES}:
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    settle_process()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    load = os.getloadavg()[0]
+    say("machine", f"{os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}")
+    for name in options.names or NAMES:
+        import_module(f"tests.benchmarks.bench_{name}").main(Size.QUICK if options.quick else Size.FULL)
+
+
+if __name__ == "__main__":
+    main()

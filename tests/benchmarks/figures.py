@@ -1,0 +1,94 @@
+"""What all measurements share: their size, how a figure is told, and whole processes with what they used."""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT.parent / "shared" / "data" / "forecastbench"
+COMMAND = Path(sys.executable).with_name("foxcast")
+VENUE = "forecastbench"
+# macOS counts bytes, others kilobytes.
+_PER_MB = 2**20 if sys.platform == "darwin" else 2**10
+
+
+class Size(StrEnum):
+    """How much is measured: enough for a figure, or just enough to see that the measurement works."""
+
+    FULL = "full"
+    QUICK = "quick"
+
+    def pick(self, full: int, quick: int) -> int:
+        """Return the count that belongs to this size."""
+        return full if self is Size.FULL else quick
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one process used from its start to its end."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:.2f} s, CPU {self.cpu_s:.2f} s, peak {self.peak_mb:.0f} MB"
+
+
+def say(what: str, figure: str) -> None:
+    """Write one figure as one line."""
+    sys.stdout.write(f"{what}: {figure}\n")
+    sys.stdout.flush()
+
+
+def peak_mb() -> float:
+    """Return the most memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _PER_MB
+
+
+def percentiles(seconds: Sequence[float]) -> str:
+    """Return the median and the 99th percentile of some times, in milliseconds."""
+    p50, p99 = np.percentile(seconds, [50, 99]) * 1000
+    return f"p50 {p50:.2f} ms, p99 {p99:.2f} ms"
+
+
+def rounds(size: Size) -> str:
+    """Return the folder of the published rounds where it is at hand and wanted, else the bundled sample."""
+    return str(PUBLISHED) if size is Size.FULL and PUBLISHED.is_dir() else "sample"
+
+
+def environment(state: Path, *, source: str, chosen: str) -> Mapping[str, str]:
+    """Return an environment in which the committed configuration works on a state folder and some rounds of its own."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FOXCAST_")}
+    settings = f"FOXCAST_VENUES__{VENUE.upper()}__SETTINGS__"
+    return inherited | {
+        "FOXCAST_CONFIG": str(ROOT / "config.toml"),
+        "FOXCAST_STATE": str(state),
+        f"{settings}SOURCE": source,
+        f"{settings}ROUNDS": chosen,
+    }
+
+
+def run(*arguments: str, env: Mapping[str, str]) -> Usage:
+    """Run the real command to its end; raises RuntimeError with what it said if it fails."""
+    started = perf_counter()
+    process = subprocess.Popen(
+        [COMMAND, *arguments], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        said = process.stderr.read() if process.stderr else ""
+        _, status, used = os.wait4(process.pid, 0)
+        wall_s = perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        message = f"foxcast {' '.join(arguments)} ended with {process.returncode}: {said}"
+        raise RuntimeError(message)
+    return Usage(wall_s=wall_s, cpu_s=used.ru_utime + used.ru_stime, peak_mb=used.ru_maxrss / _PER_MB)

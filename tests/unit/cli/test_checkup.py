@@ -1,0 +1,175 @@
+"""The doctor's checks, each on an installation with one fault."""
+
+import json
+import os
+import shutil
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bot.cli.checkup import Finding, Verdict, checkup
+from bot.cli.vitals import HEARTBEAT_FILE
+from bot.store.ledger import open_ledger
+from bot.store.lock import instance_lock
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+WRONG_SETTING = """
+plugins = ["forecastbench", "baseline"]
+
+[venues.forecastbench]
+forecasters = ["baseline"]
+
+[venues.forecastbench.settings]
+colour = "red"
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("FOXCAST_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config.toml"
+    file.write_text("")
+    return file
+
+
+@pytest.fixture
+async def folder(config: Path) -> Path:
+    """The folder of a sound ledger, written a little before now."""
+    folder = config.parent / "state" / "paper"
+    async with open_ledger(folder / "ledger.sqlite", now=NOW):
+        pass
+    folder.chmod(0o700)
+    _written(folder / "ledger.sqlite", NOW - timedelta(minutes=1))
+    return folder
+
+
+def _written(path: Path, at: datetime) -> None:
+    os.utime(path, (at.timestamp(), at.timestamp()))
+
+
+def _findings(config: Path, now: datetime = NOW) -> dict[str, Finding]:
+    return {finding.check: finding for finding in checkup(config, now)}
+
+
+def test_a_sound_ledger_lacks_only_a_backup(config: Path, folder: Path) -> None:
+    found = _findings(config)
+    assert found["ledger"].verdict is Verdict.OK
+    assert found["clock"].verdict is Verdict.OK
+    assert found["backup"] == Finding(Verdict.WARN, "backup", "there is none", "make one with: foxcast db backup")
+
+
+def test_an_old_backup_is_a_warning_and_a_new_one_is_not(config: Path, folder: Path) -> None:
+    (folder / "backups").mkdir(exist_ok=True)
+    (folder / "backups" / f"ledger-{NOW - 3 * DAY:%Y%m%dT%H%M%SZ}.db").touch()
+    assert "3 d ago" in _findings(config)["backup"].found
+    (folder / "backups" / f"ledger-{NOW - DAY / 2:%Y%m%dT%H%M%SZ}.db").touch()
+    assert _findings(config)["backup"].verdict is Verdict.OK
+
+
+def test_a_clock_before_the_last_write_is_wrong(config: Path, folder: Path) -> None:
+    _written(folder / "ledger.sqlite", NOW + DAY)
+    assert _findings(config)["clock"].verdict is Verdict.FAIL
+    assert _findings(config, NOW.replace(year=1970))["clock"].remedy == "set the clock"
+
+
+def test_a_damaged_ledger_fails_with_the_way_back(config: Path, folder: Path) -> None:
+    (folder / "ledger.sqlite").write_bytes(b"not a database" * 99)
+    found = _findings(config)["ledger"]
+    assert (found.verdict, found.remedy) == (Verdict.FAIL, "restore a backup: foxcast db restore FILE")
+
+
+def test_a_large_log_is_a_warning(config: Path, folder: Path) -> None:
+    with (folder / "ledger.sqlite-wal").open("wb") as log:
+        log.truncate(65 * 1024 * 1024)
+    found = _findings(config)["write-ahead log"]
+    assert (found.verdict, found.found) == (Verdict.WARN, "68.2 MB")
+
+
+def test_a_ledger_that_others_can_read_is_a_warning_with_the_command_to_run(config: Path, folder: Path) -> None:
+    (folder / "ledger.sqlite").chmod(0o644)
+    assert _findings(config)["state folder"].remedy == f"run: chmod go-rwx {folder / 'ledger.sqlite'}"
+
+
+class Beating(NamedTuple):
+    started: timedelta
+    beat: timedelta | None
+    verdict: Verdict
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Beating(started=timedelta(seconds=5), beat=None, verdict=Verdict.OK),
+        Beating(started=DAY, beat=timedelta(seconds=5), verdict=Verdict.OK),
+        Beating(started=DAY, beat=timedelta(hours=1), verdict=Verdict.WARN),
+        Beating(started=timedelta(hours=1), beat=DAY, verdict=Verdict.WARN),
+    ],
+    ids=["just started", "beats", "fell silent", "never beat"],
+)
+def test_a_daemon_without_a_heartbeat_is_a_warning(config: Path, folder: Path, case: Beating) -> None:
+    if case.beat is not None:
+        (folder / HEARTBEAT_FILE).write_text(json.dumps({"at": (NOW - case.beat).isoformat()}))
+    with instance_lock(folder, started_at=NOW - case.started):
+        found = _findings(config)["daemon"]
+    assert found.verdict is case.verdict
+    assert str(os.getpid()) in found.found
+
+
+def test_an_unreadable_heartbeat_is_none(config: Path, folder: Path) -> None:
+    (folder / HEARTBEAT_FILE).write_text("{")
+    with instance_lock(folder, started_at=NOW):
+        assert _findings(config)["daemon"].verdict is Verdict.OK
+
+
+def test_little_room_on_the_disk_fails(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage(NamedTuple):
+        free: int
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=1_000_000))
+    assert _findings(config)["disk"].verdict is Verdict.FAIL
+
+
+def test_an_old_python_fails(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = next(iter(checkup(config, NOW)))
+    assert found.verdict is Verdict.OK
+    monkeypatch.setattr(sys, "version_info", (3, 10, 12))
+    assert next(iter(checkup(config, NOW))) == Finding(
+        Verdict.FAIL, "python", "3.10.12", "install Python 3.11 or newer"
+    )
+
+
+@pytest.fixture
+def outsider(config: Path) -> Path:
+    """A state folder that is a file, so that nothing can be made in it."""
+    (config.parent / "state").write_text("")
+    return config
+
+
+def test_a_state_folder_that_is_a_file_fails(outsider: Path) -> None:
+    assert _findings(outsider)["state folder"].verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "word"),
+    [
+        ('plugins = ["nobody"]', "plugins", "nobody"),
+        ("[forecasters.nobody]", "plugins", "nobody"),
+        ('plugins = ["forecastbench"]\n[venues.forecastbench]\nforecasters = ["x"]', "plugins", "forecasters[0]"),
+        (WRONG_SETTING, "settings", "colour"),
+        ("seed = -1", "configuration", "seed"),
+    ],
+)
+def test_a_fault_in_the_configuration_fails_with_its_key(config: Path, text: str, check: str, word: str) -> None:
+    config.write_text(text)
+    failed = [finding for finding in checkup(config, NOW) if finding.verdict is Verdict.FAIL]
+    assert [finding.check for finding in failed] == [check]
+    assert word in failed[0].found

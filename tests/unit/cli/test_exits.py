@@ -1,0 +1,38 @@
+"""The one table of exit codes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bot import errors
+from bot.cli.exits import CODES, MEANINGS, ExitCode, exit_code, explained
+
+
+def family(kind: type[errors.FoxcastError]) -> Iterator[type[errors.FoxcastError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from family(child)
+
+
+OURS = [kind for kind in family(errors.FoxcastError) if kind.__module__ == errors.__name__]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OURS if kind is not errors.FoxcastError])
+def test_every_error_of_the_tree_has_a_code_of_its_own_or_of_its_parent(kind: type[errors.FoxcastError]) -> None:
+    assert exit_code(kind("why")) not in {ExitCode.DONE, ExitCode.FAILED}
+
+
+def test_a_subclass_is_not_hidden_by_its_parent() -> None:
+    assert exit_code(errors.InstanceLocked("why")) is ExitCode.RUNNING
+    assert exit_code(errors.StoreError("why")) is ExitCode.STORE
+    kinds = [kind for kind, _ in CODES]
+    assert not [kind for index, kind in enumerate(kinds) if issubclass(kind, tuple(kinds[:index]))]
+
+
+def test_every_code_is_explained() -> None:
+    assert MEANINGS.keys() == {*ExitCode}
+    assert all(f"{code.value} {meaning}" in explained() for code, meaning in MEANINGS.items())
+
+
+def test_what_is_none_of_our_kinds_has_failed() -> None:
+    assert exit_code(errors.FoxcastError("why")) is ExitCode.FAILED

@@ -1,0 +1,80 @@
+"""Numbers and moments as people read them."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.cli.output.figures import ago, day, in_short, moment, outcome, percent, prediction, predictions, size
+from bot.domain.prediction import Binary, Choice, Curve
+from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [(0.5, "50.0%"), (0.0, "0.00%"), (0.0004, "0.04%"), (0.9996, "99.96%"), (1.0, "100.00%"), (None, "-")],
+)
+def test_a_probability_keeps_the_digits_that_matter_near_the_ends(probability: float | None, shown: str) -> None:
+    assert percent(probability) == shown
+
+
+@given(st.floats(0.0, 1.0))
+def test_a_shown_probability_is_the_probability(probability: float) -> None:
+    assert float(percent(probability).rstrip("%")) / 100 == pytest.approx(probability, abs=0.0005 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s ago"),
+        (59, "59 s ago"),
+        (60, "1 min ago"),
+        (3_600, "1 h ago"),
+        (86_400 * 3, "3 d ago"),
+        (-5, "in the future"),
+    ],
+)
+def test_a_span_is_told_by_its_largest_unit(seconds: int, shown: str) -> None:
+    assert ago(timedelta(seconds=seconds)) == shown
+
+
+def test_a_moment_is_told_in_utc() -> None:
+    evening = datetime(2026, 4, 26, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
+    assert (moment(evening), day(evening)) == ("2026-04-27 04:30", "2026-04-27")
+    assert (moment(None), day(None)) == ("-", "-")
+    assert moment(datetime(2026, 4, 26, tzinfo=UTC)) == "2026-04-26 00:00"
+
+
+@pytest.mark.parametrize(
+    ("happened", "shown"),
+    [
+        (Happened(1.0), "yes"),
+        (Happened(0.0), "no"),
+        (Happened(0.25), "25.0%"),
+        (Chosen("Ada"), "Ada"),
+        (Landed(12.5), "12.5"),
+        (Void("withdrawn"), "void (withdrawn)"),
+        (None, "-"),
+    ],
+)
+def test_an_outcome_is_told_in_a_few_words(happened: Outcome | None, shown: str) -> None:
+    assert outcome(happened) == shown
+
+
+def test_a_choice_begins_with_the_likeliest_and_a_curve_tells_its_size() -> None:
+    assert prediction(Choice({"a": 0.25, "b": 0.75})) == "b 75.0%, a 25.0%"
+    assert prediction(Curve((0.0, 0.5, 1.0))) == "CDF of 3 points"
+    assert prediction(None) == "-"
+
+
+def test_the_targets_of_a_question_are_told_each_or_together() -> None:
+    rising = {"may": Binary(0.4), "june": Binary(0.6)}
+    assert predictions(rising) == "may 40.0%, june 60.0%"
+    assert in_short(rising) == "40.0% to 60.0% (2 targets)"
+    assert in_short(dict.fromkeys(rising, Binary(0.4))) == "40.0% (2 targets)"
+    assert in_short({"outcome": Binary(0.4)}) == "40.0%"
+
+
+def test_bytes_are_told_in_a_unit_that_fits() -> None:
+    assert (size(1_500_000), size(2_500_000_000)) == ("1.5 MB", "2.5 GB")

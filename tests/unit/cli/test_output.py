@@ -1,0 +1,74 @@
+"""Tables, JSON and files as the commands write them."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bot.cli.output.console import Column, Kind, as_json, table
+from bot.cli.output.deliver import STDOUT, deliver
+from bot.errors import ConfigError
+
+
+class Terminal(io.StringIO):
+    """Says that it is one."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(width: int, title: str, text: str) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    columns = (Column("title", Kind.TITLE), Column("n", Kind.NUMBER), Column("text", Kind.TEXT))
+    console.print(table(columns, [(title, "12345", text)]))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_without_a_terminal_a_row_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(1000, "word " * 100, "text " * 100)
+    assert len(lines) == 2
+    assert "text text" in lines[1]
+
+
+def test_on_a_terminal_titles_are_cut_text_is_folded_and_numbers_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    lines = printed(40, "a title of very many words " * 3, "text-without-a-gap" * 3)
+    assert max(map(len, lines)) <= 40
+    assert "12345" in "".join(lines)
+    assert "…" in "".join(lines)
+    assert "".join(line[-16:].strip() for line in lines).count("text-without-a-gap") >= 1
+
+
+def test_markup_in_a_title_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "[red]x[/red]" in "".join(printed(200, "[red]x[/red]", ""))
+
+
+def test_json_refuses_numbers_that_it_does_not_have() -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        as_json({"score": float("nan")})
+
+
+def test_a_report_is_replaced_as_a_whole_and_readable_as_other_files_are(tmp_path: Path) -> None:
+    place = tmp_path / "report.json"
+    place.write_text("old")
+    deliver({"ü": 1}, place)
+    assert json.loads(place.read_text(encoding="utf-8")) == {"ü": 1}
+    assert [*tmp_path.iterdir()] == [place]
+    (tmp_path / "plain").touch()
+    assert place.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_report_that_cannot_be_written_names_the_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        deliver({}, tmp_path / "nowhere" / "report.json")
+
+
+def test_a_dash_is_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    deliver({"n": 1}, STDOUT)
+    assert json.loads(capsys.readouterr().out) == {"n": 1}
+    assert not os.path.lexists("-")

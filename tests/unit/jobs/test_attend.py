@@ -1,0 +1,70 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.domain.question import QuestionRef
+from bot.domain.request import LockQuestion, UnlockQuestion
+from bot.jobs.attend import Attending, attend
+from bot.store.requests import FOLDER, REFUSED, ask, waiting
+from tests.unit.jobs.conftest import VENUE, House
+
+REF = QuestionRef(VENUE, "rain")
+
+
+async def attended(house: House) -> str:
+    return await attend(Attending(folder=house.path, ledger=house.ledger, clock=house.clock))
+
+
+async def test_a_lock_that_was_asked_for_holds_until_it_is_taken_off(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    now = house.clock.now()
+    ask(house.path, LockQuestion(ref=REF, reason="the rules are disputed"), at=now)
+    assert await attended(house) == "1 requests done"
+    assert await house.forecast() == "0 forecasts made"
+    ask(house.path, UnlockQuestion(ref=REF), at=now + timedelta(seconds=1))
+    await attended(house)
+    assert await house.forecast() == "1 forecasts made"
+    notes = [event.text for event in await house.ledger.journal.recent(9, "request")]
+    assert sorted(notes) == [
+        "lantern:rain locked for every forecaster until it is unlocked: the rules are disputed",
+        "lantern:rain unlocked for every forecaster",
+    ]
+
+
+async def test_requests_are_done_in_the_order_in_which_they_were_made(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    now = house.clock.now()
+    ask(house.path, UnlockQuestion(ref=REF), at=now + timedelta(seconds=1))
+    ask(house.path, LockQuestion(ref=REF, reason="first"), at=now)
+    assert await attended(house) == "2 requests done"
+    assert await house.ledger.schedule.locks(now) == []
+
+
+async def test_a_request_for_an_unknown_question_is_put_aside_with_its_reason(house: House) -> None:
+    path = ask(house.path, LockQuestion(ref=REF, reason="why not"), at=house.clock.now())
+    assert await attended(house) == "0 requests done, 1 refused"
+    assert (house.path / FOLDER / REFUSED / path.name).exists()
+    assert waiting(house.path) == []
+    [event] = await house.ledger.journal.recent(9, "request")
+    assert "lantern:rain" in event.text
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"kind":"erase"}', b"\xff\xfe", b"[" * 70_000])
+async def test_a_file_that_is_no_request_is_put_aside(house: House, content: bytes) -> None:
+    (house.path / FOLDER).mkdir()
+    (house.path / FOLDER / "1.json").write_bytes(content)
+    assert await attended(house) == "0 requests done, 1 refused"
+    assert await attended(house) == "0 requests done"
+
+
+def test_a_request_is_readable_by_its_owner_alone(tmp_path: Path, house: House) -> None:
+    path = ask(tmp_path, UnlockQuestion(ref=REF), at=house.clock.now())
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_lock_without_a_reason_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs a reason"):
+        LockQuestion(ref=REF, reason=" ")

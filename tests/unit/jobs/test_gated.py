@@ -1,0 +1,181 @@
+"""Gated calibration over a real ledger: what it may see, what it decides, and that it keeps to its decisions."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.prediction import Binary, BinaryShape, Choice
+from bot.domain.question import Question, QuestionRef, Target
+from bot.jobs.gated import DECISION, GatedCalibrator, calibration_name
+from bot.science.calibration_gate import Check, GateDecision, GatePolicy
+from bot.science.platt import Platt
+from bot.store.scores import ScoreFilter
+from bot.testing.clock import START
+from bot.testing.forecaster import ScriptedForecaster, say
+from tests.unit.jobs.conftest import FIRST, VENUE, House, outcome, question
+
+DAY = timedelta(days=1)
+# As strict as the standard policy, on the few rows of a test.
+POLICY = GatePolicy(min_rows=20, min_window_rows=10)
+SAID = 0.9
+
+
+async def live_through(house: House, days: int, *, every: int = 2) -> None:
+    """Say 90 % of one question a day; every so-many-th of them comes true, the day after."""
+    house.forecasters = {FIRST: ScriptedForecaster(say(SAID))}
+    for day in range(days):
+        key = f"day {day}"
+        house.venue.offer(question(key, now=house.clock.now(), price=None))
+        await house.discover()
+        await house.forecast()
+        happened = float(day % every == 0)
+        house.venue.resolve(outcome(key, happened, at=house.clock.now() + DAY))
+        house.venue.close(QuestionRef(VENUE, key))
+        await house.clock.advance(DAY.total_seconds())
+        await house.resolve()
+
+
+def gated(house: House, policy: GatePolicy = POLICY) -> GatedCalibrator:
+    return GatedCalibrator(ledger=house.ledger, clock=house.clock, policy=policy)
+
+
+async def test_a_steady_overconfidence_is_corrected_up_to_the_cap_and_what_was_said_is_kept(house: House) -> None:
+    await live_through(house, 120)
+    house.calibrator = gated(house)
+    house.offer("tomorrow")
+    await house.discover()
+    await house.forecast()
+    [forecast] = await house.history("tomorrow")
+    # Half of what was said at 90 % came true, so the fit says about 50 %, and the cap stops it at 10 points.
+    assert forecast.predictions == {"outcome": Binary(SAID - POLICY.cap)}
+    assert forecast.raw == {"outcome": Binary(SAID)}
+    assert forecast.calibration is not None
+    decided = await house.ledger.learning.get(forecast.calibration)
+    assert (decided.forecaster, decided.examples) == ("calibration:first:market", 119)
+    assert decided.before == START + 120 * DAY
+    assert all(check.passed for check in DECISION.value(decided.payload).checks)
+
+
+async def test_where_the_gate_refuses_nothing_moves_and_the_forecast_names_the_refusal(house: House) -> None:
+    await live_through(house, 30)
+    house.calibrator = gated(house)
+    house.offer("tomorrow")
+    await house.discover()
+    await house.forecast()
+    [forecast] = await house.history("tomorrow")
+    assert forecast.predictions == forecast.raw == {"outcome": Binary(SAID)}
+    assert forecast.calibration is not None
+    decision = DECISION.value((await house.ledger.learning.get(forecast.calibration)).payload)
+    assert decision.platt is None
+    assert [check.name for check in decision.failures] == ["rows resolved before window 1", "rows in window 1"]
+
+
+async def test_before_anything_resolved_there_is_nothing_to_decide(house: House) -> None:
+    house.calibrator = gated(house)
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    [forecast] = await house.history()
+    assert (forecast.calibration, forecast.predictions) == (None, forecast.raw)
+    assert await house.ledger.learning.rows() == []
+
+
+async def test_a_decision_of_the_day_is_used_again_whatever_became_known_since(house: House) -> None:
+    await live_through(house, 30)
+    now = house.clock.now()
+    first = await gated(house).decision(FIRST, "market", now)
+    late = GatedCalibrator(ledger=house.ledger, clock=house.clock, policy=GatePolicy(min_rows=1))
+    assert first is not None
+    assert await late.decision(FIRST, "market", now + timedelta(hours=23)) == first
+    assert await late.decision(FIRST, "market", now + DAY) != first
+    assert len(await house.ledger.learning.rows()) == 2
+
+
+async def test_a_decision_sees_all_that_resolved_before_its_day_and_nothing_else(house: House) -> None:
+    await live_through(house, 40)
+    calibrator = gated(house)
+    table = await house.ledger.scores.table(ScoreFilter(forecaster=FIRST))
+    assert len(table) == 40
+    for hours in range(0, 41 * 24, 7):
+        cutoff = START + timedelta(hours=hours)
+        midnight = cutoff.replace(hour=0)
+        # One question resolves at each midnight from the second one on.
+        expected = max(0, (midnight - START).days - 1)
+        decided = await calibrator.decision(FIRST, "market", cutoff)
+        seen = await _examples(house, midnight) if decided else 0
+        assert (seen, decided is None) == (expected, expected == 0)
+
+
+async def _examples(house: House, before: datetime) -> int:
+    newest = await house.ledger.learning.newest(calibration_name(FIRST, "market"), before)
+    assert newest is not None
+    assert newest[1].before == before
+    return newest[1].examples
+
+
+async def test_another_forecaster_and_another_family_have_decisions_of_their_own(house: House) -> None:
+    await live_through(house, 30)
+    now = house.clock.now()
+    assert await gated(house).decision(FIRST, "market", now) is not None
+    assert await gated(house).decision(FIRST, "dataset", now) is None
+    assert await gated(house).decision("second", "market", now) is None
+
+
+async def test_what_is_no_probability_of_yes_is_left_alone(house: House) -> None:
+    await live_through(house, 120)
+    choice = Choice({"red": 0.9, "blue": 0.1})
+    raw: dict[str, Any] = {"colour": choice, "outcome": Binary(SAID)}
+    asked = Question(ref=QuestionRef(VENUE, "x"), title="?", shape=BinaryShape(), targets=(Target(),), source="almanac")
+    market = question("x", now=house.clock.now())
+    calibrator = gated(house)
+    moved = await calibrator.calibrate(market, FIRST, house.clock.now(), raw)
+    assert moved.predictions["colour"] is choice
+    assert moved.predictions["outcome"] != Binary(SAID)
+    alone = await calibrator.calibrate(asked, FIRST, house.clock.now(), {"colour": choice})
+    assert (alone.predictions, alone.digest) == ({"colour": choice}, None)
+
+
+async def test_only_so_many_days_are_kept_in_memory(house: House) -> None:
+    await live_through(house, 3)
+    calibrator = gated(house)
+    for day in range(70):
+        await calibrator.decision(FIRST, "market", START + day * DAY)
+    again = await calibrator.decision(FIRST, "market", START + 3 * DAY)
+    assert again is not None
+    assert (await house.ledger.learning.get(again.digest)).before == START + 3 * DAY
+
+
+finite = st.floats(-50, 50)
+lines = st.builds(
+    Platt,
+    slope=finite,
+    intercept=finite,
+    offsets=st.dictionaries(st.text(max_size=5), finite, max_size=3),
+    rows=st.integers(1, 10**6),
+)
+decisions = st.builds(
+    GateDecision,
+    platt=st.none() | lines,
+    cap=st.floats(0.001, 0.5),
+    before=st.dates(),
+    checks=st.lists(st.builds(Check, st.text(max_size=9), finite, finite, st.booleans())).map(tuple),
+)
+
+
+@given(decision=decisions, said=st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_a_kept_decision_calibrates_as_the_one_that_was_made(decision: GateDecision, said: list[float]) -> None:
+    kept = DECISION.decode(DECISION.encode(decision))
+    assert (kept.before, kept.cap, kept.checks) == (decision.before, decision.cap, decision.checks)
+    groups = [*(decision.platt.offsets if decision.platt else ()), "new", *["new"] * 4][: len(said)]
+    assert kept.apply(said, groups).tolist() == decision.apply(said, groups).tolist()
+
+
+@given(decision=decisions, said=st.floats(0, 1))
+def test_a_refusal_is_identity_and_an_adoption_moves_no_further_than_its_cap(
+    decision: GateDecision, said: float
+) -> None:
+    [moved] = decision.apply([said]).tolist()
+    assert 0.0 <= moved <= 1.0
+    assert abs(moved - said) <= (decision.cap + 1e-12 if decision.platt else 0.0)

@@ -1,0 +1,119 @@
+"""What may be known when: fits strictly forward in time, kept, and used again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import pytest
+
+from bot.domain.learning import Fitted
+from bot.domain.resolution import Example
+from bot.domain.step import Json
+from bot.errors import LeakError
+from bot.jobs.learn import KEPT, School, Teacher, best_known, day_of, fit, known_before
+from bot.testing.clock import START
+from tests.unit.jobs.conftest import FIRST, House
+from tests.unit.testing.lantern import LanternArchive
+
+DAY = timedelta(days=1)
+
+
+@dataclass
+class Counting:
+    """Learns how many examples there are, and remembers when it was asked."""
+
+    asked: list[datetime] = field(default_factory=list)
+
+    def fit(self, examples: Sequence[Example], *, before: datetime) -> Mapping[str, Json]:
+        self.asked.append(before)
+        return {"count": len(examples)}
+
+
+class Leaking(LanternArchive):
+    """An archive that gives everything away at any time."""
+
+    def examples(self, before: datetime) -> Sequence[Example]:
+        return super().examples(before + 99 * DAY)
+
+
+def shipped(examples: int, before: datetime) -> Fitted:
+    return Fitted(forecaster=FIRST, before=before, examples=examples, payload={"count": examples})
+
+
+def teacher(house: House, school: School) -> Teacher:
+    return Teacher(ledger=house.ledger, archives=[LanternArchive()], schools={FIRST: school}, clock=house.clock)
+
+
+def test_a_fit_says_what_it_was_made_from() -> None:
+    # The lantern's two rounds resolve two days after they begin: on the second and third day.
+    fitted = fit(FIRST, Counting(), [LanternArchive()], before=START + 9 * DAY)
+    assert (fitted.examples, fitted.payload, fitted.provenance) == (2, {"count": 2}, {"rounds": "1 (lamps to lamps)"})
+    assert fit(FIRST, Counting(), [], before=START).provenance == {"rounds": "none"}
+
+
+def test_an_archive_that_looks_ahead_is_caught() -> None:
+    with pytest.raises(LeakError, match="lantern:0 resolved at 2026-01-03"):
+        known_before([Leaking()], START + DAY)
+
+
+@pytest.mark.parametrize(("days", "examples"), [(2, None), (3, 1), (4, 2)])
+def test_what_resolved_on_the_day_itself_is_not_known_before_it(days: int, examples: int | None) -> None:
+    best = best_known(FIRST, School(learner=Counting(), shipped=()), [LanternArchive()], before=START + days * DAY)
+    assert (best.examples if best else None) == examples
+
+
+def test_of_all_that_may_be_known_the_most_experienced_is_used() -> None:
+    packaged = [shipped(1, START), shipped(7, START + 5 * DAY), shipped(99, START + 9 * DAY)]
+    school = School(learner=Counting(), shipped=packaged)
+    at = {days: best_known(FIRST, school, [LanternArchive()], before=START + days * DAY) for days in (4, 6, 10)}
+    assert {days: best.examples for days, best in at.items() if best} == {4: 2, 6: 7, 10: 99}
+
+
+def test_a_day_begins_at_midnight_in_utc() -> None:
+    late = datetime.fromisoformat("2026-03-02T01:30:00+02:00")
+    assert day_of(late) == datetime.fromisoformat("2026-03-01T00:00:00+00:00")
+
+
+async def test_who_learns_nothing_is_not_asked(house: House) -> None:
+    assert await teacher(house, School(learner=None, shipped=())).known(FIRST, START) is None
+
+
+async def test_a_fit_serves_all_cutoffs_of_its_day_and_is_recorded_once(house: House) -> None:
+    learner = Counting()
+    asked = teacher(house, School(learner=learner, shipped=()))
+    morning, evening = START + 9 * DAY + timedelta(hours=1), START + 9 * DAY + timedelta(hours=23)
+    first = await asked.known(FIRST, morning)
+    assert first is not None
+    assert await asked.known(FIRST, evening) is first
+    assert learner.asked == [START + 9 * DAY]
+    assert await house.ledger.learning.get(first.digest) == first.fitted
+
+
+async def test_a_fit_on_record_for_the_day_is_used_again_by_the_next_process(house: House) -> None:
+    school = School(learner=Counting(), shipped=())
+    first = await teacher(house, school).known(FIRST, START + 9 * DAY)
+    learner = Counting()
+    assert await teacher(house, School(learner=learner, shipped=())).known(FIRST, START + 9 * DAY) == first
+    assert learner.asked == []
+
+
+async def test_a_fit_on_record_that_saw_as_much_is_kept_in_use(house: House) -> None:
+    asked = teacher(house, School(learner=Counting(), shipped=()))
+    first = await asked.known(FIRST, START + 9 * DAY)
+    assert await asked.known(FIRST, START + 10 * DAY) == first
+    assert len(await house.ledger.learning.rows()) == 1
+
+
+async def test_before_anything_resolved_nothing_is_known(house: House) -> None:
+    assert await teacher(house, School(learner=Counting(), shipped=())).known(FIRST, START) is None
+    assert await house.ledger.learning.rows() == []
+
+
+async def test_days_beyond_those_kept_in_memory_are_found_again(house: House) -> None:
+    learner = Counting()
+    asked = teacher(house, School(learner=learner, shipped=()))
+    for day in range(KEPT + 2):
+        await asked.known(FIRST, START + day * DAY)
+    again = await asked.known(FIRST, START + 3 * DAY)
+    assert again is not None
+    assert again.fitted.examples == 1
