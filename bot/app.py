@@ -1,7 +1,7 @@
 """The composition root: everything is built, handed over and closed here, and nowhere else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,29 +11,33 @@ from pathlib import Path
 import structlog
 
 from bot.clock import SeededRandom
-from bot.config.model import Config
+from bot.config.model import CalibrationUse, Config
 from bot.config.plugin_settings import settings_of
 from bot.desk.combine import Pool
 from bot.desk.trial import Limits
 from bot.domain.submission import Mode
 from bot.errors import ConfigError, NotFound
-from bot.gate.gate import STOP_FILE, Gate, Lane
+from bot.gate.brake import STOP_FILE, Brake
+from bot.gate.gate import Gate, Lane
 from bot.http import HttpReader
 from bot.ids import derive_id
+from bot.jobs.attend import Attending, attend
 from bot.jobs.backup import BackingUp, back_up
-from bot.jobs.calibrate import Identity
+from bot.jobs.calibrate import Calibrator, Identity
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, Seat, forecast_due
 from bot.jobs.job import Job
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
+from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
+from bot.jobs.restored import Settling, settle_restored
 from bot.jobs.score import Scoring, score
 from bot.jobs.submit import BatchWait, Submitting, submit_due
 from bot.outbox.outbox import Outbox
 from bot.ports import Archive, Clock, Http, Random, Submitter, Venue
 from bot.registry import Registry
-from bot.specs import Workplace
+from bot.specs import JobSpec, Workplace
 from bot.store.ledger import Ledger, open_ledger, read_ledger
 from bot.store.lock import instance_lock
 
@@ -72,7 +76,7 @@ async def open_records(config: Config) -> AsyncIterator[Records]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """The running parts of one Foxcast."""
+    """The running parts of one Foxcast; ``chores`` are the jobs that plugins bring."""
 
     config: Config
     registry: Registry
@@ -85,6 +89,7 @@ class App:
     seats: Mapping[str, Seat]
     teacher: Teacher
     outbox: Outbox
+    chores: Sequence[Job]
     owner: str
     patience_s: float
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -147,8 +152,10 @@ async def open_app(
                 ledger=ledger,
                 submitters={name: submitter for name, submitter in submitters.items() if submitter is not None},
                 clock=clock,
+                brake=Brake(stop_file=config.state / STOP_FILE, ledger=folder / LEDGER_FILE),
                 ready=BatchWait(ledger=ledger, lanes=lanes),
             ),
+            chores=[builder.chore(spec) for spec in registry.jobs],
             owner=owner,
             patience_s=patience_s,
         )
@@ -238,6 +245,10 @@ class _Builder:
             return None
         return await self.stack.enter_async_context(opener(settings_of(spec, self.config), self.place(lane.venue)))
 
+    def chore(self, spec: JobSpec) -> Job:
+        run = partial(spec.run, self.place(spec.name))
+        return Job(name=f"plugin {spec.name}", summary=spec.summary, every=spec.every, run=run)
+
     async def seat(self, name: str) -> Seat:
         spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
         opened = spec.open(settings_of(spec, self.config), self.place(name))
@@ -251,17 +262,27 @@ class _Builder:
 
 
 async def _recover(app: App) -> None:
-    """Before anything runs: leases of the dead come back, and what was on the wire when it died is unknown."""
+    """Before anything runs: leases of the dead come back, and what was on the wire when it died is unknown.
+
+    A halt is over once this can be written; a restored ledger is held against what stands at the venues.
+    """
     now = app.clock.now()
+    if halt := await app.ledger.journal.resume(at=now):
+        log.warning("the last run was halted", at=halt.at.isoformat(), why=halt.text)
     freed = await app.ledger.schedule.free_leases(owner_not=app.owner, now=now)
     unknown = await app.outbox.recover()
     if freed or unknown:
         text = f"{freed} leases of an earlier run freed, {unknown} submissions unknown"
         await app.ledger.journal.note("recovery", text, at=now)
+    await settle_restored(
+        Settling(path=app.folder / LEDGER_FILE, ledger=app.ledger, lanes=app.lanes, outbox=app.outbox, clock=app.clock)
+    )
 
 
 def _jobs(app: App) -> Iterator[Job]:
     every = app.config.daemon
+    attending = Attending(folder=app.folder, ledger=app.ledger, clock=app.clock)
+    yield _job("attend", "do what people asked", every.attend_every_s, partial(attend, attending))
     for name, venue in app.venues.items():
         finding = Discovery(
             name=name,
@@ -273,12 +294,14 @@ def _jobs(app: App) -> Iterator[Job]:
         )
         yield _job(f"discover {name}", "find open questions", every.discover_every_s, partial(discover, finding))
     yield _job("forecast", "forecast what is due", every.forecast_every_s, partial(forecast_due, _forecasting(app)))
+    yield _job("reconcile", "settle doubts", every.reconcile_every_s, partial(reconcile, app.outbox))
     yield _job("submit", "decide, then send", every.submit_every_s, partial(submit_due, _submitting(app)))
     for name, venue in app.venues.items():
         resolving = Resolving(name=name, venue=venue, ledger=app.ledger, clock=app.clock)
         yield _job(f"resolve {name}", "read outcomes", every.resolve_every_s, partial(resolve, resolving))
     scoring = Scoring(ledger=app.ledger, clock=app.clock)
     yield _job("score", "score what resolved", every.score_every_s, partial(score, scoring))
+    yield from app.chores
     backing_up = BackingUp(path=app.folder / LEDGER_FILE, folder=app.folder / "backups", clock=app.clock)
     yield _job("backup", "copy the ledger", every.backup_every_s, partial(back_up, backing_up))
 
@@ -292,7 +315,7 @@ def _forecasting(app: App) -> Forecasting:
         ledger=app.ledger,
         seats=app.seats,
         teacher=app.teacher,
-        calibrator=Identity(),
+        calibrator=_calibrator(app),
         policy=app.policy,
         clock=app.clock,
         random=app.random,
@@ -304,7 +327,15 @@ def _forecasting(app: App) -> Forecasting:
     )
 
 
+def _calibrator(app: App) -> Calibrator:
+    if app.config.calibration.use is CalibrationUse.IDENTITY:
+        return Identity()
+    from bot.jobs.gated import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
+
+    return GatedCalibrator(ledger=app.ledger, clock=app.clock)
+
+
 def _submitting(app: App) -> Submitting:
     # There are no arm records yet, so whatever config says a live venue holds everything.
-    gate = Gate(stop_file=app.config.state / STOP_FILE, armed=lambda _lane, _now: False)
+    gate = Gate(brake=app.outbox.brake, armed=lambda _lane, _now: False)
     return Submitting(ledger=app.ledger, lanes=app.lanes, gate=gate, outbox=app.outbox, clock=app.clock)

@@ -71,6 +71,7 @@ def restore(
     console.print(f"{done.backup} is the ledger now")
     if done.replaced is not None:
         console.print(f"the ledger before is kept as {done.replaced}")
+    console.print("nothing leaves until the next start has asked the venues what stands")
 
 
 @app.command()

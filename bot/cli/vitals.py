@@ -44,7 +44,7 @@ class Recorder:
                 await self._keep_run(vital)
             case Beat():
                 await asyncio.to_thread(_write_beat, self.folder / HEARTBEAT_FILE, vital)
-            case ClockStep():
+            case _:
                 await self._keep_step(vital)
 
     async def _halt(self, why: str, vital: Vital) -> None:

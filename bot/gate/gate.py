@@ -1,21 +1,20 @@
 """The checks between a recorded forecast and an intent, in order; the first that objects decides.
 
-mode -> primary forecaster -> form -> kill file -> window -> arming -> duplicates -> send. Every answer, also "no",
+mode -> primary forecaster -> form -> brake -> lock -> window -> arming -> duplicates -> send. Every answer, also "no",
 becomes a stored decision with its reason. A check that cannot be made counts as an objection.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import mismatch
 from bot.domain.question import Question
 from bot.domain.submission import Decision, Hold, Intent, Mode, Send
+from bot.gate.brake import Brake
 from bot.ids import derive_id
 
-STOP_FILE = "STOP"
 # How long a hold that time or a person may lift stands before the question is put again.
 ASK_AGAIN = timedelta(minutes=10)
 ACTION = "forecast"
@@ -45,9 +44,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """Decides over cases; ``stop_file`` halts everything while it exists."""
+    """Decides over cases; the brake halts everything while it holds."""
 
-    stop_file: Path
+    brake: Brake
     armed: Callable[[Lane, datetime], bool]
 
     def decide(self, case: Case) -> Decision:
@@ -59,9 +58,8 @@ class Gate:
         return Send(intent=intent_of(case), mode=case.lane.mode, why=_why(case))
 
     def _halted(self, case: Case) -> Hold | None:
-        if not self.stop_file.exists():
-            return None
-        return Hold(why=f"halted by {self.stop_file.name}", until=case.now + ASK_AGAIN)
+        why = self.brake.holds()
+        return None if why is None else Hold(why=why, until=case.now + ASK_AGAIN)
 
     def _unarmed(self, case: Case) -> Hold | None:
         if case.lane.mode is Mode.PAPER or self.armed(case.lane, case.now):

@@ -12,23 +12,38 @@ import structlog
 
 from bot.domain.submission import Batch, Intent, IntentState, Receipt
 from bot.errors import FoxcastError, StoreError
+from bot.gate.brake import Brake
 from bot.ports import Clock, Submitter
 from bot.store.ledger import Ledger
 from bot.store.submissions import BatchRow, IntentRow
 
 log = structlog.get_logger()
 
-STANDING = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.ACKED, IntentState.ABSENT})
+WAITING = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.ABSENT})
+STANDING = WAITING | {IntentState.ACKED}
 UNSETTLED = frozenset({IntentState.SENDING, IntentState.UNKNOWN, IntentState.IN_DOUBT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """What taking stock found: doubts settled, acknowledgements taken back, and what is still in doubt."""
+
+    settled: int
+    revoked: int
+    doubtful: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outbox:
-    """``ready`` says whether a batch may go now or still waits for forecasts that belong to it."""
+    """``ready`` says whether a batch may go now or still waits for forecasts that belong to it.
+
+    Nothing is written while the brake holds, whatever was decided before.
+    """
 
     ledger: Ledger
     submitters: Mapping[str, Submitter]
     clock: Clock
+    brake: Brake
     ready: Callable[[BatchRow, datetime], Awaitable[bool]]
 
     async def recover(self) -> int:
@@ -41,26 +56,68 @@ class Outbox:
         return len(left)
 
     async def flush(self) -> int:
-        """Send every batch that has planned intents and is ready; return how many intents were acknowledged.
+        """Send every batch that has waiting intents and is ready; return how many intents were acknowledged.
 
         A batch with an intent in doubt stays: a write that left the doubtful one out might undo it.
         """
         acknowledged = 0
-        for row in await self.ledger.submissions.batches(states=[IntentState.PLANNED]):
+        for row in await self.ledger.submissions.batches(states=[*WAITING]):
             if row.venue not in self.submitters or not UNSETTLED.isdisjoint(row.counts):
                 continue
+            if self.brake.holds():
+                break
             if await self.ready(row, self.clock.now()):
                 acknowledged += await self._send(row)
         return acknowledged
 
     async def reconcile(self) -> int:
-        """Read back every batch with unknown intents; doing it twice changes nothing more."""
+        """Read back every batch with unknown intents; doing it twice changes nothing more.
+
+        A venue that does not answer leaves its own intents in doubt and nobody else's.
+        """
         settled = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.UNKNOWN]):
             submitter = self.submitters.get(row.venue)
-            if submitter is not None:
+            if submitter is None:
+                continue
+            try:
                 settled += await self._read_back(row, submitter)
+            except StoreError:
+                raise
+            except FoxcastError as error:
+                log.warning("cannot be read back", venue=row.venue, batch=row.batch, error=str(error))
         return settled
+
+    async def take_stock(self) -> Stock:
+        """Ask the venues in use about all that a restored ledger believes to stand or to wait.
+
+        What waits may have left since the backup was made, so it counts as sent until it is read back. What was
+        acknowledged and is not there any more waits again. Raises what a venue raises that cannot answer.
+        """
+        for row in await self.ledger.submissions.batches(states=[*WAITING]):
+            await self._doubt(row)
+        revoked = 0
+        for row in await self.ledger.submissions.batches(states=[IntentState.ACKED]):
+            if submitter := self.submitters.get(row.venue):
+                revoked += await self._revoke(row, submitter)
+        settled = await self.reconcile()
+        left = await self.ledger.submissions.batches(states=[IntentState.UNKNOWN])
+        doubtful = sum(row.counts[IntentState.UNKNOWN] for row in left if row.venue in self.submitters)
+        return Stock(settled=settled, revoked=revoked, doubtful=doubtful)
+
+    async def _doubt(self, row: BatchRow) -> None:
+        waiting = [item.intent for item in await self._intents(row, WAITING)]
+        await self.ledger.submissions.begin_attempt([intent.id for intent in waiting], at=self.clock.now())
+        receipts = [_unknown(intent, "it may have left since the backup was made") for intent in waiting]
+        await self.ledger.submissions.settle(receipts, at=self.clock.now())
+
+    async def _revoke(self, row: BatchRow, submitter: Submitter) -> int:
+        acknowledged = await self._intents(row, frozenset({IntentState.ACKED}))
+        receipts = await submitter.standing(await self._batch(row, [item.intent for item in acknowledged]))
+        gone = [receipt.intent for receipt in receipts if receipt.state is IntentState.ABSENT]
+        detail = "read back after a restore: it does not stand"
+        await self.ledger.submissions.revoke(gone, detail=detail, at=self.clock.now())
+        return len(gone)
 
     async def _send(self, row: BatchRow) -> int:
         standing = await self._intents(row, STANDING)
@@ -97,10 +154,6 @@ class Outbox:
                     receipt.intent, receipt.state, detail=receipt.detail, at=self.clock.now()
                 )
                 settled += 1
-            if receipt.state is IntentState.ABSENT:
-                await self.ledger.submissions.mark(
-                    receipt.intent, IntentState.PLANNED, detail="proved absent", at=self.clock.now()
-                )
         return settled
 
     async def _intents(self, row: BatchRow, states: frozenset[IntentState]) -> list[IntentRow]:

@@ -79,3 +79,20 @@ def test_a_pool_lies_between_its_trials(probabilities: list[float], pool: Pool) 
     pooled = combine(question(BinaryShape()), trials, pool)["outcome"]
     assert isinstance(pooled, Binary)
     assert min(probabilities) - 1e-9 <= pooled.probability <= max(probabilities) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    # Odds 1, 4 and 16: the median, and 0.3 to 0.7 of the way to the mean of the logs, which is odds 4.
+    [(Pool.MEDIAN, 0.8), (Pool.LOGIT_MEAN, 0.8)],
+)
+def test_the_middle_of_three_odds(pool: Pool, expected: float) -> None:
+    trials = [trial(n, {"outcome": Binary(p)}) for n, p in enumerate((1 / 2, 4 / 5, 16 / 17), 1)]
+    assert values(combine(question(BinaryShape()), trials, pool)) == pytest.approx({"outcome": expected})
+
+
+def test_shrinking_draws_towards_one_half_and_no_further() -> None:
+    trials = [trial(n, {"outcome": Binary(p)}) for n, p in enumerate((0.6, 0.9), 1)]
+    [shrunk] = values(combine(question(BinaryShape()), trials, Pool.SHRINK)).values()
+    [mean] = values(combine(question(BinaryShape()), trials, Pool.LOGIT_MEAN)).values()
+    assert 0.5 < shrunk < mean

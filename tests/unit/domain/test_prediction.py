@@ -71,3 +71,9 @@ def test_a_curve_must_fit_grid_and_bounds(cdf: tuple[float, ...], shape: CurveSh
 def test_an_open_bound_may_keep_probability_beyond_the_grid() -> None:
     shape = CurveShape(grid=(0.0, 1.0), open_lower=True, open_upper=True)
     assert mismatch(Curve((0.1, 0.9)), shape) is None
+
+
+@pytest.mark.parametrize("options", [(), ("a",), ("a", "b", "a")])
+def test_a_choice_needs_two_options_and_no_option_twice(options: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="two or more different options"):
+        ChoiceShape(options=options)

@@ -74,3 +74,8 @@ def test_usage_adds_up_and_never_refunds() -> None:
         Usage(cost_usd=-0.01)
     with pytest.raises(ValueError, match="negative"):
         Usage(cost_usd=float("nan"))
+
+
+def test_a_target_without_a_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="a target needs a key"):
+        Target(key="")

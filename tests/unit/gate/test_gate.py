@@ -8,6 +8,7 @@ from bot.domain.forecast import Forecast
 from bot.domain.prediction import Binary, BinaryShape, Curve, Prediction
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.submission import Hold, Mode, Send
+from bot.gate.brake import Brake
 from bot.gate.gate import ASK_AGAIN, Case, Gate, Lane, intent_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -49,7 +50,8 @@ def case(
 @pytest.fixture
 def gate(tmp_path: Path) -> Callable[..., Gate]:
     def build(*, armed: bool = False) -> Gate:
-        return Gate(stop_file=tmp_path / "STOP", armed=lambda _lane, _now: armed)
+        brake = Brake(stop_file=tmp_path / "STOP", ledger=tmp_path / "ledger.sqlite")
+        return Gate(brake=brake, armed=lambda _lane, _now: armed)
 
     return build
 

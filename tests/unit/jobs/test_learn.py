@@ -69,6 +69,12 @@ def test_of_all_that_may_be_known_the_most_experienced_is_used() -> None:
     assert {days: best.examples for days, best in at.items() if best} == {4: 2, 6: 7, 10: 99}
 
 
+def test_who_cannot_learn_here_uses_what_came_with_the_package() -> None:
+    packaged = [shipped(7, START)]
+    assert best_known(FIRST, School(learner=None, shipped=packaged), [LanternArchive()], before=START) == packaged[0]
+    assert best_known(FIRST, School(learner=Counting(), shipped=packaged), [], before=START) == packaged[0]
+
+
 def test_a_day_begins_at_midnight_in_utc() -> None:
     late = datetime.fromisoformat("2026-03-02T01:30:00+02:00")
     assert day_of(late) == datetime.fromisoformat("2026-03-01T00:00:00+00:00")

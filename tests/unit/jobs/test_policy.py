@@ -1,10 +1,11 @@
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.prediction import Binary, BinaryShape, Choice
+from bot.domain.prediction import Binary, BinaryShape, Choice, Curve
 from bot.domain.question import Question, QuestionRef, Target
 from bot.jobs.policy import NextDue, Reforecast, moved, next_due
 
@@ -72,3 +73,8 @@ def test_the_largest_move_of_any_option_counts() -> None:
 
 def test_other_options_count_as_an_infinite_move() -> None:
     assert moved(Choice({"a": 0.5, "b": 0.5}), Choice({"a": 0.5, "c": 0.5})) == float("inf")
+
+
+def test_the_largest_step_anywhere_on_a_curve_counts() -> None:
+    # ln(0.5/0.5) - ln(0.2/0.8) = ln 4
+    assert moved(Curve((0.1, 0.2, 0.9)), Curve((0.1, 0.5, 0.9))) == pytest.approx(math.log(4))

@@ -215,3 +215,10 @@ async def test_a_crowd_at_the_edge_is_scored_as_it_is(house: House, price: float
     await house.resolve()
     await house.score()
     assert (await house.ledger.scores.table(ScoreFilter())).crowd == (price,)
+
+
+async def test_very_many_outcomes_are_recorded_in_parts(house: House) -> None:
+    keys = [f"question {number}" for number in range(501)]
+    await forecast_all(house, *keys)
+    house.venue.resolve(*(outcome(key, 1.0, at=house.clock.now()) for key in keys))
+    assert await house.resolve() == f"{VENUE}: 501 new outcomes of 501 questions"

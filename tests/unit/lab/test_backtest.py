@@ -1,0 +1,105 @@
+"""A backtest of two rounds: who is asked what, with what, and what becomes of an answer that is missing or odd."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.clock import SeededRandom
+from bot.desk.combine import Pool
+from bot.desk.trial import Limits
+from bot.domain.belief import Belief
+from bot.domain.learning import Fitted, Round
+from bot.domain.prediction import Choice, ChoiceShape
+from bot.domain.question import Question
+from bot.domain.resolution import Void
+from bot.domain.step import Action, Observation, Step
+from bot.errors import ContractError, LeakError, Unavailable
+from bot.lab.backtest import Subject, Window, backtest
+from bot.lab.rows import Row, missing_share, rows_of
+from bot.testing.forecaster import ScriptedForecaster, say
+from tests.unit.testing.lantern import START, LanternArchive, outcome, question
+
+DAY = timedelta(days=1)
+Learn = Callable[[Round], Fitted | None]
+
+
+def subject(forecaster: ScriptedForecaster, *, trials: int = 1, learn: Learn = lambda _: None) -> Subject:
+    return Subject(name="plain", forecaster=forecaster, trials=trials, pool=Pool.MEAN, limits=Limits(), learn=learn)
+
+
+async def run(
+    tested: Subject, window: Window | None = None, archive: LanternArchive | None = None
+) -> tuple[list[Row], list[str]]:
+    seen: list[str] = []
+    rows = await backtest(
+        archive or LanternArchive(), tested, window or Window(), random=SeededRandom(1), progress=seen.append
+    )
+    return rows, seen
+
+
+async def test_each_round_is_forecast_and_scored() -> None:
+    rows, seen = await run(subject(ScriptedForecaster(say(0.3)), trials=2))
+    assert seen == ["0", "1"]
+    assert [(row.round, row.probability, row.outcome, row.imputed) for row in rows] == [
+        ("0", 0.3, 1.0, False),
+        ("1", 0.3, 1.0, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        (Window(first=date(2026, 1, 2)), ["1"]),
+        (Window(last=date(2026, 1, 1)), ["0"]),
+        (Window(first=date(2026, 1, 1), last=date(2026, 1, 2)), ["0", "1"]),
+        (Window(first=date(2026, 1, 3)), []),
+    ],
+)
+async def test_the_window_includes_its_ends(window: Window, expected: list[str]) -> None:
+    assert (await run(subject(ScriptedForecaster(say(0.3))), window))[1] == expected
+
+
+async def test_a_question_without_a_forecast_counts_as_one_half_and_is_told() -> None:
+    with capture_logs() as logs:
+        rows, _ = await run(subject(ScriptedForecaster(Unavailable("no model"))))
+    assert [(row.probability, row.imputed) for row in rows] == [(0.5, True), (0.5, True)]
+    assert [entry["event"] for entry in logs] == ["no forecast", "no forecast"]
+
+
+class Colours(LanternArchive):
+    """Asks which lamp, not whether."""
+
+    def round(self, key: str) -> Round:
+        asked = replace(question(int(key)), shape=ChoiceShape(options=("red", "blue")))
+        return Round(key=key, as_of=START, questions=(asked,), resolutions=())
+
+
+def choose(asked: Question) -> Step:
+    belief = Belief(predictions={"outcome": Choice({"red": 0.5, "blue": 0.5})})
+    return Step(action=Action(name="choose"), observation=Observation(), belief=belief)
+
+
+async def test_questions_that_are_no_yes_or_no_are_refused() -> None:
+    with pytest.raises(ContractError, match="a backtest scores yes-or-no questions, not choice ones"):
+        await run(subject(ScriptedForecaster(choose)), archive=Colours())
+
+
+async def test_parameters_from_after_a_round_are_refused() -> None:
+    late = Fitted(forecaster="plain", before=START + DAY, examples=3, payload={})
+    with pytest.raises(LeakError, match="the cutoff is 2026-01-01"):
+        await run(subject(ScriptedForecaster(say(0.3)), learn=lambda _: late))
+
+
+def test_outcomes_of_other_questions_and_annulled_ones_are_no_rows() -> None:
+    annulled = outcome(0, outcome=Void("withdrawn"))
+    a_round = Round(key="0", as_of=START, questions=(question(0),), resolutions=(outcome(5), annulled))
+    assert list(rows_of(a_round, {})) == []
+
+
+def test_the_missing_share_is_that_of_targets() -> None:
+    answered = {(question(0).ref, "outcome"): 0.3}
+    assert missing_share([question(0), question(1)], answered) == 0.5
+    assert missing_share([], answered) == 0.0

@@ -1,0 +1,46 @@
+"""Files of forecasts by anyone, and what the rules did to them."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.domain.learning import Round, Sheet
+from bot.errors import NotFound
+from bot.lab.sheets import score_sheets
+from tests.unit.testing.lantern import START, LanternArchive, outcome, question
+
+
+class Printed(LanternArchive):
+    """A round of twenty questions, five of which resolved; a file answers as many as its name says."""
+
+    def round(self, key: str) -> Round:
+        questions = tuple(question(number) for number in range(20))
+        return Round(key=key, as_of=START, questions=questions, resolutions=tuple(map(outcome, range(5))))
+
+    def sheet(self, path: Path) -> Sheet:
+        key, answered = path.stem.split("-")
+        return Sheet(
+            name=path.name,
+            author="somebody",
+            round=key,
+            probabilities={(question(number).ref, "outcome"): 0.9 for number in range(20 - int(answered), 20)},
+            complaints=("row 7 is doubled",) if answered == "20" else (),
+        )
+
+
+def test_missing_rows_count_as_one_half_and_a_file_with_too_many_is_ignored_by_the_benchmark() -> None:
+    full, short, poor = score_sheets(Printed(), [Path("0-20.json"), Path("0-19.json"), Path("1-10.json")])
+    assert full.notes() == ["0-20.json: row 7 is doubled"]
+    assert ([row.probability for row in full.rows], full.missing) == ([0.9] * 5, 0.0)
+    # One of twenty is exactly the 5 % that are allowed.
+    assert short.notes() == ["0-19.json: 1 of 5 scored rows are missing and count as 0.5"]
+    assert short.missing == pytest.approx(0.05)
+    assert poor.notes() == [
+        "1-10.json: 5 of 5 scored rows are missing and count as 0.5",
+        "1-10.json: 50.0% of the rows are missing, the benchmark ignores it",
+    ]
+
+
+def test_a_file_of_an_unknown_round_names_those_there_are() -> None:
+    with pytest.raises(NotFound, match=r"7-20.json is for round 7; there are 0, 1"):
+        score_sheets(Printed(), [Path("7-20.json")])

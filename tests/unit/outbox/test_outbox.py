@@ -1,0 +1,125 @@
+"""What the outbox does with answers that are missing, late, wrong or errors."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.domain.submission import Batch, IntentState, Receipt
+from bot.errors import Rejected, StoreError, Unauthorized, Unavailable
+from bot.testing.book import MemoryBook
+from tests.unit.jobs.conftest import House
+
+
+class Awkward(MemoryBook):
+    """A book whose answer to a write is an error, or leaves out some receipts."""
+
+    def __init__(self, *, error: Exception | None = None, receipts: int = 0) -> None:
+        super().__init__()
+        self.error = error
+        self.receipts = receipts
+        self.unreadable: Exception | None = None
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        if self.unreadable:
+            raise self.unreadable
+        return await super().standing(batch)
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        receipts = await super().submit(batch)
+        if self.error:
+            raise self.error
+        return receipts[: self.receipts]
+
+
+async def submitted(house: House, *keys: str) -> dict[IntentState, int]:
+    house.offer(*keys, batch="round 1")
+    await house.discover()
+    await house.forecast()
+    await house.submit()
+    return await counts(house)
+
+
+async def counts(house: House) -> dict[IntentState, int]:
+    [row] = await house.ledger.submissions.batches(states=[*IntentState])
+    return dict(row.counts)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("503"), Rejected("no"), Unauthorized("401"), OSError("gone"), TimeoutError()],
+    ids=lambda error: type(error).__name__,
+)
+async def test_an_error_is_no_proof_of_anything_and_reading_back_settles_it(house: House, error: Exception) -> None:
+    house.book = Awkward(error=error)
+    assert await submitted(house, "rain", "snow") == {IntentState.UNKNOWN: 2}
+    assert await house.reconcile() == "2 doubts settled"
+    assert await counts(house) == {IntentState.ACKED: 2}
+    assert len(house.book.writes) == 2
+
+
+async def test_an_intent_without_a_receipt_is_unknown(house: House) -> None:
+    house.book = Awkward(receipts=1)
+    assert await submitted(house, "rain", "snow") == {IntentState.ACKED: 1, IntentState.UNKNOWN: 1}
+
+
+async def test_a_ledger_that_fails_under_the_writer_is_no_doubt_but_an_end(house: House) -> None:
+    house.book = Awkward(error=StoreError("the disk is full"))
+    with pytest.raises(StoreError, match="the disk is full"):
+        await submitted(house, "rain")
+    assert await counts(house) == {IntentState.SENDING: 1}
+    assert await house.outbox({}).recover() == 1
+
+
+async def test_a_venue_that_cannot_be_read_leaves_its_own_intents_in_doubt_and_a_failing_ledger_ends_the_pass(
+    house: House,
+) -> None:
+    house.book = Awkward(error=Unavailable("503"))
+    assert await submitted(house, "rain") == {IntentState.UNKNOWN: 1}
+    house.book.unreadable = Unavailable("503")
+    with capture_logs() as logs:
+        assert await house.reconcile() == "0 doubts settled"
+    assert [(entry["event"], entry["error"]) for entry in logs] == [("cannot be read back", "503")]
+    house.book.unreadable = StoreError("the disk is full")
+    with pytest.raises(StoreError, match="the disk is full"):
+        await house.reconcile()
+    assert await counts(house) == {IntentState.UNKNOWN: 1}
+
+
+async def test_a_venue_that_is_not_in_use_is_neither_written_nor_read(house: House) -> None:
+    house.book.drop_reply()
+    assert await submitted(house, "rain") == {IntentState.UNKNOWN: 1}
+    closed = replace(house.outbox({}), submitters={})
+    assert (await closed.reconcile(), await closed.flush()) == (0, 0)
+    stock = await closed.take_stock()
+    assert (stock.settled, stock.revoked, stock.doubtful) == (0, 0, 0)
+    assert await counts(house) == {IntentState.UNKNOWN: 1}
+
+
+async def test_a_brake_holds_back_what_was_decided_before_it(house: House) -> None:
+    house.offer("rain", "snow", batch="round 1")
+    await house.discover()
+    await house.forecast()
+    (house.path / "STOP").touch()
+    assert await house.submit() == "0 planned, 2 held, 0 acknowledged"
+    (house.path / "STOP").unlink()
+    await house.clock.advance(600)
+    house.book.drop_request()
+    await house.submit()
+    (house.path / "STOP").touch()
+    assert await house.reconcile() == "2 doubts settled"
+    assert await house.submit() == "0 planned, 0 held, 0 acknowledged"
+    assert await counts(house) == {IntentState.ABSENT: 2}
+    (house.path / "STOP").unlink()
+    assert await house.submit() == "0 planned, 0 held, 2 acknowledged"
+    assert len(house.book.writes) == 2
+
+
+async def test_what_stands_at_a_venue_that_is_not_in_use_is_not_taken_back(house: House) -> None:
+    assert await submitted(house, "rain") == {IntentState.ACKED: 1}
+    house.book.answers.clear()
+    outbox = house.outbox({})
+    closed = replace(outbox, submitters={})
+    assert (await closed.take_stock()).revoked == 0
+    assert (await outbox.take_stock()).revoked == 1
