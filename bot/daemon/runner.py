@@ -31,6 +31,7 @@ class Runner:
         self.stop = stop
         self.exit: Exit | None = None
         self.troubled: dict[str, Outcome] = {}
+        self._said: dict[str, str] = {}
         self._record = record
         self._running: dict[asyncio.Task[object], str] = {}
 
@@ -43,6 +44,7 @@ class Runner:
             outcome, detail, error = await self._attempt(job)
             took_s = self.clock.monotonic() - start
             self._tell(job.name, outcome, error)
+            self._tell_news(job.name, detail)
             await self.report(
                 JobRun(job=job.name, started_at=started_at, took_s=took_s, outcome=outcome, detail=detail)
             )
@@ -112,6 +114,13 @@ class Runner:
             log.warning("job must wait", job=name, why=str(error))
         else:
             log.error("job failed", job=name, exc_info=error)
+
+    def _tell_news(self, name: str, detail: str) -> None:
+        """Log what a job did when that differs from the last time; the ledger has every run."""
+        if name in self.troubled or detail == self._said.get(name):
+            return
+        self._said[name] = detail
+        log.info("job done", job=name, what=detail)
 
 
 def refuse_twins(jobs: Sequence[str]) -> None:

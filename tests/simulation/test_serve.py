@@ -134,7 +134,7 @@ def test_a_failing_job_is_tried_at_every_slot_and_disturbs_no_other() -> None:
         daemon.sleeper("sound", 1)
         with capture_logs() as logs:
             await daemon.serve(until_s=3599)
-        assert [entry["event"] for entry in logs] == ["job failed"]
+        assert [(entry["event"], entry["job"]) for entry in logs] == [("job failed", "broken"), ("job done", "sound")]
         return daemon
 
     daemon = simulate(main)

@@ -119,7 +119,8 @@ async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(
     with capture_logs() as logs:
         for _ in range(6):
             await runner.run(flaky)
-    assert [entry["event"] for entry in logs] == ["job failed", "job must wait", "job works again"]
+    told = [entry["event"] for entry in logs if entry["event"] != "job done"]
+    assert told == ["job failed", "job must wait", "job works again"]
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("heartbeat",)])
@@ -141,3 +142,12 @@ async def test_what_runs_in_no_task_cannot_be_waited_for_and_is_refused(ledger: 
 
     loop.call_soon(callback)
     await refused.wait()
+
+
+async def test_a_job_is_logged_when_it_did_something_else_than_last_time(ledger: Ledger) -> None:
+    runner = Runner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    steady = script("steady", "0 new", "0 new", "3 new", Unavailable("gone"), "0 new")
+    with capture_logs() as logs:
+        for _ in range(5):
+            await runner.run(steady)
+    assert [entry["what"] for entry in logs if entry["event"] == "job done"] == ["0 new", "3 new", "0 new"]
