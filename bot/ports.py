@@ -69,7 +69,11 @@ class Venue(Protocol):
         ...
 
     def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
-        """Yield the outcomes known now of the given questions; a corrected outcome is yielded anew."""
+        """Yield all outcomes known now of the given questions, also those yielded before.
+
+        A corrected outcome replaces the one yielded before; one that is missing beside others of its batch was
+        withdrawn.
+        """
         ...
 
 

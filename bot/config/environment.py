@@ -20,11 +20,17 @@ CONFIG_VARIABLE = "FOXCAST_CONFIG"
 
 
 def read_variables(environ: Mapping[str, str]) -> dict[Key, Variable]:
-    """Return our variables by the key that each sets; raises ConfigError where two differ in case alone."""
+    """Return our variables by the key that each sets; raises ConfigError for an empty one and a pair like ``a``, ``A``.
+
+    An empty value is a forgotten one far more often than an empty text: as a path it would mean the working folder.
+    """
     found: dict[Key, Variable] = {}
     for name, value in sorted(environ.items()):
         if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
             continue
+        if not value:
+            message = f"env {name}: is empty; give it a value or unset it"
+            raise ConfigError(message)
         key = tuple(name[len(PREFIX) :].lower().split(DELIMITER))
         if key in found:
             message = f"env {found[key].name} and {name} set the same value; unset one of them"
@@ -44,6 +50,17 @@ def misspelt(model: type[BaseModel], variables: Mapping[Key, Variable], under: K
         elif is_table(at(model, key)):
             example = variable_name((*under, *key, min(names(at(model, key)) or ("<key>",))))
             yield f"env {variable.name}: names a whole table; name one value in it, such as {example}"
+
+
+def strangers(written: Mapping[str, Any], variables: Mapping[Key, Variable]) -> Iterator[str]:
+    """Yield one line for each variable of a table that the file does not have, but has under nearly that name."""
+    for key, variable in variables.items():
+        tables = written.get(str(key[0]))
+        if len(key) < 3 or not isinstance(tables, Mapping) or key[1] in tables:
+            continue
+        if near := nearest(str(key[1]), tables):
+            better = " or ".join(variable_name((key[0], other, *key[2:])) for other in near)
+            yield f"env {variable.name}: the file has no [{key[0]}.{key[1]}]; did you mean {better}?"
 
 
 def decode(model: type[BaseModel], variables: Mapping[Key, Variable]) -> dict[str, Any]:

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bot.config.document import Document, Key, read_document
-from bot.config.environment import CONFIG_VARIABLE, decode, misspelt, overlay, read_variables
+from bot.config.environment import (
+    CONFIG_VARIABLE,
+    decode,
+    misspelt,
+    overlay,
+    read_variables,
+    strangers,
+)
 from bot.config.model import Config
 from bot.config.problems import Problems
 from bot.config.sources import Sources
@@ -23,9 +30,9 @@ def load_config(path: Path | None, environ: Mapping[str, str] = os.environ) -> C
     and the nearest valid name. What a plugin's own settings may hold is checked later, when the plugin is loaded.
     """
     sources = Sources(document=_document(path, environ), variables=read_variables(environ))
-    if faults := list(misspelt(Config, sources.variables)):
-        raise ConfigError("\n".join(faults))
     written = sources.document.table
+    if faults := [*misspelt(Config, sources.variables), *strangers(written, sources.variables)]:
+        raise ConfigError("\n".join(faults))
     ours = {key: variable for key, variable in sources.variables.items() if not _in_settings(key)}
     values = overlay(written, decode(Config, ours))
     return validate(Config, values, written=written, problems=Problems(Config, sources)).placed(sources)

@@ -3,9 +3,14 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from bot.domain.resolution import Resolution
+import structlog
+
+from bot.domain.question import QuestionRef
+from bot.domain.resolution import Resolution, Void
 from bot.ports import Clock, Venue
 from bot.store.ledger import Ledger
+
+log = structlog.get_logger(__name__)
 
 CHUNK = 500
 # Published outcomes are revised for about three months (25 of 8,990 in one benchmark).
@@ -23,20 +28,45 @@ class Resolving:
 
 
 async def resolve(parts: Resolving) -> str:
-    """Record the outcomes that are known now; a corrected one is kept beside the one it replaces."""
+    """Record the outcomes that are known now; a corrected one is kept beside the one it replaces.
+
+    Of two outcomes for one target the first counts. An outcome that its batch no longer has was withdrawn: it becomes
+    void, and its score goes.
+    """
     pending = await parts.ledger.questions.watched(parts.name, since=parts.clock.now() - CORRECTABLE)
     if not pending:
         return f"{parts.name}: nothing to resolve"
     new = changed = 0
+    said: set[tuple[QuestionRef, str]] = set()
     chunk: list[Resolution] = []
     async for resolution in parts.venue.resolutions(pending):
+        if (resolution.ref, resolution.target) in said:
+            log.warning("a second outcome is left out", question=str(resolution.ref), target=resolution.target)
+            continue
+        said.add((resolution.ref, resolution.target))
         chunk.append(resolution)
         if len(chunk) == CHUNK:
             added, corrected = await _record(parts, chunk)
             new, changed, chunk = new + added, changed + corrected, []
-    added, corrected = await _record(parts, chunk)
+    added, corrected = await _record(parts, [*chunk, *await _withdrawn(parts, said, set(pending))])
     corrections = f", {changed + corrected} corrected" if changed + corrected else ""
     return f"{parts.name}: {new + added} new outcomes of {len(pending)} questions{corrections}"
+
+
+async def _withdrawn(
+    parts: Resolving, said: set[tuple[QuestionRef, str]], pending: set[QuestionRef]
+) -> list[Resolution]:
+    """Return void outcomes for what was known and is not said any more, in the batches of which something was said.
+
+    A batch of which nothing was said may just not have been read.
+    """
+    known = await parts.ledger.resolutions.beside(parts.name, {ref for ref, _ in said})
+    now = parts.clock.now()
+    return [
+        Resolution(ref=ref, target=target, outcome=Void("withdrawn"), resolved_at=now)
+        for ref, target in sorted(known - said)
+        if ref in pending
+    ]
 
 
 async def _record(parts: Resolving, chunk: list[Resolution]) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """What happened, as it became known: append-only, the newest row of a target is the one in force."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -26,6 +26,12 @@ values (:ref, :target, :kind, :value, :body, :resolved_at, :seen_at)
 """
 _SCORE_ANEW = "update prediction set scored_against = null where ref = :ref and target = :target"
 _CURRENT = "select target, body, resolved_at from current_resolution where ref = ? order by target"
+# Outcomes in force of the batches that the given questions belong to.
+_OF_THEIR_BATCHES = """
+select r.ref, r.target from current_resolution r join question q on q.ref = r.ref
+where r.kind <> 'void' and q.venue = :venue and q.batch in (
+  select batch from question where ref in (select value from json_each(:refs)))
+"""
 _HISTORY = "select target, body, resolved_at from resolution where ref = ? order by id"
 
 
@@ -53,6 +59,12 @@ class Resolutions:
     async def current(self, ref: QuestionRef) -> tuple[Resolution, ...]:
         """Return the outcomes in force, by target."""
         return await self.readers.run(lambda database: _resolutions(database, _CURRENT, ref))
+
+    async def beside(self, venue: str, refs: Collection[QuestionRef]) -> set[tuple[QuestionRef, str]]:
+        """Return the targets with an outcome in force in the batches of the given questions; void ones are left out."""
+        values = {"venue": venue, "refs": listed(refs)}
+        rows = await self.readers.run(lambda database: database.execute(_OF_THEIR_BATCHES, values).fetchall())
+        return {(QuestionRef.parse(ref), target) for ref, target in rows}
 
     async def history(self, ref: QuestionRef) -> tuple[Resolution, ...]:
         """Return every outcome ever seen, oldest first."""

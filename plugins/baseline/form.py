@@ -59,7 +59,7 @@ class Form:
 
 
 class Reason(NamedTuple):
-    """One sentence of an estimate: where the probability stood before it (None for the prior) and after it."""
+    """One sentence of an estimate: where the probability stood before it (None for the first) and after it."""
 
     before: float | None
     after: float
@@ -67,13 +67,13 @@ class Reason(NamedTuple):
 
     def __str__(self) -> str:
         if self.before is None:
-            return f"prior {self.after:.3f}: {self.why}"
+            return f"begins at {self.after:.3f}: {self.why}"
         return f"adjusted {self.before:.3f} -> {self.after:.3f}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A probability in (0, 1) and the reasons that lead to it, the prior first."""
+    """A probability in (0, 1) and the reasons that lead to it, in order."""
 
     probability: float
     reasons: tuple[Reason, ...]

@@ -89,7 +89,7 @@ def test_reasons_start_with_the_prior_and_tell_only_changes() -> None:
     )
     told = estimate(terms, {})
     assert told.probability == pytest.approx(0.5)
-    assert [str(reason) for reason in told.reasons] == ["prior 0.269: first", "adjusted 0.269 -> 0.500: last"]
+    assert [str(reason) for reason in told.reasons] == ["begins at 0.269: first", "adjusted 0.269 -> 0.500: last"]
 
 
 def test_an_estimate_needs_a_term() -> None:

@@ -1,0 +1,59 @@
+from collections.abc import AsyncIterator, Collection
+
+from bot.domain.question import QuestionRef
+from bot.domain.resolution import Happened, Resolution, Void
+from bot.store.scores import ScoreFilter
+from bot.testing.venue import MemoryVenue
+from tests.unit.jobs.conftest import VENUE, House, outcome, question
+
+
+async def forecast_round(house: House, *keys: str) -> None:
+    house.offer(*keys, batch="round 1")
+    await house.discover()
+    await house.forecast()
+
+
+async def test_an_outcome_that_its_batch_no_longer_has_is_void_and_unscored(house: House) -> None:
+    await forecast_round(house, "rain", "snow")
+    now = house.clock.now()
+    rain, snow = outcome("rain", 1.0, at=now), outcome("snow", 0.0, at=now)
+    house.venue.resolve(rain, snow)
+    await house.resolve()
+    await house.score()
+    await house.clock.advance(60)
+
+    house.venue = MemoryVenue(resolutions=[rain])
+    assert await house.resolve() == f"{VENUE}: 0 new outcomes of 2 questions, 1 corrected"
+    [gone] = await house.ledger.resolutions.current(QuestionRef(VENUE, "snow"))
+    assert gone.outcome == Void("withdrawn")
+    await house.score()
+    assert [ref.key for ref in (await house.ledger.scores.table(ScoreFilter())).ref] == ["rain"]
+
+    house.venue = MemoryVenue(resolutions=[rain, snow])
+    assert await house.resolve() == f"{VENUE}: 0 new outcomes of 2 questions, 1 corrected"
+    [back] = await house.ledger.resolutions.current(QuestionRef(VENUE, "snow"))
+    assert back.outcome == Happened(0.0)
+
+
+async def test_a_batch_of_which_nothing_is_said_keeps_its_outcomes(house: House) -> None:
+    await forecast_round(house, "rain", "snow")
+    house.venue.resolve(outcome("rain", 1.0, at=house.clock.now()))
+    await house.resolve()
+    house.venue = MemoryVenue()
+    assert await house.resolve() == f"{VENUE}: 0 new outcomes of 2 questions"
+
+
+async def test_of_two_outcomes_for_one_target_the_first_counts_at_every_pass(house: House) -> None:
+    await forecast_round(house, "rain")
+    now = house.clock.now()
+    first, second = outcome("rain", 1.0, at=now), outcome("rain", 0.0, at=now)
+
+    class Contradictory(MemoryVenue):
+        async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
+            for resolution in (first, second):
+                yield resolution
+
+    house.venue = Contradictory([question("rain", now=now)])
+    assert await house.resolve() == f"{VENUE}: 1 new outcomes of 1 questions"
+    assert await house.resolve() == f"{VENUE}: 0 new outcomes of 1 questions"
+    assert len(await house.ledger.resolutions.history(QuestionRef(VENUE, "rain"))) == 1
