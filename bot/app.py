@@ -1,7 +1,8 @@
 """The composition root: everything is built, handed over and closed here, and nowhere else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,7 +27,7 @@ from bot.jobs.backup import BackingUp, back_up
 from bot.jobs.calibrate import Calibrator, Identity
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, Seat, forecast_due
-from bot.jobs.job import Job
+from bot.jobs.job import JOB_LIMIT, Job
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.reconcile import reconcile
@@ -45,6 +46,8 @@ log = structlog.get_logger(__name__)
 
 LEDGER_FILE = "ledger.sqlite"
 PATIENCE_S = 300.0
+# One pass takes at most PATIENCE_S and what was begun then, each trial at most its own limit.
+FORECAST_LIMIT = timedelta(hours=6)
 
 
 def folder_of(config: Config) -> Path:
@@ -88,6 +91,7 @@ class App:
     lanes: Mapping[str, Lane]
     seats: Mapping[str, Seat]
     teacher: Teacher
+    surveyed: set[str]
     outbox: Outbox
     chores: Sequence[Job]
     owner: str
@@ -129,9 +133,8 @@ async def open_app(
         lanes = {name: _lane(config, name) for name in _usable(config, registry)}
         venues = {name: await builder.venue(name) for name in lanes}
         submitters = {name: await builder.submitter(lane) for name, lane in lanes.items()}
-        names = dict.fromkeys(name for venue in venues for name in _forecasters(config, registry, venue))
-        seats = {name: await builder.seat(name) for name in names}
-        owner = derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat())
+        seats = await builder.seats(venues)
+        surveyed: set[str] = set()
         app = App(
             config=config,
             registry=registry,
@@ -148,15 +151,16 @@ async def open_app(
                 schools={name: school_of(config, registry, name) for name in seats},
                 clock=clock,
             ),
+            surveyed=surveyed,
             outbox=Outbox(
                 ledger=ledger,
                 submitters={name: submitter for name, submitter in submitters.items() if submitter is not None},
                 clock=clock,
                 brake=Brake(stop_file=config.state / STOP_FILE, ledger=folder / LEDGER_FILE),
-                ready=BatchWait(ledger=ledger, lanes=lanes),
+                ready=BatchWait(ledger=ledger, lanes=lanes, surveyed=surveyed),
             ),
             chores=[builder.chore(spec) for spec in registry.jobs],
-            owner=owner,
+            owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
             patience_s=patience_s,
         )
         await _recover(app)
@@ -249,6 +253,11 @@ class _Builder:
         run = partial(spec.run, self.place(spec.name))
         return Job(name=f"plugin {spec.name}", summary=spec.summary, every=spec.every, run=run)
 
+    async def seats(self, venues: Iterable[str]) -> Mapping[str, Seat]:
+        """Open each forecaster of the venues once."""
+        names = dict.fromkeys(name for venue in venues for name in _forecasters(self.config, self.registry, venue))
+        return {name: await self.seat(name) for name in names}
+
     async def seat(self, name: str) -> Seat:
         spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
         opened = spec.open(settings_of(spec, self.config), self.place(name))
@@ -291,9 +300,13 @@ def _jobs(app: App) -> Iterator[Job]:
             ledger=app.ledger,
             clock=app.clock,
             policy=app.policy,
+            surveyed=app.surveyed,
         )
         yield _job(f"discover {name}", "find open questions", every.discover_every_s, partial(discover, finding))
-    yield _job("forecast", "forecast what is due", every.forecast_every_s, partial(forecast_due, _forecasting(app)))
+    # A single pass over everything has no end to it.
+    limit = FORECAST_LIMIT if math.isfinite(app.patience_s) else timedelta.max
+    run = partial(forecast_due, _forecasting(app))
+    yield _job("forecast", "forecast what is due", every.forecast_every_s, run, limit=limit)
     yield _job("reconcile", "settle doubts", every.reconcile_every_s, partial(reconcile, app.outbox))
     yield _job("submit", "decide, then send", every.submit_every_s, partial(submit_due, _submitting(app)))
     for name, venue in app.venues.items():
@@ -306,8 +319,10 @@ def _jobs(app: App) -> Iterator[Job]:
     yield _job("backup", "copy the ledger", every.backup_every_s, partial(back_up, backing_up))
 
 
-def _job(name: str, summary: str, every_s: float, run: Callable[[], Awaitable[str]]) -> Job:
-    return Job(name=name, summary=summary, every=timedelta(seconds=every_s), run=run)
+def _job(
+    name: str, summary: str, every_s: float, run: Callable[[], Awaitable[str]], *, limit: timedelta = JOB_LIMIT
+) -> Job:
+    return Job(name=name, summary=summary, every=timedelta(seconds=every_s), run=run, limit=limit)
 
 
 def _forecasting(app: App) -> Forecasting:

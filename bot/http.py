@@ -215,8 +215,11 @@ async def _body(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
 
 
 def _same_host(url: str, location: str) -> str:
-    target = urljoin(url, location)
-    before, after = urlsplit(url), urlsplit(target)
+    try:
+        target = urljoin(url, location)
+        before, after = urlsplit(url), urlsplit(target)
+    except ValueError:
+        _refuse(f"{_shown(url)}: redirects to what is no address")
     if not location or (before.scheme, before.netloc) != (after.scheme, after.netloc):
         _refuse(f"{_shown(url)}: redirects to {_shown(target)}, which is not the same host")
     return target

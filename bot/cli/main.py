@@ -13,6 +13,7 @@ from typer.main import get_command
 from bot.cli.call import Call
 from bot.cli.exits import ExitCode, exit_code, explained
 from bot.cli.group import CommandGroup
+from bot.cli.output.plain import plain
 from bot.config.process import settle_process
 from bot.errors import FoxcastError
 
@@ -87,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _told(error: Exception, call: Call) -> int:
     if call.debug:
-        traceback.print_exception(error)
+        typer.echo(plain("".join(traceback.format_exception(error))), err=True, nl=False)
     message, code = _line(error)
-    typer.echo(f"foxcast: {message}", err=True)
+    typer.echo(f"foxcast: {plain(message)}", err=True)
     return code
 
 

@@ -18,7 +18,7 @@ from bot.cli.output.console import progress, stdout
 from bot.cli.output.summary import print_summary
 from bot.cli.session import equipped
 from bot.cli.summary import summary_of
-from bot.cli.vitals import Recorder
+from bot.cli.vitals import Recorder, Tally
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.daemon.serve import obey_signals, serve
@@ -73,11 +73,11 @@ async def _for_ever(config: Config, registry: Registry, notify_socket: str | Non
 async def _once(config: Config, registry: Registry, call: Call) -> Exit:
     clock = SystemClock()
     async with open_app(config, registry, clock=clock, patience_s=math.inf) as opened:
-        record = Recorder(opened.ledger, opened.folder)
+        tally = Tally(Recorder(opened.ledger, opened.folder))
         with obey_signals(opened.stopping), progress() as bars:
             async with _shown(opened, bars):
-                end = await one_pass(opened.jobs(), clock=clock, record=record, stop=opened.stopping)
-        print_summary(stdout(), await summary_of(opened, record.runs), call)
+                end = await one_pass(opened.jobs(), clock=clock, record=tally, stop=opened.stopping)
+        print_summary(stdout(), await summary_of(opened, tally.runs), call)
         return end
 
 

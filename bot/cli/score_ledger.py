@@ -64,7 +64,7 @@ def score_ledger(config: Config, asked: LedgerAsked) -> None:
 
 
 def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[Scored]]:
-    """Return the scored predictions of each forecaster, by name; the targets of one question are drawn together."""
+    """Return the scored predictions of each forecaster, by name; those of one series are drawn together."""
     found: dict[str, list[Scored]] = {}
     for index, forecaster in enumerate(columns.forecaster):
         ref = columns.ref[index]
@@ -72,7 +72,7 @@ def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[Scored]]:
             round=columns.batch[index] or NOTHING,
             family=columns.family[index],
             source=columns.source[index],
-            series=str(ref),
+            series=f"{ref.venue}:{columns.source[index]}/{columns.series[index] or ref.key}",
             horizon_days=columns.horizon_days[index],
             probability=columns.probability[index],
             outcome=columns.outcome[index],

@@ -11,9 +11,13 @@ from rich.console import Console
 from structlog.typing import EventDict
 
 from bot.cli.call import Call
+from bot.cli.output.plain import plain
 from bot.config.load import load_config
 from bot.config.model import Config, LogFormat, LogSection
 from bot.registry import Registry, load_registry
+
+# Where structlog puts a formatted one.
+TRACEBACK = "exception"
 
 
 def configured(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
@@ -46,9 +50,9 @@ def plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
 def _log_as(section: LogSection, call: Call, least: int) -> None:
     """Write events to stderr: stdout belongs to the answer of the command."""
     level = max(logging.getLevelNamesMapping()[section.level.upper()], least)
-    logging.basicConfig(
-        stream=sys.stderr, level=max(level, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_PlainFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -73,9 +77,25 @@ def _in_a_line(_logger: object, _method: str, event: EventDict) -> EventDict:
     return event
 
 
+def _made_plain(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Keep an event to what can be seen and, but for a traceback, to a line; values that are no text are escaped."""
+    return {
+        name: plain(value if name == TRACEBACK else " ".join(value.splitlines())) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+class _PlainFormatter(logging.Formatter):
+    """For what libraries log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
+
+
 def _rendering(form: LogFormat) -> tuple[Any, ...]:
     if form is LogFormat.JSON:
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
     console = Console(stderr=True)
     colours = console.is_terminal and not console.no_color
-    return (structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback),)
+    renderer = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
+    return structlog.processors.format_exc_info, _made_plain, renderer

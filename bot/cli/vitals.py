@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from bot.daemon.watch import Record
 from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome, Vital
 from bot.errors import StoreError
 from bot.store.database import translated
@@ -22,11 +23,10 @@ HEARTBEAT_FILE = "heartbeat.json"
 
 @dataclass(slots=True)
 class Recorder:
-    """Keeps each report; ``runs`` are the job runs of this process, in order, ``halted`` is that none can be kept."""
+    """Keeps each report; ``halted`` is that none can be kept."""
 
     ledger: Ledger
     folder: Path
-    runs: list[JobRun] = field(default_factory=list)
     halted: bool = False
 
     async def __call__(self, vital: Vital, /) -> None:
@@ -40,7 +40,6 @@ class Recorder:
     async def _keep(self, vital: Vital) -> None:
         match vital:
             case JobRun():
-                self.runs.append(vital)
                 await self._keep_run(vital)
             case Beat():
                 await asyncio.to_thread(_write_beat, self.folder / HEARTBEAT_FILE, vital)
@@ -68,6 +67,20 @@ class Recorder:
             ok=run.outcome is Outcome.DONE,
             detail=run.detail,
         )
+
+
+@dataclass(slots=True)
+class Tally:
+    """Passes each report on and remembers the job runs, in order: for one pass, since a daemon has no last run."""
+
+    record: Record
+    runs: list[JobRun] = field(default_factory=list)
+
+    async def __call__(self, vital: Vital, /) -> None:
+        """Pass the report on; raises StoreError where it cannot be kept."""
+        if isinstance(vital, JobRun):
+            self.runs.append(vital)
+        await self.record(vital)
 
 
 def last_beat(folder: Path) -> datetime | None:

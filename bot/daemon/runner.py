@@ -1,7 +1,7 @@
 """Runs one job at a time to its recorded end: whatever it raises, the others go on."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -32,13 +32,25 @@ class Runner:
         self.exit: Exit | None = None
         self.troubled: dict[str, Outcome] = {}
         self._said: dict[str, str] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._record = record
         self._running: dict[asyncio.Task[object], str] = {}
 
     async def run(self, job: Job) -> None:
-        """Run the job once, or not at all when asked to stop; only cancellation leaves this method as an error."""
-        if self.stop.is_set():
-            return
+        """Run the job once, or not at all when asked to stop; only cancellation leaves this method as an error.
+
+        A run of the same job that is under way is waited for.
+        """
+        async with self._turns[job.name]:
+            if not self.stop.is_set():
+                await self._run(job)
+
+    async def run_if_free(self, job: Job) -> None:
+        """Do as ``run`` does, or nothing while the same job runs."""
+        if not self._turns[job.name].locked():
+            await self.run(job)
+
+    async def _run(self, job: Job) -> None:
         started_at, start = self.clock.now(), self.clock.monotonic()
         with self.tracked(job.name):
             outcome, detail, error = await self._attempt(job)
@@ -94,12 +106,15 @@ class Runner:
         return names
 
     async def _attempt(self, job: Job) -> tuple[Outcome, str, Exception | None]:
+        limit = asyncio.timeout(job.limit.total_seconds())
         try:
-            return Outcome.DONE, await job.run(), None
+            async with limit:
+                return Outcome.DONE, await job.run(), None
         except Unavailable as error:
             return Outcome.UNAVAILABLE, str(error), error
         except Exception as error:  # noqa: BLE001 - a bug in one job must not cost the work of all others
-            return Outcome.FAILED, f"{type(error).__name__}: {error}", error
+            why = f"stopped after {job.limit}" if limit.expired() else f"{type(error).__name__}: {error}"
+            return Outcome.FAILED, why, error
 
     def _tell(self, name: str, outcome: Outcome, error: Exception | None) -> None:
         """Log a job when it breaks and when it heals, not at every run between."""

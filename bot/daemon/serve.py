@@ -23,12 +23,13 @@ log = structlog.get_logger(__name__)
 
 
 async def serve(jobs: Sequence[Job], *, clock: Clock, watch: Watch, record: Record, stop: asyncio.Event) -> Exit:
-    """Run every job once, in the given order, then each on its schedule until ``stop`` is set.
+    """Run every job once, in the given order, and each on its schedule until ``stop`` is set.
 
-    A job that raises is recorded and tried again at its next slot. A StoreError of ``record`` ends the daemon, and so
-    does a scheduler that cannot be woken; ``stop`` is then set. At the end running jobs may finish for ``drain_s``
-    seconds; nothing is cancelled before. An event loop that hangs for ``abort_after_s`` ends the process with
-    ``watchdog.HUNG`` after writing all stacks to stderr. Raises ValueError for two jobs of the same name.
+    A job that raises is recorded and tried again at its next slot; so is one that was stopped at its limit. No job
+    runs twice at the same time. A StoreError of ``record`` ends the daemon, and so does a scheduler that cannot be
+    woken; ``stop`` is then set. At the end running jobs may finish for ``drain_s`` seconds; nothing is cancelled
+    before. An event loop that hangs for ``abort_after_s`` ends the process with ``watchdog.HUNG`` after writing all
+    stacks to stderr. Raises ValueError for two jobs of the same name.
     """
     refuse_twins([HEARTBEAT, *(job.name for job in jobs)])
     runner = Runner(clock=clock, record=record, stop=stop)
@@ -36,16 +37,19 @@ async def serve(jobs: Sequence[Job], *, clock: Clock, watch: Watch, record: Reco
     supervisor = Supervisor(watch.notify_socket)
     pulse = Pulse(watch=watch, runner=runner, ticker=ticker, supervisor=supervisor)
     ticker.every(timedelta(seconds=watch.heartbeat_s), HEARTBEAT, pulse.beat)
+    # Before the first run of any, so that one which hangs does not keep the others waiting.
+    for job in jobs:
+        ticker.every(job.every, job.name, partial(runner.run_if_free, job))
     async with ticker, asyncio.TaskGroup() as group:
         with Watchdog(watch, signs=lambda: pulse.looks, wakeup=ticker.wakeup):
-            watchers = [group.create_task(pulse.keep_watch()), group.create_task(pulse.probe_lag())]
-            group.create_task(_catch_up(jobs, runner, ticker))
+            work = (pulse.keep_watch(), pulse.probe_lag(), _catch_up(jobs, runner))
+            tasks = [group.create_task(one) for one in work]
             supervisor.tell("READY=1")
             await stop.wait()
             supervisor.tell("STOPPING=1")
             cut = await _wind_down(runner, ticker, watch.drain_s)
-        for watcher in watchers:
-            watcher.cancel()
+        for task in tasks:
+            task.cancel()
     return runner.exit or _asked(cut)
 
 
@@ -95,11 +99,10 @@ def obey_signals(stop: asyncio.Event) -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
 
 
-async def _catch_up(jobs: Sequence[Job], runner: Runner, ticker: Ticker) -> None:
-    """Run each job at once, since its slots may have passed while nothing ran, and put it on its schedule."""
+async def _catch_up(jobs: Sequence[Job], runner: Runner) -> None:
+    """Run each job once, since its slots may have passed while nothing ran."""
     for job in jobs:
         await runner.run(job)
-        ticker.every(job.every, job.name, partial(runner.run, job))
 
 
 async def _wind_down(runner: Runner, ticker: Ticker, limit_s: float) -> list[str]:

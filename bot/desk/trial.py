@@ -1,10 +1,12 @@
 """One trial under its limits: every step is checked and logged before the next is asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import structlog
 
 from bot.domain.belief import Belief, unfit
 from bot.domain.forecast import Trial, TrialEnd
@@ -12,6 +14,11 @@ from bot.domain.question import Question
 from bot.domain.step import Step, Usage
 from bot.errors import ContractError, StoreError
 from bot.ports import Desk, Forecaster
+
+log = structlog.get_logger(__name__)
+
+# A forecaster that was stopped gets this long for its own clean-up; then that is cancelled too.
+CLOSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,23 +84,42 @@ async def _follow(steps: AsyncIterator[Step], question: Question, run: TrialRun,
     return TrialEnd.FINISHED
 
 
+@asynccontextmanager
+async def _closing(steps: AsyncGenerator[Step, None]) -> AsyncIterator[AsyncGenerator[Step, None]]:
+    limit = asyncio.timeout(CLOSE_S)
+    try:
+        yield steps
+    finally:
+        try:
+            async with limit:
+                await steps.aclose()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            log.warning("forecaster does not close", cut_off_after_s=CLOSE_S)
+
+
 async def run_trial(forecaster: Forecaster, question: Question, desk: Desk, run: TrialRun) -> Trial:
     """Ask the forecaster for steps until it ends or a limit is reached; whatever happens, the last belief stands.
 
-    A step whose belief does not answer the whole question ends the trial, and the belief before it stands. Raises
-    StoreError when a step cannot be logged: an unlogged step must not count.
+    A forecaster that does not close when it is stopped is cut off after CLOSE_S. A step whose belief does not answer
+    the whole question ends the trial, and the belief before it stands. Raises StoreError when a step cannot be logged:
+    an unlogged step must not count.
     """
     progress = _Progress()
+    limit = asyncio.timeout(run.limits.seconds)
     try:
         async with (
-            asyncio.timeout(run.limits.seconds),
-            aclosing(forecaster.steps(question, desk)) as steps,
+            # Cancels a second time: the first one runs the forecaster's ``finally``, which may hang as well.
+            asyncio.timeout(run.limits.seconds + CLOSE_S),
+            limit,
+            _closing(forecaster.steps(question, desk)) as steps,
         ):
             end = await _follow(steps, question, run, progress)
-    except TimeoutError:
-        return progress.trial(desk.trial, TrialEnd.TIME_LIMIT, f"stopped after {run.limits.seconds:g} s")
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - a forecaster is foreign code: its failure must cost this trial alone
+        if limit.expired():
+            return progress.trial(desk.trial, TrialEnd.TIME_LIMIT, f"stopped after {run.limits.seconds:g} s")
         return progress.trial(desk.trial, TrialEnd.FAILED, f"{type(error).__name__}: {error}")
     return progress.trial(desk.trial, end)

@@ -67,7 +67,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of one intent. ``state`` is acked, refused (with proof) or unknown; nothing else is honest."""
+    """What became of one intent.
+
+    To a write ``state`` is acked, refused (with proof, for good), unknown, or absent: provably not written, because its
+    batch is not complete yet. Nothing else is honest.
+    """
 
     intent: str
     state: IntentState

@@ -16,7 +16,10 @@ CHUNK = 250
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What discovery of one venue needs; ``forecasters`` are those that forecast its questions."""
+    """What discovery of one venue needs; ``forecasters`` are those that forecast its questions.
+
+    ``surveyed`` names the venues that were seen whole in their last pass of this run; who submits looks at it.
+    """
 
     name: str
     venue: Venue
@@ -24,21 +27,25 @@ class Discovery:
     ledger: Ledger
     clock: Clock
     policy: Reforecast
+    surveyed: set[str]
 
 
 async def discover(parts: Discovery) -> str:
     """Record what the venue asks now; plan new questions at once, changed ones as the policy says.
 
     What is due is decided against the last forecast in the ledger, not against the last poll: a crash between two
-    writes loses nothing, and many small price moves add up to one that counts.
+    writes loses nothing, and many small price moves add up to one that counts. Of a venue that fails midway what it
+    had said is kept.
     """
     seen = changed = planned = 0
     async for chunk in _chunks(parts.venue.questions()):
+        parts.surveyed.discard(parts.name)
         recorded = await parts.ledger.questions.record(chunk, seen_at=parts.clock.now())
         for forecaster in parts.forecasters:
             planned += await parts.ledger.schedule.plan(await _dues(parts, chunk, forecaster))
         seen += len(chunk)
         changed += recorded.new + recorded.changed
+    parts.surveyed.add(parts.name)
     return f"{parts.name}: {seen} questions seen, {changed} new or changed, {planned} planned"
 
 
@@ -49,7 +56,7 @@ async def _dues(parts: Discovery, chunk: Sequence[Question], forecaster: str) ->
         Due(
             ref=question.ref,
             forecaster=forecaster,
-            due_at=now,
+            due_at=max(now, basis.made_at + parts.policy.min_gap) if basis else now,
             why=why,
             closes_at=question.closes_at,
             answered_at=basis.made_at if basis else None,
@@ -73,10 +80,15 @@ def reason_to_forecast(question: Question, basis: Basis | None, policy: Reforeca
 
 async def _chunks(questions: AsyncIterator[Question]) -> AsyncIterator[list[Question]]:
     chunk: list[Question] = []
-    async for question in questions:
-        chunk.append(question)
-        if len(chunk) == CHUNK:
+    try:
+        async for question in questions:
+            chunk.append(question)
+            if len(chunk) == CHUNK:
+                yield chunk
+                chunk = []
+    except Exception:
+        if chunk:
             yield chunk
-            chunk = []
+        raise
     if chunk:
         yield chunk

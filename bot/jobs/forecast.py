@@ -1,8 +1,9 @@
 """Forecast what is due: question -> trials -> aggregate -> calibrate -> record."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -13,6 +14,7 @@ from bot.domain.forecast import Forecast, Trial
 from bot.domain.learning import Fitted
 from bot.domain.question import Question
 from bot.domain.step import Step
+from bot.errors import ContractError, StoreError
 from bot.jobs.calibrate import Calibrator
 from bot.jobs.learn import Teacher
 from bot.jobs.policy import Reforecast, next_due
@@ -88,26 +90,40 @@ async def _missed(parts: Forecasting) -> int:
 
 
 async def _attempt(parts: Forecasting, claim: Claim) -> bool:
-    """Forecast one claim; False if no trial ended with a belief, and the question was put off."""
+    """Forecast one claim; False if that gave no answer, and the question was put off."""
     seat = parts.seats.get(claim.forecaster)
     if seat is None:
-        why = f"{claim.forecaster} is not in use"
-        await parts.ledger.schedule.postpone(claim, until=parts.clock.now() + UNUSED_WAIT, why=why)
+        unused = f"{claim.forecaster} is not in use"
+        await parts.ledger.schedule.postpone(claim, until=parts.clock.now() + UNUSED_WAIT, why=unused)
         return False
-    question = await parts.ledger.questions.get(claim.ref)
-    now = parts.clock.now()
-    running = await parts.ledger.forecasts.begin(
-        question=question, forecaster=seat.name, cutoff=cutoff_of(question, now), why=claim.why, now=now
-    )
+    running: Running | None = None
+    trouble: Exception | None = None
+    try:
+        question = await parts.ledger.questions.get(claim.ref)
+        now = parts.clock.now()
+        running = await parts.ledger.forecasts.begin(
+            question=question, forecaster=seat.name, cutoff=cutoff_of(question, now), why=claim.why, now=now
+        )
+        why = await _answer(_Sitting(parts, claim, seat, question, running))
+    except Exception as error:  # noqa: BLE001 - what goes wrong with one question must cost no other its forecast
+        # A ledger that takes nothing any more refuses the postponement too, and that error ends the pass.
+        why, trouble = f"{type(error).__name__}: {error}", error
+    if why is not None:
+        await _put_off(parts, claim, running=running, why=why, trouble=trouble)
+    return why is None
+
+
+async def _answer(sitting: "_Sitting") -> str | None:
+    """Complete the forecast and return None, or return why there is no answer."""
+    parts, seat, question, running = sitting.parts, sitting.seat, sitting.question, sitting.running
     known = await parts.teacher.known(seat.name, running.cutoff)
-    sitting = _Sitting(parts, seat, question, running, known.fitted if known else None)
-    trials = await sitting.trials()
+    trials = await sitting.trials(known.fitted if known else None)
     if not any(trial.belief for trial in trials):
-        await _put_off(parts, claim, running, trials)
-        return False
+        return "; ".join(f"trial {trial.number}: {trial.end} {trial.detail}".strip() for trial in trials)
     raw = combine(question, trials, seat.pool)
     calibrated = await parts.calibrator.calibrate(question, seat.name, running.cutoff, raw)
-    made_at = parts.clock.now()
+    # The clock may have been set back since the forecast began.
+    made_at = max(parts.clock.now(), running.cutoff)
     forecast = Forecast(
         id=running.id,
         ref=question.ref,
@@ -116,7 +132,7 @@ async def _attempt(parts: Forecasting, claim: Claim) -> bool:
         revision=running.revision,
         cutoff=running.cutoff,
         made_at=made_at,
-        why=claim.why,
+        why=sitting.claim.why,
         raw=raw,
         predictions=calibrated.predictions,
         fitted=known.digest if known else None,
@@ -124,7 +140,7 @@ async def _attempt(parts: Forecasting, claim: Claim) -> bool:
     )
     following = next_due(question, made_at=made_at, policy=parts.policy)
     await parts.ledger.forecasts.complete(forecast, next_due=following)
-    return True
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +148,32 @@ class _Sitting:
     """One forecaster with one question: the trials that are not on record yet run side by side."""
 
     parts: Forecasting
+    claim: Claim
     seat: Seat
     question: Question
     running: Running
-    fitted: Fitted | None
 
-    async def trials(self) -> list[Trial]:
+    async def trials(self, fitted: Fitted | None) -> list[Trial]:
         ended = {record.number: record.trial for record in self.running.trials if record.trial is not None}
         missing = [number for number in range(1, self.seat.trials + 1) if number not in ended]
-        return [*ended.values(), *await together(self._trial, missing, places=self.seat.trials)]
+        return [*ended.values(), *await together(partial(self._trial, fitted), missing, places=self.seat.trials)]
 
-    async def _trial(self, number: int) -> Trial:
+    async def _trial(self, fitted: Fitted | None, number: int) -> Trial:
         forecasts, clock, forecast = self.parts.ledger.forecasts, self.parts.clock, self.running.id
 
         async def log_step(step_number: int, step: Step) -> None:
-            await forecasts.log_step(forecast, trial=number, number=step_number, step=step, at=clock.now())
+            try:
+                await forecasts.log_step(forecast, trial=number, number=step_number, step=step, at=clock.now())
+            except ContractError as contradiction:
+                # The step differs from what the run before wrote down, and the forecast is abandoned with that: were
+                # it taken for the forecaster's own failure, its other trials would go on for nothing.
+                raise StoreError(str(contradiction)) from contradiction
 
         desk = TrialDesk(
             forecast=forecast,
             cutoff=self.running.cutoff,
             trial=number,
-            fitted=self.fitted,
+            fitted=fitted,
             random=self.parts.random,
         )
         run = TrialRun(limits=self.seat.limits, log=log_step)
@@ -161,10 +182,19 @@ class _Sitting:
         return trial
 
 
-async def _put_off(parts: Forecasting, claim: Claim, running: Running, trials: Sequence[Trial]) -> None:
-    why = "; ".join(f"trial {trial.number}: {trial.end} {trial.detail}".strip() for trial in trials)
+async def _put_off(
+    parts: Forecasting, claim: Claim, *, running: Running | None, why: str, trouble: Exception | None
+) -> None:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
     until = parts.clock.now() + wait
-    await parts.ledger.forecasts.fail(running.id, why=why, at=parts.clock.now())
+    if running is not None:
+        await parts.ledger.forecasts.fail(running.id, why=why, at=parts.clock.now())
     await parts.ledger.schedule.postpone(claim, until=until, why=why)
-    log.warning("forecast postponed", question=str(claim.ref), forecaster=claim.forecaster, until=until, why=why)
+    log.warning(
+        "forecast postponed",
+        question=str(claim.ref),
+        forecaster=claim.forecaster,
+        until=until,
+        why=why,
+        exc_info=trouble,
+    )

@@ -9,8 +9,6 @@ from bot.errors import NotFound
 from bot.lab.rows import Row, missing_share, rows_of
 from bot.ports import Archive
 
-IGNORED_ABOVE = 0.05
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSheet:
@@ -21,13 +19,11 @@ class ScoredSheet:
     missing: float
 
     def notes(self) -> list[str]:
-        """Say in words what the rules did to the file."""
+        """Say in words what the rules did to the file; those of the venue stand in the complaints of the sheet."""
         notes = [f"{self.sheet.name}: {complaint}" for complaint in self.sheet.complaints]
         imputed = sum(row.imputed for row in self.rows)
         if imputed:
             notes.append(f"{self.sheet.name}: {imputed} of {len(self.rows)} scored rows are missing and count as 0.5")
-        if self.missing > IGNORED_ABOVE:
-            notes.append(f"{self.sheet.name}: {self.missing:.1%} of the rows are missing, the benchmark ignores it")
         return notes
 
 

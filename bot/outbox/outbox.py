@@ -5,8 +5,8 @@ unknown; unknown counts as sent until reading back proves otherwise. Nothing her
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -21,7 +21,10 @@ log = structlog.get_logger()
 
 WAITING = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.ABSENT})
 STANDING = WAITING | {IntentState.ACKED}
+ANSWERS = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT})
 UNSETTLED = frozenset({IntentState.SENDING, IntentState.UNKNOWN, IntentState.IN_DOUBT})
+# A batch that came back as incomplete goes again with the next intent that joins it, or else after so long.
+AGAIN_AFTER = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,29 +123,34 @@ class Outbox:
         return len(gone)
 
     async def _send(self, row: BatchRow) -> int:
+        """Send all that shall stand, with what stands already; what is absent after that waits again."""
         standing = await self._intents(row, STANDING)
-        fresh = [item.intent for item in standing if item.state is not IntentState.ACKED]
+        waiting = [item for item in standing if item.state is not IntentState.ACKED]
+        if all(_came_back(item, self.clock.now()) for item in waiting):
+            return 0
+        fresh = [item.intent for item in waiting]
         batch = await self._batch(row, [item.intent for item in standing])
         await self.ledger.submissions.begin_attempt([intent.id for intent in fresh], at=self.clock.now())
         receipts = await self._write(self.submitters[row.venue], batch)
         sent = {intent.id for intent in fresh}
         mine = [receipt for receipt in receipts if receipt.intent in sent]
-        await self.ledger.submissions.settle(mine, at=self.clock.now())
+        back = [replace(receipt, state=IntentState.PLANNED) for receipt in mine if receipt.state is IntentState.ABSENT]
+        await self.ledger.submissions.settle([*mine, *back], at=self.clock.now())
         acked = sum(receipt.state is IntentState.ACKED for receipt in mine)
         details = sorted({receipt.detail for receipt in mine if receipt.detail})
         log.info("sent", venue=row.venue, batch=row.batch, acked=acked, of=len(mine), detail="; ".join(details[:3]))
         return acked
 
     async def _write(self, submitter: Submitter, batch: Batch) -> Sequence[Receipt]:
-        """Write once; an error is no proof of refusal, and an intent without a receipt is unknown."""
+        """Write once; an error of any kind is no proof of refusal, and an intent without an answer is unknown."""
         try:
             receipts = {receipt.intent: receipt for receipt in await submitter.submit(batch)}
         except StoreError:
             raise
-        except (FoxcastError, OSError, TimeoutError) as error:
-            log.warning("submission in doubt", batch=batch.key, error=str(error))
-            return [_unknown(intent, str(error)) for intent in batch.intents]
-        return [receipts.get(intent.id) or _unknown(intent, "no receipt") for intent in batch.intents]
+        except Exception as error:  # noqa: BLE001 - whatever a plugin raises, the write may have happened
+            log.warning("submission in doubt", batch=batch.key, error=f"{type(error).__name__}: {error}")
+            return [_unknown(intent, f"{type(error).__name__}: {error}") for intent in batch.intents]
+        return [_answer(intent, receipts.get(intent.id)) for intent in batch.intents]
 
     async def _read_back(self, row: BatchRow, submitter: Submitter) -> int:
         doubtful = await self._intents(row, frozenset({IntentState.UNKNOWN}))
@@ -162,7 +170,23 @@ class Outbox:
 
     async def _batch(self, row: BatchRow, intents: Sequence[Intent]) -> Batch:
         questions = await self.ledger.questions.in_batch(row.venue, row.batch)
+        if not questions:
+            questions = [await self.ledger.questions.get(intent.ref) for intent in intents]
         return Batch(key=row.batch, intents=tuple(intents), questions=tuple(questions))
+
+
+def _came_back(item: IntentRow, now: datetime) -> bool:
+    """Say whether the intent was sent and came back a short while ago."""
+    returned = item.state is IntentState.PLANNED and item.changed_at > item.planned_at
+    return returned and now < item.changed_at + AGAIN_AFTER
+
+
+def _answer(intent: Intent, receipt: Receipt | None) -> Receipt:
+    if receipt is None:
+        return _unknown(intent, "no receipt")
+    if receipt.state not in ANSWERS:
+        return _unknown(intent, f"{receipt.state} is no answer to a write")
+    return receipt
 
 
 def _unknown(intent: Intent, detail: str) -> Receipt:

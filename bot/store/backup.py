@@ -6,12 +6,13 @@ is never pruned.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bot.errors import StoreError
@@ -22,9 +23,12 @@ KEEP_HOURLY = 24
 KEEP_DAILY = 30
 # What must stay free for the ledger itself when a copy has been made.
 RESERVE_BYTES = 64 * 1024 * 1024
+# No copy takes as long: what is older was left by a kill in the middle of one.
+ABANDONED_AFTER = timedelta(hours=1)
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"(?P<stem>.+)-(?P<stamp>\d{8}T\d{6}Z)(?:-(?P<label>.+))?\.db")
+_PARTIAL = re.compile(r"\.(?P<name>.+\.db)\.\d+\.partial")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +49,10 @@ def back_up(path: Path, folder: Path, *, at: datetime, label: str = "") -> Backu
     """
     name = "-".join(part for part in (path.stem, at.astimezone(UTC).strftime(_STAMP), label) if part) + ".db"
     target = folder / name
-    partial = folder / f".{name}.partial"
+    # A person and the daemon may each make a backup at the same time.
+    partial = folder / f".{name}.{os.getpid()}.partial"
     with translated(folder):
-        _clear_partials(folder, path.stem)
+        _clear_partials(folder, path.stem, at - ABANDONED_AFTER)
         try:
             snapshot(path, partial)
             require_sound(partial)
@@ -121,12 +126,19 @@ def _backup(path: Path, at: datetime, label: str) -> Backup:
     return Backup(path=path, made_at=at, label=label, size_bytes=path.stat().st_size)
 
 
-def _clear_partials(folder: Path, stem: str) -> None:
-    # Left by a kill in the middle of a copy.
+def _clear_partials(folder: Path, stem: str, before: datetime) -> None:
     for partial in folder.glob(".*.partial"):
-        name = _NAME.fullmatch(partial.name[1:].removesuffix(".partial"))
-        if name is not None and name["stem"] == stem:
+        named = _PARTIAL.fullmatch(partial.name)
+        name = _NAME.fullmatch(named["name"]) if named else None
+        if name is not None and name["stem"] == stem and _written_before(partial, before):
             partial.unlink(missing_ok=True)
+
+
+def _written_before(path: Path, moment: datetime) -> bool:
+    try:
+        return path.stat().st_mtime < moment.timestamp()
+    except FileNotFoundError:  # its own maker was done with it
+        return False
 
 
 def _require_room(path: Path, folder: Path) -> None:

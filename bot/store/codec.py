@@ -70,7 +70,7 @@ class Form(Generic[T]):
         """Read a value back; raises ContractError for text that is not of this form."""
         try:
             plain = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             message = f"not a stored {self._name}: {text[:80]!r} ({error})"
             raise ContractError(message) from error
         return self.value(plain)

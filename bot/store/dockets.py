@@ -13,14 +13,31 @@ from bot.store.runs import Runs
 from bot.store.schedule import lock_reason
 from bot.store.submissions import standing
 
+_SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which forecast comes before the gate, and under which account it would leave."""
+
+    ref: QuestionRef
+    forecaster: str
+    revision: int
+    account: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docket:
-    """A question as it is now, its newest intent that is neither refused nor superseded, and why it is locked."""
+    """What stands around one forecast.
+
+    The question as it is now, its newest intent that is neither refused nor superseded, why it is locked for the
+    forecaster, and the newest revision if the forecaster has completed a later one.
+    """
 
     question: Question
     standing: Intent | None
     locked: str | None
+    successor: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +46,16 @@ class Dockets:
 
     readers: Runs
 
-    async def of(self, asked: Sequence[tuple[QuestionRef, str]], *, now: datetime) -> list[Docket]:
-        """Return a docket for each question and account, in this order, all of one moment; raises NotFound."""
-        return await self.readers.run(lambda database: [_docket(database, *one, now) for one in asked])
+    async def of(self, asked: Sequence[Asked], *, now: datetime) -> list[Docket]:
+        """Return a docket for each forecast, in this order, all of one moment; raises NotFound."""
+        return await self.readers.run(lambda database: [_docket(database, one, now) for one in asked])
 
 
-def _docket(database: Database, ref: QuestionRef, account: str, now: datetime) -> Docket:
+def _docket(database: Database, asked: Asked, now: datetime) -> Docket:
+    (successor,) = database.execute(_SUCCESSOR, [str(asked.ref), asked.forecaster, asked.revision]).fetchone()
     return Docket(
-        question=current(database, ref),
-        standing=standing(database, ref, account),
-        locked=lock_reason(database, ref, now=now),
+        question=current(database, asked.ref),
+        standing=standing(database, asked.ref, asked.account),
+        locked=lock_reason(database, asked.ref, asked.forecaster, now=now),
+        successor=successor,
     )

@@ -17,7 +17,7 @@ from bot.domain.question import Question, QuestionRef
 from bot.errors import NotFound
 from bot.store.codec import listed, moment, stamp, version_of
 from bot.store.runs import Runs
-from bot.store.versions import STATED, question_from, stated, store_prices, store_versions
+from bot.store.versions import STATED, question_from, store_prices, store_versions
 
 CHUNK = 500
 
@@ -154,10 +154,6 @@ class Questions:
     async def get(self, ref: QuestionRef) -> Question:
         """Return the question in its current version with its newest crowd; raises NotFound naming near ones."""
         return await self.readers.run(lambda database: current(database, ref))
-
-    async def version(self, version: str) -> Question:
-        """Return a version of a question, without a crowd; raises NotFound."""
-        return await self.readers.run(lambda database: stated(database, version, price=None))
 
     async def current_version(self, ref: QuestionRef) -> str:
         """Return the digest of the current version; raises NotFound naming near questions."""

@@ -28,9 +28,13 @@ class Waiting:
     path: Path
 
     def read(self) -> Request:
-        """Return what is asked; raises ContractError for a file that is no request."""
-        with self.path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        """Return what is asked; raises ContractError for a file that is no request or cannot be read."""
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            message = f"{self.path.name} cannot be read: {error.strerror}"
+            raise ContractError(message) from error
         if len(content) > MAX_BYTES:
             message = f"{self.path.name} is larger than {MAX_BYTES} bytes"
             raise ContractError(message)

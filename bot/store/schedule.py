@@ -20,13 +20,16 @@ EVERY_FORECASTER = ""
 MISSED_WINDOW = "missed window"
 CROWDED = 2_000
 
-# A row that was put off stays put off: a new reason brings it no further forward than ``not_before``.
+# A row that was put off stays put off: a new reason brings it no further forward than ``not_before``. A wish that does
+# not know the newest forecast is void.
 PLAN = """
 insert into schedule (ref, forecaster, due_at, why, closes_at)
 values (:ref, :forecaster, :due_at, :why, :closes_at)
 on conflict (ref, forecaster) do update set
   due_at = max(excluded.due_at, coalesce(not_before, excluded.due_at)), why = excluded.why
-where owner is null and answered_at is :answered_at
+where owner is null
+  and (select made_at from latest_forecast f where f.ref = schedule.ref and f.forecaster = schedule.forecaster)
+      is :answered_at
   and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
 """
 MOVE_CLOSE = """
@@ -67,10 +70,6 @@ POSTPONE = """
 update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
 where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
 """
-FINISH = """
-update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null
-where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
-"""
 ANSWER = """
 update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
                     answered_at = coalesce(answered_at, :made_at)
@@ -103,11 +102,6 @@ update schedule set window = case
 where window = 'open' and closes_at <= :now
 returning ref, forecaster, closes_at, window
 """
-NEXT_DUE = """
-select min(moment) from (
-  select min(due_at) as moment from schedule where owner is null and due_at is not null
-  union all select min(leased_until) from schedule where owner is not null)
-"""
 COUNTS = f"""
 select coalesce(sum(owner is not null), 0),
        coalesce(sum(owner is null and due_at <= :now and {_UNLOCKED}), 0),
@@ -115,14 +109,18 @@ select coalesce(sum(owner is not null), 0),
        coalesce(sum(owner is null and due_at > :now), 0)
 from schedule s
 """  # noqa: S608 - made of constants
+# A forecast counts once the gate has decided over it: before that there is no intent that could travel.
 LOAD = """
-select coalesce(sum(s.owner is not null), 0),
-       coalesce(sum(not exists (select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster
-                                                           and f.state = 'done')
-                    and not exists (select 1 from lock k where k.ref = q.ref and k.forecaster in ('', :forecaster)
-                                                           and (k.until is null or k.until > :now))), 0)
-from question q left join schedule s on s.ref = q.ref and s.forecaster = :forecaster
-where q.venue = :venue and q.batch = :batch
+select count(*), coalesce(sum(busy), 0), coalesce(sum(unforecast), 0), coalesce(sum(unforecast and due), 0) from (
+  select s.owner is not null as busy,
+         s.owner is null and s.due_at <= :now or exists (
+           select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster and f.state = 'done') as due,
+         not exists (select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster
+                                                and f.decided_at is not null)
+         and not exists (select 1 from lock k where k.ref = q.ref and k.forecaster in ('', :forecaster)
+                                                and (k.until is null or k.until > :now)) as unforecast
+  from question q left join schedule s on s.ref = q.ref and s.forecaster = :forecaster
+  where q.venue = :venue and q.batch = :batch)
 """
 
 
@@ -199,10 +197,16 @@ class ScheduleCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What keeps a batch: questions in work now (``busy``), and not forecast yet though free (``unforecast``)."""
+    """What keeps a batch of so many ``questions``: those in work now, and the unforecast ones that are not locked.
 
+    ``waiting`` are the unforecast ones whose turn has come, or over whose forecast nothing was decided yet; the others
+    are in work or were put off.
+    """
+
+    questions: int
     busy: int
     unforecast: int
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,11 +240,6 @@ class Schedule:
         """Give a claim back, not to be taken before ``until``; without effect if the lease was lost."""
         values = {**_held(claim), "until": stamp(until), "why": clean(why)}
         await self.writer.run(lambda database: _execute(database, POSTPONE, values))
-
-    async def finish(self, claim: Claim, *, next_due: datetime | None, why: str) -> None:
-        """Give a claim back as done until ``next_due``, if ever; without effect if the lease was lost."""
-        values = {**_held(claim), "due_at": stamp(next_due), "why": clean(why)}
-        await self.writer.run(lambda database: _execute(database, FINISH, values))
 
     async def free_leases(self, *, owner_not: str | None, now: datetime) -> int:
         """Take back all leases but the living ones of ``owner_not``; return how many there were."""
@@ -276,21 +275,12 @@ class Schedule:
         """Return the locks that hold now."""
         return await self.readers.run(lambda database: [_lock(*row) for row in database.execute(LOCKS, [stamp(now)])])
 
-    async def lock_reason(self, ref: QuestionRef, *, now: datetime, forecaster: str | None = None) -> str | None:
-        """Return why the question is locked now, for all or for the named forecaster; None if it is not."""
-        return await self.readers.run(lambda database: lock_reason(database, ref, now=now, forecaster=forecaster))
-
     async def missed(self, now: datetime) -> list[Missed]:
         """Return the questions whose window closed without a forecast, each once; each is noted as an event.
 
         Questions that were already closed when they were found are no misses.
         """
         return await self.writer.run(lambda database: _missed(database, now))
-
-    async def next_due(self, now: datetime) -> datetime | None:
-        """Return when something can next be claimed: ``now`` if it already can, None if nothing is planned."""
-        text = await self.readers.run(lambda database: database.execute(NEXT_DUE).fetchone()[0])
-        return None if text is None else max(moment(text), now)
 
     async def counts(self, now: datetime) -> ScheduleCounts:
         """Return how the schedule stands."""
@@ -302,8 +292,10 @@ class Schedule:
     async def load(self, venue: str, batch: str, forecaster: str, *, now: datetime) -> Load:
         """Return what a batch still waits for from a forecaster; locked questions are not waited for."""
         values = {"venue": venue, "batch": batch, "forecaster": forecaster, "now": stamp(now)}
-        busy, unforecast = await self.readers.run(lambda database: database.execute(LOAD, values).fetchone())
-        return Load(busy=busy, unforecast=unforecast)
+        questions, busy, unforecast, waiting = await self.readers.run(
+            lambda database: database.execute(LOAD, values).fetchone()
+        )
+        return Load(questions=questions, busy=busy, unforecast=unforecast, waiting=waiting)
 
 
 def answer(database: Database, ref: QuestionRef, forecaster: str, made_at: datetime, following: Next | None) -> None:
@@ -379,9 +371,9 @@ def _lock(ref: str, forecaster: str, reason: str, until: str | None) -> Lock:
     return Lock(ref=QuestionRef.parse(ref), forecaster=forecaster or None, reason=reason, until=moment(until))
 
 
-def lock_reason(database: Database, ref: QuestionRef, *, now: datetime, forecaster: str | None = None) -> str | None:
-    """Read why the question is locked now, for all or for the named forecaster; None if it is not."""
-    values = {"ref": str(ref), "forecaster": forecaster or EVERY_FORECASTER, "now": stamp(now)}
+def lock_reason(database: Database, ref: QuestionRef, forecaster: str, *, now: datetime) -> str | None:
+    """Read why the question is locked now, for all or for this forecaster; None if it is not."""
+    values = {"ref": str(ref), "forecaster": forecaster, "now": stamp(now)}
     row = database.execute(LOCK_REASON, values).fetchone()
     return None if row is None else str(row[0])
 

@@ -345,3 +345,13 @@ def tables(database: Database) -> None:
     """Create the first tables."""
     for statement in (_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_FORECASTS, *_SUBMISSIONS, *_OUTCOMES, *_JOURNAL, *_VIEWS):
         database.execute(statement)
+
+
+@MIGRATIONS(name="0002_series")
+def series(database: Database) -> None:
+    """Name the series of each question, within which forecasts of many days are not independent."""
+    database.execute("alter table question add column series text not null default ''")
+    database.execute("""
+update question set series = coalesce(
+  (select json_extract(v.body, '$.series') from question_version v where v.version = question.version), '')
+""")

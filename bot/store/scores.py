@@ -42,8 +42,8 @@ where forecast = :forecast and target = :target and not exists (
 # is the cutoff that counts, not the day of the computation: a forecast of the past is as good as its cutoff.
 _TABLE = """
 with eligible as (
-  select f.id, f.forecaster, f.ref, p.target, q.batch, q.source, q.family, t.horizon_days, p.probability,
-         c.probability as crowd, r.value as outcome, f.cutoff,
+  select f.id, f.forecaster, f.ref, p.target, q.batch, q.source, q.family, q.series, t.horizon_days,
+         p.probability, c.probability as crowd, r.value as outcome, f.cutoff,
          row_number() over (partition by f.forecaster, f.ref, p.target order by f.revision desc) as age
   from current_resolution r
   join prediction p on p.ref = r.ref and p.target = r.target
@@ -57,7 +57,7 @@ with eligible as (
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
     and (:until is null or f.cutoff < :until))
-select id, forecaster, ref, target, batch, source, family, horizon_days, probability, crowd, outcome, cutoff
+select id, forecaster, ref, target, batch, source, family, series, horizon_days, probability, crowd, outcome, cutoff
 from eligible where age = 1 order by cutoff, ref, target, forecaster
 """
 # What calibration may learn from: the same choice of rows, raw, and only what resolved before the moment.
@@ -114,7 +114,8 @@ class ScoreFilter:
 class ScoredRows:
     """Binary predictions with their outcomes, column by column, all of one length, in the order of cutoffs.
 
-    ``crowd`` is None where there was none; ``outcome`` is 1 for yes, 0 for no, or a share between them.
+    ``series`` is empty for a question on its own; ``crowd`` is None where there was none; ``outcome`` is 1 for yes, 0
+    for no, or a share between them.
     """
 
     forecast: tuple[str, ...]
@@ -124,6 +125,7 @@ class ScoredRows:
     batch: tuple[str | None, ...]
     source: tuple[str, ...]
     family: tuple[str, ...]
+    series: tuple[str, ...]
     horizon_days: tuple[int | None, ...]
     probability: tuple[float, ...]
     crowd: tuple[float | None, ...]
@@ -236,8 +238,9 @@ def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
         "until": stamp(chosen.until),
     }
     rows = database.execute(_TABLE, values).fetchall()
-    columns = list(zip(*rows, strict=True)) or [()] * 12
-    forecast, forecaster, ref, target, batch, source, family, horizon, probability, crowd, outcome, cutoff = columns
+    columns = list(zip(*rows, strict=True)) or [()] * 13
+    forecast, forecaster, ref, target, batch, source, family, series, horizon, *rest = columns
+    probability, crowd, outcome, cutoff = rest
     return ScoredRows(
         forecast=forecast,
         forecaster=forecaster,
@@ -246,6 +249,7 @@ def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
         batch=batch,
         source=source,
         family=family,
+        series=series,
         horizon_days=horizon,
         probability=probability,
         crowd=crowd,

@@ -23,7 +23,9 @@ NEXT_STATES: Mapping[IntentState, frozenset[IntentState]] = MappingProxyType(
     {
         IntentState.PLANNED: frozenset({IntentState.READY, IntentState.SUPERSEDED}),
         IntentState.READY: frozenset({IntentState.SENDING, IntentState.SUPERSEDED}),
-        IntentState.SENDING: frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN}),
+        IntentState.SENDING: frozenset(
+            {IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT}
+        ),
         IntentState.UNKNOWN: frozenset({IntentState.ACKED, IntentState.ABSENT, IntentState.IN_DOUBT}),
         IntentState.ABSENT: frozenset({IntentState.PLANNED}),
         IntentState.IN_DOUBT: frozenset(),
@@ -95,7 +97,9 @@ _OF_QUESTION = f"{_STANDING} and i.ref = ? and i.account = ?"
 _SENDING = f"{_INTENT} where i.state = 'sending' order by i.seq"
 _BATCHES = """
 select i.venue, i.account, i.batch, i.mode, i.state, count(*),
-       (select min(q.closes_at) from question q where q.venue = i.venue and q.batch = i.batch)
+       (select min(q.closes_at) from question q where q.ref in (
+          select ref from question where venue = i.venue and batch = i.batch
+          union all select ref from intent where venue = i.venue and account = i.account and batch = i.batch))
 from intent i
 where (i.venue, i.account, i.batch) in (
   select venue, account, batch from intent where state in (select value from json_each(?)))

@@ -19,14 +19,14 @@ from bot.store.codec import QUESTION, clean, listed, pack_prediction, stamp
 PASSAGES = ("background", "criteria")
 
 PUT_QUESTION = """
-insert into question (ref, venue, key, version, title, source, family, batch, url, opens_at, closes_at, as_of,
+insert into question (ref, venue, key, version, title, source, family, series, batch, url, opens_at, closes_at, as_of,
                       first_seen_at, changed_at)
-values (:ref, :venue, :key, :version, :title, :source, :family, :batch, :url, :opens_at, :closes_at, :as_of,
+values (:ref, :venue, :key, :version, :title, :source, :family, :series, :batch, :url, :opens_at, :closes_at, :as_of,
         :seen_at, :seen_at)
 on conflict (ref) do update set
   version = excluded.version, title = excluded.title, source = excluded.source, family = excluded.family,
-  batch = excluded.batch, url = excluded.url, opens_at = excluded.opens_at, closes_at = excluded.closes_at,
-  as_of = excluded.as_of, changed_at = excluded.changed_at
+  series = excluded.series, batch = excluded.batch, url = excluded.url, opens_at = excluded.opens_at,
+  closes_at = excluded.closes_at, as_of = excluded.as_of, changed_at = excluded.changed_at
 """
 ADD_PASSAGE = "insert into passage (digest, body) values (?, ?) on conflict do nothing"
 ADD_VERSION = """
@@ -150,6 +150,7 @@ def _columns(question: Question, version: str, seen_at: str) -> dict[str, Any]:
         "title": clean(question.title),
         "source": clean(question.source),
         "family": clean(question.family),
+        "series": clean(question.series),
         "batch": None if question.batch is None else clean(question.batch),
         "url": None if question.url is None else clean(question.url),
         "opens_at": stamp(question.opens_at),

@@ -34,6 +34,9 @@ from plugins.baseline.form import Estimate, Reason
 from plugins.baseline.model import form_of, predict
 from plugins.baseline.parameters import Parameters, from_json
 
+# Sets of parameters kept in memory: those of the rounds of a backfill that are forecast side by side.
+KEPT = 64
+
 
 class BaselineSettings(Settings):
     """The baseline has nothing to set: what it knows comes from outcomes."""
@@ -66,10 +69,12 @@ class Baseline:
             yield _step("learned", events, self._parameters(fitted), why=why)
 
     def _parameters(self, fitted: Fitted) -> Parameters:
-        """Read each set of parameters once; a backfill has one for each round."""
+        """Read each set of parameters once, as long as it is among the last KEPT; a backfill has one for each round."""
         kept = self._read.get(fitted.before)
         if kept is None or kept[0] is not fitted:
             kept = self._read[fitted.before] = (fitted, from_json(fitted.payload))
+            if len(self._read) > KEPT:
+                del self._read[next(iter(self._read))]
         return kept[1]
 
 

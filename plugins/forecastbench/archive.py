@@ -54,10 +54,6 @@ class ForecastBenchArchive:
             ),
         )
 
-    def complaints(self, key: str) -> Sequence[str]:
-        """Return what was left out of a question set, by record and reason; raises NotFound as ``round`` does."""
-        return self._question_set(key).complaints
-
     def examples(self, before: datetime) -> Iterator[Example]:
         """Yield outcomes of earlier rounds with a resolution date strictly before the date of ``before``.
 

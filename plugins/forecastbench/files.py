@@ -110,4 +110,12 @@ def _by_due_date(folder: Path, pattern: re.Pattern[str]) -> Mapping[date, Path]:
     if not folder.is_dir():
         return {}
     named = [(pattern.fullmatch(path.name), path) for path in sorted(folder.iterdir())]
-    return {date.fromisoformat(name[1]): path for name, path in named if name is not None}
+    dated = [(_day(name[1]), path) for name, path in named if name is not None]
+    return {due: path for due, path in dated if due is not None}
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:  # digits like those of a date, in a file that is none of the published ones
+        return None

@@ -23,6 +23,7 @@ from bot.api import (
     Resolution,
     Target,
 )
+from plugins.forecastbench.complaints import Complaints
 from plugins.forecastbench.terms import (
     DATASET,
     DATASET_SOURCES,
@@ -34,6 +35,9 @@ from plugins.forecastbench.terms import (
     reference,
     start_of,
 )
+
+# Six times the largest published file.
+MAX_RECORDS = 50_000
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _FACTS = {
@@ -73,7 +77,7 @@ def question_set(raw: object) -> QuestionSet:
     """Read the decoded JSON of a question set; raises ContractError if it has no due date or no list of questions."""
     due, records = frame(raw, "questions")
     questions: dict[QuestionRef, Question] = {}
-    complaints: list[str] = []
+    complaints = Complaints()
     combinations = 0
     for record in records:
         if isinstance(record, Mapping) and isinstance(record.get("id"), list):
@@ -85,13 +89,13 @@ def question_set(raw: object) -> QuestionSet:
                 _refuse("is listed twice")
             questions[parsed.ref] = parsed
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            complaints.append(f"{_label(record)}: {_reason(error)}")
+            complaints.add(f"{_label(record)}: {_reason(error)}")
     return QuestionSet(
-        due=due, questions=tuple(questions.values()), combinations=combinations, complaints=tuple(complaints)
+        due=due, questions=tuple(questions.values()), combinations=combinations, complaints=complaints.listed()
     )
 
 
-def question(record: Mapping[str, Any], due: date, complaints: list[str]) -> Question:
+def question(record: Mapping[str, Any], due: date, complaints: Complaints) -> Question:
     """Return one question; what is odd but bearable is added to the complaints.
 
     Raises KeyError, TypeError, ValueError or AttributeError for a record that is not a question.
@@ -125,7 +129,7 @@ def resolution_set(raw: object) -> ResolutionSet:
     """Read the decoded JSON of a resolution set; raises ContractError if it has no due date or no list of rows."""
     due, records = frame(raw, "resolutions")
     found: list[Resolution] = []
-    complaints: list[str] = []
+    complaints = Complaints()
     combinations = prices = 0
     for record in records:
         try:
@@ -136,9 +140,9 @@ def resolution_set(raw: object) -> ResolutionSet:
             else:
                 prices += 1
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            complaints.append(f"{_label(record)}: {_reason(error)}")
+            complaints.add(f"{_label(record)}: {_reason(error)}")
     return ResolutionSet(
-        due=due, resolutions=tuple(found), combinations=combinations, prices=prices, complaints=tuple(complaints)
+        due=due, resolutions=tuple(found), combinations=combinations, prices=prices, complaints=complaints.listed()
     )
 
 
@@ -184,9 +188,12 @@ def bare_question(ref: QuestionRef, targets: Sequence[str]) -> Question:
 
 
 def frame(raw: object, rows: str) -> tuple[date, Sequence[Any]]:
-    """Return the due date and the rows of a published file; raises ContractError if either is missing."""
+    """Return the due date and the rows of a published file; raises ContractError if either is missing or too long."""
     if not isinstance(raw, Mapping) or not isinstance(raw.get(rows), list):
         message = f"not a published file: a JSON object with a list {rows!r} is expected"
+        raise ContractError(message)
+    if len(raw[rows]) > MAX_RECORDS:
+        message = f"{len(raw[rows])} records are more than a published file has (at most {MAX_RECORDS} are read)"
         raise ContractError(message)
     return due_date(raw), raw[rows]
 
@@ -226,7 +233,7 @@ def moment(text: str) -> datetime | None:
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
-def _targets(record: Mapping[str, Any], due: date, source: str, complaints: list[str]) -> tuple[Target, ...]:
+def _targets(record: Mapping[str, Any], due: date, source: str, complaints: Complaints) -> tuple[Target, ...]:
     listed = record["resolution_dates"]
     if listed == MISSING and source not in DATASET_SOURCES:
         return (Target(resolves_at=moment(record["market_info_close_datetime"])),)
@@ -235,7 +242,7 @@ def _targets(record: Mapping[str, Any], due: date, source: str, complaints: list
     targets = {target.key: target for target in (_dated(due, text) for text in listed)}
     for key, target in tuple(targets.items()):
         if target.horizon_days not in HORIZON_DAYS:
-            complaints.append(f"{_label(record)}: {key} is not at a documented horizon and was left out")
+            complaints.add(f"{_label(record)}: {key} is not at a documented horizon and was left out")
             del targets[key]
     if not targets:
         _refuse("no usable resolution date")
@@ -248,7 +255,7 @@ def _dated(due: date, text: str) -> Target:
     return Target(key=day.isoformat(), resolves_at=last_second_of(day), horizon_days=(day - due).days)
 
 
-def _crowd(record: Mapping[str, Any], complaints: list[str]) -> Crowd | None:
+def _crowd(record: Mapping[str, Any], complaints: Complaints) -> Crowd | None:
     price, at = record["freeze_datetime_value"], record["freeze_datetime"]
     try:
         taken_at = moment(at)
@@ -257,7 +264,7 @@ def _crowd(record: Mapping[str, Any], complaints: list[str]) -> Crowd | None:
         explanation = _text(record["freeze_datetime_value_explanation"])
         return Crowd(prediction=Binary(float(price)), at=taken_at, explanation=explanation)
     except (KeyError, TypeError, ValueError) as error:
-        complaints.append(f"{_label(record)}: no crowd, {_reason(error)}")
+        complaints.add(f"{_label(record)}: no crowd, {_reason(error)}")
         return None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from bot.api import SINGLE_TARGET, ContractError, Round, Sheet
+from plugins.forecastbench.complaints import Complaints
 from plugins.forecastbench.missing import Row, excesses
 from plugins.forecastbench.parse import frame
 from plugins.forecastbench.terms import (
@@ -27,7 +28,8 @@ class _Reading:
     due: date
     families: Mapping[str, str]
     probabilities: dict[Row, float] = field(default_factory=dict)
-    complaints: list[str] = field(default_factory=list)
+    complaints: Complaints = field(default_factory=Complaints)
+    combinations: int = 0
 
 
 def forecast_sheet(raw: object, *, name: str, asked: Round | None) -> Sheet:
@@ -42,25 +44,20 @@ def forecast_sheet(raw: object, *, name: str, asked: Round | None) -> Sheet:
     if asked is not None:
         families |= {question.source: question.family for question in asked.questions}
     reading = _Reading(due=due, families=families)
-    combinations = 0
     for number, record in enumerate(records, start=1):
         if isinstance(record, Mapping) and isinstance(record.get("id"), list):
-            combinations += 1
+            reading.combinations += 1
             continue
         if why := _take(record, reading):
-            reading.complaints.append(f"row {number}: {why}")
-    if combinations:
-        reading.complaints.append(f"{combinations} rows of combination questions are never scored")
-    if asked is None:
-        reading.complaints.append(f"the question set of {due} is not at hand: missing rows were not counted")
-    else:
-        reading.complaints.extend((*_unasked(reading, asked), *shortfall(reading.probabilities, asked)))
+            reading.complaints.add(f"row {number}: {why}")
+    if asked is not None:
+        _drop_unasked(reading, asked)
     return Sheet(
         name=name,
         author=str(author),
         round=due.isoformat(),
         probabilities=reading.probabilities,
-        complaints=tuple(reading.complaints),
+        complaints=(*reading.complaints.listed(), *_verdict(reading, asked)),
     )
 
 
@@ -110,9 +107,18 @@ def _listed_date(record: Mapping[str, object], due: date) -> str | None:
     return day.isoformat() if (day - due).days in HORIZON_DAYS else None
 
 
-def _unasked(reading: _Reading, asked: Round) -> Iterator[str]:
+def _verdict(reading: _Reading, asked: Round | None) -> Iterator[str]:
+    if reading.combinations:
+        yield f"{reading.combinations} rows of combination questions are never scored"
+    if asked is None:
+        yield f"the question set of {reading.due} is not at hand: missing rows were not counted"
+    else:
+        yield from shortfall(reading.probabilities, asked)
+
+
+def _drop_unasked(reading: _Reading, asked: Round) -> None:
     rows = {(question.ref, target.key) for question in asked.questions for target in question.targets}
     extra = Counter(row[0] for row in reading.probabilities if row not in rows)
     reading.probabilities = {row: value for row, value in reading.probabilities.items() if row in rows}
     for ref, count in extra.items():
-        yield f"{ref.key}: {count} rows for what the round did not ask"
+        reading.complaints.add(f"{ref.key}: {count} rows for what the round did not ask")

@@ -15,7 +15,6 @@ from bot.api import (
     Batch,
     ConfigError,
     ContractError,
-    Intent,
     IntentState,
     NotFound,
     Receipt,
@@ -23,7 +22,7 @@ from bot.api import (
     Workplace,
 )
 from plugins.forecastbench.files import decode, read_bytes
-from plugins.forecastbench.forecast_set import Draft, draft, serialise
+from plugins.forecastbench.forecast_set import draft, serialise
 from plugins.forecastbench.parse import frame
 from plugins.forecastbench.rules import violations
 from plugins.forecastbench.settings import ForecastBenchSettings
@@ -45,12 +44,15 @@ class ForecastSetWriter:
     async def submit(self, batch: Batch) -> Sequence[Receipt]:
         """Replace the file of the round by all intents of the batch.
 
-        Refused as a whole outside the window, with more than 5 % of the rows missing, or for a breach of the
-        documented rules; an intent that does not answer its question is refused alone. A failing disk gives unknown.
+        Refused as a whole outside the window or for a breach of the documented rules; an intent that does not answer
+        its question is refused alone. With more than 5 % of the rows missing nothing is written and the others are
+        absent, to come again when there are more. A failing disk gives unknown.
         """
         planned = draft(batch)
-        if why := self._refusal(batch, planned):
+        if why := self._refusal(batch):
             return _all(batch, IntentState.REFUSED, why)
+        if planned.breaches:
+            return _each(batch, planned.refused, IntentState.ABSENT, detail="; ".join(planned.breaches))
         rows = [row for part in planned.rows.values() for row in part]
         content = serialise(rows, due_date=batch.key, settings=self._settings)
         path = self._path(batch)
@@ -62,7 +64,7 @@ class ForecastSetWriter:
             return _all(batch, IntentState.REFUSED, "; ".join(broken[:3]))
         expected = sum(len(question.targets) for question in batch.questions)
         done = f"{len(rows)} of {expected} rows"
-        return tuple(_receipt(intent, planned.refused, path.name, done) for intent in batch.intents)
+        return _each(batch, planned.refused, IntentState.ACKED, reference=path.name, detail=done)
 
     async def standing(self, batch: Batch) -> Sequence[Receipt]:
         """Read the file back: acked where every row of an intent stands as intended, else absent.
@@ -88,12 +90,12 @@ class ForecastSetWriter:
             receipts.append(Receipt(intent=intent.id, state=state, reference=path.name))
         return tuple(receipts)
 
-    def _refusal(self, batch: Batch, planned: Draft) -> str | None:
+    def _refusal(self, batch: Batch) -> str | None:
         try:
             due = date.fromisoformat(batch.key)
         except ValueError:
             return f"batch {batch.key!r} is not a due date"
-        return self._objection(due) or "; ".join(planned.breaches) or None
+        return self._objection(due)
 
     def _path(self, batch: Batch) -> Path:
         return self._folder / f"{batch.key}.{self._settings.organization}.{self._settings.number}.json"
@@ -162,11 +164,16 @@ def _standing_rows(raw: object) -> Mapping[tuple[str, str, str | None], float]:
         raise ContractError(message) from error
 
 
-def _receipt(intent: Intent, refused: Mapping[str, str], reference: str, done: str) -> Receipt:
-    if why := refused.get(intent.id):
-        return Receipt(intent=intent.id, state=IntentState.REFUSED, reference=reference, detail=why)
-    return Receipt(intent=intent.id, state=IntentState.ACKED, reference=reference, detail=done)
+def _each(
+    batch: Batch, refused: Mapping[str, str], state: IntentState, *, detail: str, reference: str = ""
+) -> Sequence[Receipt]:
+    return tuple(
+        Receipt(intent=intent.id, state=IntentState.REFUSED, reference=reference, detail=refused[intent.id])
+        if intent.id in refused
+        else Receipt(intent=intent.id, state=state, reference=reference, detail=detail)
+        for intent in batch.intents
+    )
 
 
 def _all(batch: Batch, state: IntentState, detail: str) -> Sequence[Receipt]:
-    return tuple(Receipt(intent=intent.id, state=state, detail=detail) for intent in batch.intents)
+    return _each(batch, {}, state, detail=detail)

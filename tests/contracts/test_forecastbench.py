@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bot.api import Batch, Question, Settings, Submitter, VenueSpec, Workplace
+from bot.api import Batch, IntentState, Question, Settings, Submitter, VenueSpec, Workplace
 from bot.testing.clock import FakeClock
 from bot.testing.contracts import ArchiveContract, SubmitterContract, VenueContract
 from bot.testing.http import DictHttp
@@ -50,11 +50,20 @@ class FileContract(SubmitterContract):
 
     @pytest.fixture
     def refused_batch(self, batch: Batch) -> Batch:
-        return replace(batch, intents=batch.intents[: len(batch.intents) // 2])
+        return replace(batch, key="no due date")
 
     @pytest.fixture
     def answers(self, folder: Path) -> Callable[[], int]:
         return lambda: sum(len(json.loads(path.read_bytes())["forecasts"]) for path in folder.glob("*"))
+
+    async def test_half_a_round_is_absent_and_stands_once_it_comes_whole(
+        self, submitter: Submitter, batch: Batch, answers: Callable[[], int]
+    ) -> None:
+        half = replace(batch, intents=batch.intents[: len(batch.intents) // 2])
+        receipts = await submitter.submit(half)
+        assert {receipt.state for receipt in receipts} == {IntentState.ABSENT}
+        assert answers() == 0
+        assert {receipt.state for receipt in await submitter.submit(batch)} == {IntentState.ACKED}
 
 
 def workplace(folder: Path, now: datetime) -> Workplace:

@@ -21,6 +21,8 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "forec
 # submitting, resolving and backing up before they are killed, those with short lives die while they open the ledger.
 SHORTEST_S, LONGEST_S = 0.3, 4.0
 PACES = (0.6, 1.0, 2.0, 3.0)
+# A story of short lives takes some tens of them; one that takes so many is stuck.
+MOST_LIVES = 400
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class Plan:
     rounds: str
     seed: int
     longest_s: float = LONGEST_S
+    most_lives: int = MOST_LIVES
 
 
 def campaign(plan: Plan, folder: Path) -> Tally:
@@ -61,7 +64,12 @@ def campaign(plan: Plan, folder: Path) -> Tally:
         place = folder / f"story {tally.stories}"
         story = Story.begin(place, source=plan.source, rounds=plan.rounds)
         longest_s = plan.longest_s * chance.choice(PACES)
+        lives = 0
         while not story.judge():
+            if lives == plan.most_lives:
+                message = f"not done after {lives} lives: {place}"
+                raise Violation(message)
+            lives += 1
             life_s = chance.uniform(SHORTEST_S, longest_s)
             story.live(life_s)
             tally.kills += 1

@@ -15,6 +15,12 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None
     assert tally.forecasts > 0
 
 
+def test_a_story_that_does_not_end_is_a_violation(tmp_path: Path) -> None:
+    plan = Plan(kills=1, source="sample", rounds='"latest"', seed=11, most_lives=0)
+    with pytest.raises(Violation, match="not done after 0 lives"):
+        campaign(plan, tmp_path)
+
+
 def test_a_daemon_that_ends_by_itself_is_a_violation(tmp_path: Path) -> None:
     story = Story.begin(tmp_path / "story", source=str(tmp_path / "nothing here"), rounds='"nonsense"')
     with pytest.raises(Violation, match="ended by itself with 2"):

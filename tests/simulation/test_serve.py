@@ -18,62 +18,8 @@ from bot.daemon.supervisor import Supervisor
 from bot.daemon.ticker import Ticker
 from bot.daemon.watch import Exit, ExitReason, Watch
 from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome, Vital
-from bot.errors import StoreError
-from bot.jobs.job import Job
 from bot.testing.loop import Trace, VirtualClock, simulate
-
-# The lag of a virtual loop is nothing to measure ten times a second.
-CALM = Watch(lag_every_s=60.0)
-WEEK = Watch(heartbeat_s=60.0, look_s=60.0, wake_after_s=180.0, abort_after_s=600.0, lag_every_s=3600.0)
-MINUTE = timedelta(minutes=1)
-
-
-class Daemon:
-    """A daemon in the making: its jobs, what it reported, and faults to come."""
-
-    def __init__(self, clock: VirtualClock, watch: Watch = CALM) -> None:
-        self.clock = clock
-        self.watch = watch
-        self.stop = asyncio.Event()
-        self.vitals: list[Vital] = []
-        self.full = False
-        self.jobs: list[Job] = []
-
-    def job(self, name: str, *, every: timedelta = MINUTE, run: Callable[[], Awaitable[object]]) -> None:
-        async def reported() -> str:
-            return str(await run())
-
-        self.jobs.append(Job(name=name, summary="", every=every, run=reported))
-
-    def sleeper(self, name: str, seconds: float, *, every: timedelta = MINUTE) -> None:
-        self.job(name, every=every, run=lambda: self.clock.sleep(seconds))
-
-    def at(self, seconds: float, action: Callable[..., object], *arguments: object) -> None:
-        self.clock.loop.call_later(seconds, action, *arguments)
-
-    async def serve(self, *, until_s: float) -> Exit:
-        self.at(until_s, self.stop.set)
-        return await serve(self.jobs, clock=self.clock, watch=self.watch, record=self.record, stop=self.stop)
-
-    async def record(self, vital: Vital, /) -> None:
-        if self.full:
-            message = "the disk is full; free some space, then start again"
-            raise StoreError(message)
-        self.vitals.append(vital)
-
-    def fill_disk(self) -> None:
-        self.full = True
-
-    def of(self, kind: type[Vital]) -> list[Vital]:
-        return [vital for vital in self.vitals if isinstance(vital, kind)]
-
-    def starts(self, name: str) -> list[float]:
-        zero = self.clock.now() - timedelta(seconds=self.clock.monotonic())
-        return [
-            (vital.started_at - zero).total_seconds()
-            for vital in self.vitals
-            if isinstance(vital, JobRun) and vital.job == name
-        ]
+from tests.simulation.daemon import CALM, MINUTE, WEEK, Daemon
 
 
 def test_every_job_runs_at_once_in_order_and_then_on_its_own_slots() -> None:
@@ -145,78 +91,45 @@ def test_a_failing_job_is_tried_at_every_slot_and_disturbs_no_other() -> None:
     assert len(daemon.starts("sound")) == pytest.approx(61, abs=1)
 
 
-def test_a_full_disk_ends_the_daemon_with_the_remedy() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, float, bool]:
+def test_a_job_that_hangs_at_the_start_keeps_no_other_from_its_slots_and_ends_at_its_limit() -> None:
+    async def main(clock: VirtualClock) -> Daemon:
         daemon = Daemon(clock)
-        daemon.sleeper("job", 1)
-        daemon.at(300, daemon.fill_disk)
-        end = await daemon.serve(until_s=3600)
-        return end, clock.monotonic(), daemon.stop.is_set()
+        daemon.sleeper("before", 1)
+        daemon.job("hangs", every=timedelta(hours=6), run=asyncio.Event().wait)
+        daemon.sleeper("after", 1)
+        await daemon.serve(until_s=3600)
+        return daemon
 
-    end, ended_s, stopped = simulate(main)
-    assert end.reason is ExitReason.STORE
-    assert "free some space" in end.detail
-    assert 300 <= ended_s <= 312
-    assert stopped
-
-
-def test_a_stop_lets_a_running_job_finish_and_starts_no_other() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, float, Daemon]:
-        daemon = Daemon(clock)
-        daemon.sleeper("quick", 0.5, every=timedelta(seconds=2))
-        daemon.sleeper("long", 40, every=timedelta(hours=6))
-        end = await daemon.serve(until_s=20)
-        return end, clock.monotonic(), daemon
-
-    end, ended_s, daemon = simulate(main)
-    assert end == Exit(reason=ExitReason.ASKED)
-    assert ended_s == pytest.approx(40.5, abs=0.1)
-    assert max(daemon.starts("quick")) <= 20
-    assert len(daemon.starts("long")) == 1
+    daemon = simulate(main)
+    assert len(daemon.starts("before")) == pytest.approx(61, abs=1)
+    assert len(daemon.starts("after")) == pytest.approx(61, abs=1)
+    [hung] = [vital for vital in daemon.vitals if isinstance(vital, JobRun) and vital.job == "hangs"]
+    assert (hung.outcome, hung.detail) == (Outcome.FAILED, "stopped after 0:30:00")
+    assert hung.took_s == pytest.approx(1800)
 
 
-def test_a_job_that_does_not_finish_is_cut_off_after_thirty_seconds_and_not_before() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, list[float], Daemon]:
-        daemon, cut = Daemon(clock), []
+def test_no_job_runs_twice_at_the_same_time_also_while_the_first_pass_comes_to_it() -> None:
+    async def main(clock: VirtualClock) -> tuple[int, list[float]]:
+        daemon, under_way, most, began = Daemon(clock), 0, 0, []
 
-        async def endless() -> None:
-            try:
-                await clock.sleep(86_400)
-            finally:
-                cut.append(clock.monotonic())
+        async def run() -> None:
+            nonlocal under_way, most
+            began.append(clock.monotonic())
+            under_way += 1
+            most = max(most, under_way)
+            await clock.sleep(45)
+            under_way -= 1
 
-        daemon.job("endless", run=endless)
-        return await daemon.serve(until_s=20), cut, daemon
+        # Slots of the second job pass before, during and after its turn at 100 s.
+        daemon.sleeper("slow", 100, every=timedelta(hours=6))
+        daemon.job("job", every=MINUTE, run=run)
+        await daemon.serve(until_s=600)
+        return most, began
 
-    end, cut, daemon = simulate(main)
-    assert end == Exit(reason=ExitReason.CUT, detail="endless")
-    assert cut == pytest.approx([50])
-    # The supervisor goes on hearing from a daemon that winds down.
-    assert [beat for beat in daemon.of(Beat) if isinstance(beat, Beat) and beat.monotonic_s > 40]
-
-
-def test_a_job_that_will_not_be_cut_does_not_hold_up_the_end_of_scheduled_work() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, float]:
-        daemon = Daemon(clock)
-        first = True
-
-        async def stubborn() -> None:
-            nonlocal first
-            if first:
-                first = False
-                return
-            for _ in range(10):
-                try:
-                    await clock.sleep(100)
-                except asyncio.CancelledError:
-                    continue
-
-        daemon.job("stubborn", run=stubborn)
-        return await daemon.serve(until_s=90), clock.monotonic()
-
-    end, ended_s = simulate(main)
-    assert end.reason is ExitReason.CUT
-    assert ended_s < 90 + 30 + 3
+    most, began = simulate(main)
+    assert most == 1
+    assert min(b - a for a, b in pairwise(began)) >= 45
+    assert min(began) < 60
 
 
 @pytest.mark.parametrize("step_s", [-3600.0, -60.0, 3600.0])

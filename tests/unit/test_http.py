@@ -230,6 +230,15 @@ async def test_a_redirect_without_target_is_refused() -> None:
     assert isinstance(await failure(reply(302)), ContractError)
 
 
+@pytest.mark.parametrize("location", ["//[", "//example.org:99999999/x"])
+async def test_a_redirect_to_what_is_no_address_is_refused(location: str) -> None:
+    assert isinstance(await failure(reply(302, Location=location)), ContractError)
+
+
+async def test_a_redirect_that_the_library_cannot_read_is_no_answer() -> None:
+    assert isinstance(await failure(reply(302, Location="https://[::1")), Unavailable)
+
+
 async def test_redirects_end_after_three() -> None:
     async with serving(reply(302, Location="/round")) as server, reading() as http:
         with pytest.raises(ContractError, match="more than 3 redirects"):

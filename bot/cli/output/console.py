@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from bot.cli.output.plain import escaped, plain
 
 # Lines for a pipe are not broken: one row is one line for grep and cut.
 UNBROKEN = 1000
@@ -40,10 +43,19 @@ class Column:
     kind: Kind = Kind.SHORT
 
 
+class PlainConsole(Console):
+    """Prints text as ``plain`` shows it, wherever in a table it stands; only its own styles reach the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the parts of what is printed, those that are text made plain."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+
 def stdout() -> Console:
     """Return the console for answers: what it prints is text, never markup."""
     width = shutil.get_terminal_size((UNBROKEN, LINES)).columns
-    return Console(width=width, markup=False, highlight=False, emoji=False)
+    return PlainConsole(width=width, markup=False, highlight=False, emoji=False)
 
 
 def emit(value: object) -> None:
@@ -53,23 +65,23 @@ def emit(value: object) -> None:
 
 def as_json(value: object) -> str:
     """Return a value as JSON text for people and programs."""
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    return escaped(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, title: str = "") -> Table:
     """Return a table; without a terminal it has no lines."""
-    plain = not sys.stdout.isatty()
+    piped = not sys.stdout.isatty()
     grid = Table(
         title=title or None,
         title_justify="left",
         title_style="bold",
-        box=None if plain else box.SIMPLE_HEAD,
+        box=None if piped else box.SIMPLE_HEAD,
         pad_edge=False,
-        collapse_padding=not plain,
+        collapse_padding=not piped,
         header_style="bold",
     )
     for column in columns:
-        whole = plain or column.kind in {Kind.SHORT, Kind.NUMBER}
+        whole = piped or column.kind in {Kind.SHORT, Kind.NUMBER}
         grid.add_column(
             column.title,
             justify="right" if column.kind is Kind.NUMBER else "left",
@@ -103,7 +115,7 @@ def heading(console: Console, words: str) -> None:
 @contextmanager
 def progress() -> Iterator[Progress]:
     """Show bars on stderr while the block runs, if a terminal reads it; nothing of them stays."""
-    console = Console(stderr=True, markup=False, highlight=False)
+    console = PlainConsole(stderr=True, markup=False, highlight=False)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),

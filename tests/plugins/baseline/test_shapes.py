@@ -1,6 +1,6 @@
 """Questions that are no yes or no, outcomes that are none, and parameter files that nobody fitted."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,8 +23,9 @@ from bot.api import (
 )
 from bot.clock import SeededRandom
 from bot.desk.desk import TrialDesk
+from bot.domain.learning import Fitted
 from bot.domain.prediction import Shape, mismatch
-from plugins.baseline.forecaster import Baseline
+from plugins.baseline.forecaster import KEPT, Baseline
 from plugins.baseline.learning import BaselineLearner, _read, shipped
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -78,3 +79,18 @@ def test_the_parameters_of_the_package_can_be_read() -> None:
 def test_a_file_that_nobody_fitted_is_refused_with_the_remedy(text: str) -> None:
     with pytest.raises(ContractError, match=r"old\.json: .*foxcast fit baseline"):
         _read("old.json", text)
+
+
+async def test_of_the_parameters_of_many_rounds_only_the_last_are_kept_in_memory() -> None:
+    [first, *_] = shipped()
+    rounds = [
+        Fitted(forecaster="baseline", before=NOW - timedelta(days=day), examples=1, payload=first.payload)
+        for day in range(KEPT + 10)
+    ]
+    baseline, question = Baseline(), Question(shape=BinaryShape(), **ASKED)
+    said = []
+    for fitted in [*rounds, rounds[0]]:
+        desk = TrialDesk(forecast="f", cutoff=NOW, trial=1, fitted=fitted, random=SeededRandom(1))
+        said.append([step.belief.predictions async for step in baseline.steps(question, desk)][-1])
+    assert said[-1] == said[0]
+    assert len(baseline._read) == KEPT  # noqa: SLF001 - that memory is bounded shows nowhere else

@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from bot.api import Batch, Binary, Intent, Question
+from plugins.forecastbench.files import Folder, parsed, read_bytes
+from plugins.forecastbench.parse import question_set
 
 Record = dict[str, Any]
 
@@ -84,3 +86,9 @@ def batch(questions: Sequence[Question], *, left_out: Collection[Question] = ())
     """A batch that answers the questions of a round, except those left out."""
     answered = tuple(intent(question) for question in questions if question not in left_out)
     return Batch(key=questions[0].batch or "", intents=answered, questions=tuple(questions))
+
+
+def complaints_of(folder: Folder) -> list[str]:
+    """What is odd in the question sets of a folder that are for programs."""
+    paths = folder.question_files("llm").values()
+    return [text for path in paths for text in parsed(read_bytes(path), question_set, name=path.name).complaints]

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 
 import pytest
@@ -120,6 +121,19 @@ def test_a_second_record_of_the_same_name_is_put_aside() -> None:
     found = question_set(question_file(market(), market(question="Another?")))
     assert [question.title for question in found.questions] == ["Will it rain in Lysse?"]
     assert found.complaints == ("manifold/m1: is listed twice",)
+
+
+def test_of_many_bad_records_the_first_are_told_and_the_others_counted() -> None:
+    asked, known = question_set(question_file(*range(250))), resolution_set(resolution_file(*range(250)))
+    for complaints in (asked.complaints, known.complaints):
+        assert (len(complaints), complaints[100]) == (101, "150 more complaints")
+
+
+@pytest.mark.parametrize("form", [question_set, resolution_set])
+def test_a_file_of_more_records_than_any_round_is_refused(form: Callable[[object], object]) -> None:
+    rows: list[object] = [0] * 50_001
+    with pytest.raises(ContractError, match="50001 records"):
+        form({"forecast_due_date": "2026-03-01", "questions": rows, "resolutions": rows})
 
 
 def test_a_date_that_is_no_documented_horizon_is_left_out() -> None:

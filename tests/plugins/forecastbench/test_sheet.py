@@ -158,3 +158,17 @@ def test_without_the_question_set_nothing_can_be_called_missing(rows: list[dict[
 def test_a_file_without_frame_is_refused(raw: object) -> None:
     with pytest.raises(ContractError):
         forecast_sheet(raw, name="x", asked=None)
+
+
+def test_a_file_of_odd_rows_alone_is_told_in_brief(asked: Round) -> None:
+    rows = [{"id": "x", "source": "y" * 10_000}] * 40_000
+    complaints = forecast_sheet(file(rows), name="x", asked=asked).complaints
+    assert complaints[100] == "39900 more complaints"
+    assert max(map(len, complaints)) < 400
+    # What the rules make of the file as a whole is not among the cut ones.
+    assert complaints[101].startswith("will be ignored: 126 of 126 all rows")
+
+
+def test_more_records_than_any_published_file_has_are_refused() -> None:
+    with pytest.raises(ContractError, match="50001 records"):
+        forecast_sheet(file([0] * 50_001), name="x", asked=None)

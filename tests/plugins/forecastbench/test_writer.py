@@ -109,12 +109,12 @@ async def test_two_answers_to_one_question_leave_the_later_one(tmp_path: Path, q
         ("fred", 1, "1 of 13 dataset (up to 7 days) rows"),
     ],
 )
-async def test_a_file_that_misses_too_much_is_refused_before_it_is_written(
+async def test_a_file_that_misses_too_much_is_not_written_and_may_come_again(
     source: str, count: int, reason: str, tmp_path: Path, questions: tuple[Question, ...]
 ) -> None:
     left_out = [question for question in questions if question.source == source][:count]
     receipts = await submit(tmp_path, batch(questions, left_out=left_out))
-    assert states(receipts) == {IntentState.REFUSED}
+    assert states(receipts) == {IntentState.ABSENT}
     assert reason in receipts[0].detail
     assert list((tmp_path / "forecast_sets").iterdir()) == []
 
@@ -123,7 +123,7 @@ async def test_a_few_missing_rows_are_borne(shared: Path, tmp_path: Path) -> Non
     archive = ForecastBenchArchive(SETTINGS, shared / "data" / "forecastbench")
     asked = archive.round("2026-04-26").questions
     markets = [question for question in asked if question.family == "market"]
-    for missing, state in ((12, IntentState.ACKED), (13, IntentState.REFUSED)):  # of 250: 4.8 % and 5.2 %
+    for missing, state in ((12, IntentState.ACKED), (13, IntentState.ABSENT)):  # of 250: 4.8 % and 5.2 %
         assert states(await submit(tmp_path, batch(asked, left_out=markets[:missing]))) == {state}
 
 

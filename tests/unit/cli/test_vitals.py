@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.vitals import HEARTBEAT_FILE, Recorder, last_beat
+from bot.cli.vitals import HEARTBEAT_FILE, Recorder, Tally, last_beat
 from bot.domain.prediction import BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome
@@ -41,7 +41,17 @@ async def test_a_run_is_kept_with_its_end(recorder: Recorder, ledger: Ledger) ->
     await recorder(run())
     [kept] = await ledger.journal.last_runs()
     assert (kept.name, kept.ended_at, kept.ok) == ("forecast", START + timedelta(seconds=2), True)
-    assert recorder.runs == [run()]
+
+
+async def test_a_pass_remembers_its_runs_and_a_daemon_does_not(recorder: Recorder, ledger: Ledger) -> None:
+    tally = Tally(recorder)
+    await tally(run("first"))
+    await tally(beat())
+    await tally(run("second"))
+    assert tally.runs == [run("first"), run("second")]
+    [last] = await ledger.journal.last_runs()
+    assert last.detail == "second"
+    assert not hasattr(recorder, "runs")
 
 
 async def test_the_last_heartbeat_is_found_again(recorder: Recorder, tmp_path: Path) -> None:
@@ -60,11 +70,14 @@ def test_an_unreadable_heartbeat_is_none(tmp_path: Path, text: str) -> None:
 async def test_leases_keep_their_length_when_the_clock_is_set(recorder: Recorder, ledger: Ledger, hours: int) -> None:
     asked = Question(ref=QuestionRef("lantern", "rain"), title="?", shape=BinaryShape(), targets=(Target(),))
     await ledger.questions.record([asked], seen_at=START)
-    await ledger.schedule.plan([Due(ref=asked.ref, forecaster="plain", due_at=START, why="new")])
+    await ledger.schedule.plan([Due(ref=asked.ref, forecaster="plain", due_at=START - timedelta(days=1), why="new")])
     await ledger.schedule.claim(now=START, owner="me", lease=LEASE, limit=1)
     now = START + timedelta(hours=hours)
     await recorder(ClockStep(at=now, seconds=hours * 3600.0))
-    assert await ledger.schedule.next_due(now) == now + LEASE
+    early = now + LEASE - timedelta(seconds=1)
+    assert await ledger.schedule.claim(now=early, owner="other", lease=LEASE, limit=1) == []
+    [claim] = await ledger.schedule.claim(now=now + LEASE, owner="other", lease=LEASE, limit=1)
+    assert claim.ref == asked.ref
     [event] = await ledger.journal.recent(9, "clock")
     assert event.text == f"the wall clock was set by {hours * 3600:+.1f} s, 1 leases moved with it"
 

@@ -13,6 +13,8 @@ from bot.errors import StoreError, Unavailable
 from bot.jobs.job import Job
 from bot.testing.clock import START, FakeClock
 
+HOUR = timedelta(hours=1)
+
 
 class Ledger:
     """Keeps reports until its disk is full."""
@@ -111,6 +113,25 @@ async def test_a_stop_between_two_jobs_is_obeyed(ledger: Ledger) -> None:
     end = await once([job("a", run), script("b", "never")], clock=FakeClock(), record=ledger, stop=stop)
     assert end.reason is ExitReason.ASKED
     assert [run.job for run in ledger.runs] == ["a"]
+
+
+async def test_a_job_that_hangs_is_stopped_at_its_limit_and_told_as_failed(ledger: Ledger) -> None:
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    hanging = Job(name="hang", summary="", every=HOUR, run=hang, limit=timedelta(milliseconds=20))
+    end = await once([hanging, script("b", "fine")], clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert (end.reason, end.detail) == (ExitReason.FAILED, "hang")
+    assert [(run.job, run.outcome, run.detail) for run in ledger.runs] == [
+        ("hang", Outcome.FAILED, "stopped after 0:00:00.020000"),
+        ("b", Outcome.DONE, "fine"),
+    ]
+
+
+async def test_a_time_limit_of_the_jobs_own_is_not_taken_for_the_limit_of_the_run(ledger: Ledger) -> None:
+    await once([script("a", TimeoutError("no reply"))], clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert [run.detail for run in ledger.runs] == ["TimeoutError: no reply"]
 
 
 async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(ledger: Ledger) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bot.clock import SeededRandom
 from bot.desk.desk import TrialDesk, cutoff_of
-from bot.desk.trial import Limits, TrialRun, run_trial
+from bot.desk.trial import CLOSE_S, Limits, TrialRun, run_trial
 from bot.domain.belief import Belief
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.learning import Fitted
@@ -14,7 +14,8 @@ from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.step import Action, Observation, Step, Usage
 from bot.errors import LeakError, StoreError, Unavailable
-from bot.ports import Desk
+from bot.ports import Desk, Forecaster
+from bot.testing.loop import VirtualClock, simulate
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 QUESTION = Question(ref=QuestionRef("lantern", "1"), title="?", shape=BinaryShape(), targets=(Target(),))
@@ -71,7 +72,7 @@ def desk() -> TrialDesk:
     return TrialDesk(forecast="f", cutoff=NOW, trial=1, fitted=None, random=SeededRandom(1))
 
 
-async def run(forecaster: Scripted, limits: Limits | None = None, log: Log | None = None) -> Trial:
+async def run(forecaster: Forecaster, limits: Limits | None = None, log: Log | None = None) -> Trial:
     return await run_trial(forecaster, QUESTION, desk(), TrialRun(limits=limits or Limits(), log=log or Log()))
 
 
@@ -112,6 +113,53 @@ async def test_a_forecaster_that_fails_leaves_its_last_belief_and_the_reason(err
     trial = await run(Scripted(step(0.4), error))
     assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
     assert type(error).__name__ in trial.detail
+
+
+async def test_a_time_limit_of_the_forecasters_own_is_its_failure_and_not_the_limit_of_the_trial() -> None:
+    trial = await run(Scripted(step(0.4), TimeoutError("the server did not answer")))
+    assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
+    assert trial.detail == "TimeoutError: the server did not answer"
+
+
+class Lingering:
+    """Yields one step, then hangs, and takes an hour to clean up."""
+
+    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        try:
+            yield step(0.4)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize(
+    ("limits", "end", "took_s"),
+    [
+        (Limits(seconds=60), TrialEnd.TIME_LIMIT, 60 + CLOSE_S),
+        (Limits(steps=1), TrialEnd.STEP_LIMIT, CLOSE_S),
+    ],
+)
+def test_a_forecaster_that_does_not_close_is_cut_off(limits: Limits, end: TrialEnd, took_s: float) -> None:
+    async def main(clock: VirtualClock) -> tuple[Trial, float]:
+        return await run(Lingering(), limits), clock.monotonic()
+
+    trial, ended_s = simulate(main)
+    assert (trial.end, trial.belief) == (end, belief(0.4))
+    assert ended_s == pytest.approx(took_s)
+
+
+async def test_a_forecaster_that_fails_to_close_keeps_its_last_belief() -> None:
+    class Broken:
+        async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+            try:
+                yield step(0.4)
+                yield step(0.5)
+            finally:
+                message = "already gone"
+                raise TimeoutError(message)
+
+    trial = await run(Broken(), Limits(steps=1))
+    assert (trial.end, trial.belief, trial.detail) == (TrialEnd.FAILED, belief(0.4), "TimeoutError: already gone")
 
 
 async def test_a_belief_that_answers_something_else_is_neither_logged_nor_kept() -> None:

@@ -73,6 +73,7 @@ class House:
     calibrator: Calibrator = field(default_factory=Identity)
     stop: Callable[[], bool] = lambda: False
     owner: str = "run 1"
+    surveyed: set[str] = field(default_factory=set)
 
     async def discover(self, forecasters: Sequence[str] = (FIRST,)) -> str:
         return await discover(
@@ -83,6 +84,7 @@ class House:
                 ledger=self.ledger,
                 clock=self.clock,
                 policy=self.policy,
+                surveyed=self.surveyed,
             )
         )
 
@@ -117,7 +119,7 @@ class House:
         )
 
     def outbox(self, lanes: Mapping[str, Lane]) -> Outbox:
-        ready = BatchWait(ledger=self.ledger, lanes=lanes)
+        ready = BatchWait(ledger=self.ledger, lanes=lanes, surveyed=self.surveyed)
         return Outbox(
             ledger=self.ledger, submitters={VENUE: self.book}, clock=self.clock, brake=self.brake, ready=ready
         )

@@ -52,12 +52,22 @@ async def test_a_request_for_an_unknown_question_is_put_aside_with_its_reason(ho
     assert "lantern:rain" in event.text
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"kind":"erase"}', b"\xff\xfe", b"[" * 70_000])
+@pytest.mark.parametrize("content", [b"", b"{", b'{"kind":"erase"}', b"\xff\xfe", b"[" * 70_000, b"[" * 60_000])
 async def test_a_file_that_is_no_request_is_put_aside(house: House, content: bytes) -> None:
     (house.path / FOLDER).mkdir()
     (house.path / FOLDER / "1.json").write_bytes(content)
     assert await attended(house) == "0 requests done, 1 refused"
     assert await attended(house) == "0 requests done"
+
+
+async def test_a_folder_in_the_place_of_a_request_does_not_hold_up_the_others(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    ask(house.path, LockQuestion(ref=REF, reason="the rules are disputed"), at=house.clock.now())
+    (house.path / FOLDER / "1.json").mkdir()
+    assert await attended(house) == "1 requests done, 1 refused"
+    assert (house.path / FOLDER / REFUSED / "1.json").is_dir()
+    assert waiting(house.path) == []
 
 
 def test_a_request_is_readable_by_its_owner_alone(tmp_path: Path, house: House) -> None:

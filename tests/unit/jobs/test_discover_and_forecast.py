@@ -12,6 +12,7 @@ from bot.testing.forecaster import ScriptedForecaster, say
 from tests.unit.jobs.conftest import FIRST, SECOND, VENUE, House
 
 DAY_S = 86_400.0
+HOUR_S = 3_600.0
 
 
 async def test_a_new_question_is_forecast_once(house: House) -> None:
@@ -46,7 +47,7 @@ async def test_a_changed_text_is_forecast_again(house: House) -> None:
     house.offer("rain")
     await house.discover()
     await house.forecast()
-    await house.clock.advance(60)
+    await house.clock.advance(HOUR_S)
     house.offer("rain", criteria="More than a millimetre.")
     await house.discover()
     await house.forecast()
@@ -58,7 +59,7 @@ async def test_small_price_moves_add_up_to_one_that_counts(house: House) -> None
     house.offer("rain", price=0.40, closes_at=closes_at)
     await house.discover()
     await house.forecast()
-    await house.clock.advance(60)
+    await house.clock.advance(HOUR_S)
     for price in (0.45, 0.50):
         house.offer("rain", price=price, closes_at=closes_at)
         await house.discover()
@@ -68,6 +69,36 @@ async def test_small_price_moves_add_up_to_one_that_counts(house: House) -> None
     await house.forecast()
     # ln(0.55/0.45) - ln(0.40/0.60) = 0.2007 + 0.4055 = 0.6061
     assert [forecast.why for forecast in await house.history()][1:] == ["price moved by 0.61 in log-odds"]
+
+
+async def test_every_price_move_counts_and_so_does_a_change_of_the_text_after_them(house: House) -> None:
+    closes_at = house.clock.now() + timedelta(days=10)
+    reasons = []
+    for changes in ({"price": 0.4}, {"price": 0.7}, {"price": 0.95}, {"price": 0.5}, {"price": 0.5, "title": "Rain?"}):
+        house.offer("rain", closes_at=closes_at, **changes)
+        await house.discover()
+        assert await house.forecast() == "1 forecasts made"
+        reasons.append((await house.history())[-1].why.split(" by ")[0])
+        await house.clock.advance(HOUR_S)
+    assert reasons == ["new question", "price moved", "price moved", "price moved", "text changed"]
+
+
+@pytest.mark.parametrize("changes", [{"price": 0.7}, {"criteria": "More than a millimetre."}])
+async def test_what_changes_soon_after_a_forecast_waits_for_the_shortest_gap(
+    house: House, changes: dict[str, object]
+) -> None:
+    house.offer("rain", price=0.4)
+    await house.discover()
+    await house.forecast()
+    await house.clock.advance(60)
+    house.offer("rain", **{"price": 0.4, **changes})
+    await house.discover()
+    assert await house.forecast() == "0 forecasts made"
+    # The default gap is an hour.
+    await house.clock.advance(HOUR_S - 61)
+    assert await house.forecast() == "0 forecasts made"
+    await house.clock.advance(1)
+    assert await house.forecast() == "1 forecasts made"
 
 
 async def test_the_soonest_close_is_forecast_first(house: House) -> None:
@@ -157,7 +188,7 @@ async def test_a_venue_that_fails_midway_keeps_what_it_had_said(house: House) ->
     house.venue.fail_with(Unavailable("gone"), after=260)
     with pytest.raises(Unavailable):
         await house.discover()
-    assert await house.ledger.questions.count() == 250
+    assert await house.ledger.questions.count() == 260
     house.venue.recover()
     await house.discover()
     assert await house.ledger.questions.count() == 300

@@ -124,6 +124,7 @@ async def test_what_waited_in_the_backup_and_never_left_is_sent(house: House) ->
     async with brought_back(house, backup(house)) as again:
         await settle(again)
         assert await states(again) == {IntentState.ABSENT: 1}
+        await again.discover()
         await again.forecast()
         assert await again.submit() == "1 planned, 0 held, 2 acknowledged"
 

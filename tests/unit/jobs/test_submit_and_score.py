@@ -1,14 +1,17 @@
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
+from bot.domain.prediction import Binary
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.resolution import Resolution, Void
 from bot.domain.step import Step
-from bot.domain.submission import Hold, IntentState, Mode, Send
+from bot.domain.submission import Batch, Hold, IntentState, Mode, Receipt, Send
 from bot.errors import Unavailable
 from bot.gate.gate import Case, Lane, intent_of
 from bot.store.scores import ScoreFilter
+from bot.testing.book import MemoryBook
 from bot.testing.forecaster import Move, ScriptedForecaster, say
 from tests.unit.jobs.conftest import FIRST, SECOND, VENUE, House, outcome
 
@@ -25,6 +28,20 @@ def only(key: str) -> Move:
         return step(question)
 
     return move
+
+
+class Spy(MemoryBook):
+    """A book that remembers of each batch how many intents and questions it had, and its first question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[tuple[int, int]] = []
+        self.firsts: list[str] = []
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        self.sizes.append((len(batch.intents), len(batch.questions)))
+        self.firsts += [question.ref.key for question in batch.questions[:1]]
+        return await super().submit(batch)
 
 
 async def forecast_all(house: House, *keys: str, **changes: object) -> None:
@@ -131,6 +148,80 @@ async def test_in_the_last_hour_a_batch_goes_with_what_there_is(house: House) ->
     assert await house.submit() == "1 planned, 0 held, 0 acknowledged"
     await house.clock.advance(2601)
     assert await house.submit() == "0 planned, 0 held, 1 acknowledged"
+
+
+@pytest.mark.parametrize("hours_to_close", [0.5, -100.0])
+async def test_late_batches_still_wait_for_what_is_due(house: House, hours_to_close: float) -> None:
+    house.concurrency = 1
+    closes_at = house.clock.now() + timedelta(hours=hours_to_close)
+    house.offer("rain", "snow", "hail", "sleet", "fog", "dew", batch="round 1", closes_at=closes_at)
+    await house.discover()
+    # A pass makes 4 claims of the 6 and then the daemon is told to stop.
+    answers = iter([False])
+    house.stop = lambda: next(answers, True)
+    assert await house.forecast() == "4 forecasts made"
+    assert await house.submit() == "4 planned, 0 held, 0 acknowledged"
+    house.stop = lambda: False
+    await house.forecast()
+    assert await house.submit() == "2 planned, 0 held, 6 acknowledged"
+
+
+async def test_a_batch_seen_only_in_part_waits_for_a_whole_pass(house: House) -> None:
+    house.offer(*(f"question {number}" for number in range(5)), batch="round 1")
+    house.venue.fail_with(Unavailable("503"), after=3)
+    with pytest.raises(Unavailable):
+        await house.discover()
+    assert await house.forecast() == "3 forecasts made"
+    assert await house.submit() == "3 planned, 0 held, 0 acknowledged"
+    house.venue.recover()
+    await house.discover()
+    await house.forecast()
+    assert await house.submit() == "2 planned, 0 held, 5 acknowledged"
+
+
+async def test_a_venue_that_fails_before_it_says_anything_changes_nothing(house: House) -> None:
+    await forecast_all(house, "rain", batch="round 1")
+    house.venue.fail_with(Unavailable("503"))
+    with pytest.raises(Unavailable):
+        await house.discover()
+    assert await house.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_questions_without_a_batch_travel_alone_soonest_close_first_and_wait_for_no_pass(house: House) -> None:
+    house.book = spy = Spy()
+    for key, days in (("late", 9), ("soon", 1), ("middle", 5)):
+        house.offer(key, closes_at=house.clock.now() + timedelta(days=days))
+    await house.discover()
+    await house.forecast()
+    house.surveyed.clear()
+    assert await house.submit() == "3 planned, 0 held, 3 acknowledged"
+    assert (spy.sizes, spy.firsts) == ([(1, 1)] * 3, ["soon", "middle", "late"])
+
+
+async def test_a_lock_of_the_primary_forecaster_holds_its_submission(house: House) -> None:
+    await forecast_all(house, "rain")
+    ref, now = QuestionRef(VENUE, "rain"), house.clock.now()
+    await house.ledger.schedule.lock(ref, forecaster=FIRST, reason="under review", until=None, now=now)
+    assert await house.submit() == "0 planned, 1 held, 0 acknowledged"
+    await house.ledger.schedule.unlock(ref, forecaster=FIRST)
+    await house.clock.advance(600)
+    assert await house.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_of_two_undecided_revisions_the_newest_stands(house: House) -> None:
+    await forecast_all(house, "rain")
+    await house.submit()
+    for probability in (0.9, 0.3):
+        house.forecasters = {FIRST: ScriptedForecaster(say(probability))}
+        await house.clock.advance(4 * 86_400)
+        assert await house.forecast() == "1 forecasts made"
+    assert await house.submit() == "0 planned, 2 held, 0 acknowledged"
+    assert [intent.predictions["outcome"] for intent in house.book.answers.values()] == [Binary(0.3)]
+    second, third = (await house.history())[1:]
+    [row] = await house.ledger.submissions.decisions(second.id)
+    assert row.decision == Hold(why="superseded by revision 3")
+    [row] = await house.ledger.submissions.decisions(third.id)
+    assert "already stands" in row.decision.why
 
 
 async def test_the_second_forecaster_is_recorded_only(house: House) -> None:

@@ -24,20 +24,19 @@ class Printed(LanternArchive):
             author="somebody",
             round=key,
             probabilities={(question(number).ref, "outcome"): 0.9 for number in range(20 - int(answered), 20)},
-            complaints=("row 7 is doubled",) if answered == "20" else (),
+            complaints={"20": ("row 7 is doubled",), "10": ("too much is missing",)}.get(answered, ()),
         )
 
 
-def test_missing_rows_count_as_one_half_and_a_file_with_too_many_is_ignored_by_the_benchmark() -> None:
+def test_missing_rows_count_as_one_half_and_whether_they_are_too_many_is_for_the_venue_to_say() -> None:
     full, short, poor = score_sheets(Printed(), [Path("0-20.json"), Path("0-19.json"), Path("1-10.json")])
     assert full.notes() == ["0-20.json: row 7 is doubled"]
     assert ([row.probability for row in full.rows], full.missing) == ([0.9] * 5, 0.0)
-    # One of twenty is exactly the 5 % that are allowed.
     assert short.notes() == ["0-19.json: 1 of 5 scored rows are missing and count as 0.5"]
     assert short.missing == pytest.approx(0.05)
     assert poor.notes() == [
+        "1-10.json: too much is missing",
         "1-10.json: 5 of 5 scored rows are missing and count as 0.5",
-        "1-10.json: 50.0% of the rows are missing, the benchmark ignores it",
     ]
 
 

@@ -33,6 +33,19 @@ class Awkward(MemoryBook):
         return receipts[: self.receipts]
 
 
+class Saying(MemoryBook):
+    """A book that gives one answer to everything and counts how often it was asked."""
+
+    def __init__(self, state: IntentState) -> None:
+        super().__init__()
+        self.state = state
+        self.asked = 0
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        self.asked += 1
+        return [Receipt(intent=intent.id, state=self.state, detail="so it says") for intent in batch.intents]
+
+
 async def submitted(house: House, *keys: str) -> dict[IntentState, int]:
     house.offer(*keys, batch="round 1")
     await house.discover()
@@ -48,7 +61,7 @@ async def counts(house: House) -> dict[IntentState, int]:
 
 @pytest.mark.parametrize(
     "error",
-    [Unavailable("503"), Rejected("no"), Unauthorized("401"), OSError("gone"), TimeoutError()],
+    [Unavailable("503"), Rejected("no"), Unauthorized("401"), OSError("gone"), TimeoutError(), KeyError("id")],
     ids=lambda error: type(error).__name__,
 )
 async def test_an_error_is_no_proof_of_anything_and_reading_back_settles_it(house: House, error: Exception) -> None:
@@ -62,6 +75,31 @@ async def test_an_error_is_no_proof_of_anything_and_reading_back_settles_it(hous
 async def test_an_intent_without_a_receipt_is_unknown(house: House) -> None:
     house.book = Awkward(receipts=1)
     assert await submitted(house, "rain", "snow") == {IntentState.ACKED: 1, IntentState.UNKNOWN: 1}
+
+
+@pytest.mark.parametrize("state", sorted({*IntentState} - {"acked", "refused", "unknown", "absent"}))
+async def test_an_answer_that_is_none_is_unknown(house: House, state: IntentState) -> None:
+    house.book = Saying(state)
+    assert await submitted(house, "rain") == {IntentState.UNKNOWN: 1}
+
+
+async def test_a_batch_that_came_back_incomplete_goes_again_with_the_next_intent_or_after_hours(house: House) -> None:
+    house.book = saying = Saying(IntentState.ABSENT)
+    assert await submitted(house, "rain") == {IntentState.PLANNED: 1}
+    await house.clock.advance(1)
+    house.offer("snow", batch="round 1")
+    await house.discover()
+    await house.forecast()
+    assert await house.submit() == "1 planned, 0 held, 0 acknowledged"
+    assert saying.asked == 2
+    # In the same instant snow was planned and came back, so it counts as new once more.
+    await house.clock.advance(1)
+    for _ in range(3):
+        await house.submit()
+    assert saying.asked == 3
+    await house.clock.advance(6 * 3600)
+    house.book.state = IntentState.ACKED
+    assert await house.submit() == "0 planned, 0 held, 2 acknowledged"
 
 
 async def test_a_ledger_that_fails_under_the_writer_is_no_doubt_but_an_end(house: House) -> None:

@@ -1,3 +1,4 @@
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -67,12 +68,25 @@ def test_backups_are_found_newest_first_for_their_own_ledger_only(path: Path, fo
 
 def test_a_copy_cut_short_by_a_kill_is_swept_up_by_the_next_one(path: Path, folder: Path) -> None:
     folder.mkdir()
-    partial, others = folder / ".ledger-20261121T080000Z.db.partial", folder / ".live-20261121T080000Z.db.partial"
-    for file in (partial, others):
-        file.write_bytes(b"half")
+    left, others = folder / ".ledger-20261121T080000Z.db.7.partial", folder / ".live-20261121T080000Z.db.7.partial"
+    for file in (left, others):
+        written(file, NOW - timedelta(minutes=61))
     back_up(path, folder, at=NOW)
-    assert not partial.exists()
-    assert others.exists()
+    assert [*folder.glob(".*")] == [others]
+
+
+def test_a_copy_that_another_process_makes_just_now_is_left_alone(path: Path, folder: Path) -> None:
+    folder.mkdir()
+    # Of the same second, too.
+    for name in (".ledger-20261121T092900Z.db.7.partial", ".ledger-20261121T093000Z.db.7.partial"):
+        written(folder / name, NOW - timedelta(minutes=1))
+    back_up(path, folder, at=NOW)
+    assert len([*folder.glob(".*.partial")]) == 2
+
+
+def written(partial: Path, at: datetime) -> None:
+    partial.write_bytes(b"half")
+    os.utime(partial, (at.timestamp(), at.timestamp()))
 
 
 def test_a_damaged_ledger_gives_no_backup(path: Path, folder: Path) -> None:

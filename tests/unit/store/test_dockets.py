@@ -4,9 +4,14 @@ import pytest
 
 from bot.domain.question import QuestionRef
 from bot.errors import NotFound
+from bot.store.dockets import Asked
 from tests.unit.store.conftest import NOON, Scribe
 
 HOUR = timedelta(hours=1)
+
+
+def asked(ref: QuestionRef, *, account: str = "us", forecaster: str = "plain", revision: int = 1) -> Asked:
+    return Asked(ref=ref, forecaster=forecaster, revision=revision, account=account)
 
 
 async def test_a_docket_holds_the_question_as_it_is_now_its_intent_and_its_lock(scribe: Scribe) -> None:
@@ -15,7 +20,7 @@ async def test_a_docket_holds_the_question_as_it_is_now_its_intent_and_its_lock(
     await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
     await scribe.ledger.schedule.lock(forecast.ref, forecaster=None, reason="under review", until=None, now=NOON)
     restated = await scribe.ask(title="Will it rain in July?")
-    [docket] = await scribe.ledger.dockets.of([(forecast.ref, "us")], now=NOON)
+    [docket] = await scribe.ledger.dockets.of([asked(forecast.ref)], now=NOON)
     assert docket.question == restated
     assert docket.standing == send.intent
     assert docket.locked == "under review"
@@ -23,9 +28,9 @@ async def test_a_docket_holds_the_question_as_it_is_now_its_intent_and_its_lock(
 
 async def test_dockets_come_in_the_order_they_were_asked_for(scribe: Scribe) -> None:
     refs = [(await scribe.ask(key)).ref for key in ("rain", "snow", "hail")]
-    asked = [(ref, "us") for ref in (*refs[::-1], refs[0])]
-    dockets = await scribe.ledger.dockets.of(asked, now=NOON)
-    assert [docket.question.ref for docket in dockets] == [ref for ref, _ in asked]
+    wanted = [*refs[::-1], refs[0]]
+    dockets = await scribe.ledger.dockets.of([asked(ref) for ref in wanted], now=NOON)
+    assert [docket.question.ref for docket in dockets] == wanted
     assert [(docket.standing, docket.locked) for docket in dockets] == [(None, None)] * 4
 
 
@@ -33,10 +38,28 @@ async def test_a_docket_knows_nothing_of_other_accounts_and_of_locks_that_ran_ou
     forecast = await scribe.forecast(await scribe.ask())
     await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=scribe.send(forecast), at=NOON)
     await scribe.ledger.schedule.lock(forecast.ref, forecaster=None, reason="wait", until=NOON + HOUR, now=NOON)
-    [docket] = await scribe.ledger.dockets.of([(forecast.ref, "them")], now=NOON + HOUR)
+    [docket] = await scribe.ledger.dockets.of([asked(forecast.ref, account="them")], now=NOON + HOUR)
     assert (docket.standing, docket.locked) == (None, None)
 
 
 async def test_a_docket_of_an_unknown_question_is_refused(scribe: Scribe) -> None:
     with pytest.raises(NotFound, match="lantern:sleet"):
-        await scribe.ledger.dockets.of([(QuestionRef("lantern", "sleet"), "us")], now=NOON)
+        await scribe.ledger.dockets.of([asked(QuestionRef("lantern", "sleet"))], now=NOON)
+
+
+async def test_a_lock_of_one_forecaster_is_in_its_dockets_alone(scribe: Scribe) -> None:
+    ref = (await scribe.ask()).ref
+    await scribe.ledger.schedule.lock(ref, forecaster="plain", reason="under review", until=None, now=NOON)
+    dockets = await scribe.ledger.dockets.of([asked(ref), asked(ref, forecaster="other")], now=NOON)
+    assert [docket.locked for docket in dockets] == ["under review", None]
+
+
+async def test_the_successor_is_the_newest_completed_revision_of_the_same_forecaster(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    for probability in (0.3, 0.4, 0.5):
+        await scribe.forecast(question, probability)
+    await scribe.begin(question)
+    revisions = [asked(question.ref, revision=number) for number in (1, 2, 3)]
+    beside = asked(question.ref, forecaster="other")
+    dockets = await scribe.ledger.dockets.of([*revisions, beside], now=NOON)
+    assert [docket.successor for docket in dockets] == [3, 3, None, None]

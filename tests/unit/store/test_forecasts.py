@@ -189,7 +189,9 @@ async def test_completing_twice_is_completing_once(scribe: Scribe) -> None:
     await scribe.ledger.forecasts.complete(forecast, next_due=Later(NOON + HOUR, "stale"))
     await scribe.ledger.forecasts.complete(forecast, next_due=Later(NOON + 9 * HOUR, "again"))
     assert scribe.rows("select count(*) from prediction") == [(1,)]
-    assert await scribe.ledger.schedule.next_due(NOON) == NOON + HOUR
+    assert await scribe.ledger.schedule.claim(now=NOON, owner="me", lease=HOUR, limit=1) == []
+    [again] = await scribe.ledger.schedule.claim(now=NOON + HOUR, owner="me", lease=HOUR, limit=1)
+    assert again.why == "stale"
 
 
 async def test_a_forecast_must_answer_every_target_and_no_other(scribe: Scribe) -> None:

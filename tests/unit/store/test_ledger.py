@@ -1,13 +1,15 @@
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bot.errors import NotFound, StoreError
+from bot.store.backup import backups
 from bot.store.checks import full_check
 from bot.store.invariants import INVARIANTS
-from bot.store.ledger import open_ledger, read_ledger
+from bot.store.ledger import BACKUP_FOLDER, open_ledger, read_ledger
 from tests.unit.store.conftest import NOON, Scribe
 
 
@@ -34,6 +36,29 @@ async def test_a_second_look_reads_what_is_written_and_writes_nothing(scribe: Sc
         assert await records.questions.get(question.ref) == question
         with pytest.raises(StoreError, match="reading only"):
             await records.questions.record([question], seen_at=NOON)
+
+
+async def test_a_ledger_from_before_the_series_is_refused_for_reading_and_brought_up_for_writing(
+    scribe: Scribe, tmp_path: Path
+) -> None:
+    old = tmp_path / "old" / "ledger.sqlite"
+    await scribe.ask("rain", series="almanac rain")
+    await scribe.ask("snow")
+    old.parent.mkdir()
+    with closing(sqlite3.connect(scribe.path)) as connection:
+        connection.execute("vacuum into ?", [str(old)])
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("alter table question drop column series")
+        for table in ("_sqlite_migrations", "_migration_checksum"):
+            connection.execute(f"delete from {table} where name = '0002_series'")  # noqa: S608 - a name of ours
+    with pytest.raises(StoreError, match=r"older than this Foxcast \(it lacks 0002_series\); start foxcast run once"):
+        async with read_ledger(old):
+            pass
+    async with open_ledger(old, now=NOON):
+        found = Scribe(scribe.ledger, old).rows("select key, series from question order by key")
+    assert found == [("rain", "almanac rain"), ("snow", "")]
+    assert [copy.label for copy in backups(old.parent / BACKUP_FOLDER, "ledger")] == ["before-0002_series"]
+    assert full_check(old, INVARIANTS).sound
 
 
 async def test_there_is_nothing_to_read_before_there_is_a_ledger(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import pytest
 
 from bot.domain.question import QuestionRef
+from bot.domain.submission import Hold
 from bot.store.schedule import CROWDED, Claim, Due, Load, ScheduleCounts
 from tests.unit.store.conftest import NOON, Scribe
 
@@ -25,6 +26,15 @@ async def plan(scribe: Scribe, *dues: Due) -> int:
     for item in dues:
         await scribe.ask(item.ref.key, closes_at=item.closes_at)
     return await scribe.ledger.schedule.plan(dues)
+
+
+async def finish(scribe: Scribe, key: str = "rain", *, following: Later | None = None) -> datetime:
+    """Forecast what is planned; return when that was."""
+    question = await scribe.ledger.questions.get(QuestionRef("lantern", key))
+    running = await scribe.begin(question)
+    forecast = scribe.answer(question, running, 0.4)
+    await scribe.ledger.forecasts.complete(forecast, next_due=following)
+    return forecast.made_at
 
 
 async def claim(scribe: Scribe, now: datetime = NOON, *, limit: int = 10, owner: str = "me") -> list[Claim]:
@@ -76,17 +86,16 @@ async def test_a_claim_says_why_and_counts_attempts(scribe: Scribe) -> None:
     await scribe.ledger.schedule.postpone(first, until=NOON + HOUR, why="no answer")
     (second,) = await claim(scribe, NOON + HOUR)
     assert (second.why, second.attempt) == ("no answer", 2)
-    await scribe.ledger.schedule.finish(second, next_due=NOON + 2 * HOUR, why="stale")
+    await finish(scribe, following=Later(NOON + 2 * HOUR, "stale"))
     (third,) = await claim(scribe, NOON + 2 * HOUR)
     assert (third.why, third.attempt) == ("stale", 1)
 
 
 async def test_a_finished_question_without_a_next_time_is_not_claimed(scribe: Scribe) -> None:
     await plan(scribe, due("rain"))
-    (held,) = await claim(scribe)
-    await scribe.ledger.schedule.finish(held, next_due=None, why="done")
+    await claim(scribe)
+    await finish(scribe)
     assert await claim(scribe, NOON + 1000 * HOUR) == []
-    assert await scribe.ledger.schedule.next_due(NOON) is None
 
 
 async def test_who_lost_a_lease_can_no_longer_change_the_row(scribe: Scribe) -> None:
@@ -94,10 +103,9 @@ async def test_who_lost_a_lease_can_no_longer_change_the_row(scribe: Scribe) -> 
     (old,) = await claim(scribe, owner="first")
     (new,) = await claim(scribe, NOON + HOUR, owner="second")
     await scribe.ledger.schedule.postpone(old, until=NOON + 9 * HOUR, why="late")
-    await scribe.ledger.schedule.finish(old, next_due=None, why="late")
     assert scribe.rows("select owner, why from schedule") == [("second", "new")]
-    await scribe.ledger.schedule.finish(new, next_due=None, why="done")
-    assert scribe.rows("select owner, why, due_at from schedule") == [(None, "done", None)]
+    await scribe.ledger.schedule.postpone(new, until=NOON + 9 * HOUR, why="failing")
+    assert scribe.rows("select owner, why from schedule") == [(None, "failing")]
 
 
 async def test_planning_brings_forward_and_never_puts_off(scribe: Scribe) -> None:
@@ -111,10 +119,19 @@ async def test_planning_brings_forward_and_never_puts_off(scribe: Scribe) -> Non
 
 async def test_planning_revives_what_was_finished(scribe: Scribe) -> None:
     await plan(scribe, due("rain"))
-    (held,) = await claim(scribe)
-    await scribe.ledger.schedule.finish(held, next_due=None, why="done")
-    assert await plan(scribe, due("rain", why="text changed")) == 1
+    await claim(scribe)
+    made_at = await finish(scribe)
+    assert await plan(scribe, replace(due("rain", why="text changed"), answered_at=made_at)) == 1
     assert [item.why for item in await claim(scribe)] == ["text changed"]
+
+
+@pytest.mark.parametrize("known", [0, 1])
+async def test_a_wish_counts_only_if_it_knows_the_newest_forecast(scribe: Scribe, known: int) -> None:
+    await plan(scribe, due("rain"))
+    first, second = [await finish(replace(scribe, now=NOON + hours * HOUR)) for hours in range(2)]
+    overtaken = replace(due("rain", why="price moved"), answered_at=(None, first)[known])
+    assert await plan(scribe, overtaken) == 0
+    assert await plan(scribe, replace(overtaken, answered_at=second)) == 1
 
 
 async def test_what_was_put_off_is_not_brought_forward_before_its_time(scribe: Scribe) -> None:
@@ -141,7 +158,6 @@ async def test_a_lock_keeps_a_question_back_until_it_is_lifted(scribe: Scribe, f
     ref, schedule = QuestionRef("lantern", "rain"), scribe.ledger.schedule
     await schedule.lock(ref, forecaster=forecaster, reason="under review", until=None, now=NOON)
     assert await claim(scribe) == []
-    assert await schedule.lock_reason(ref, now=NOON, forecaster="plain") == "under review"
     assert [(lock.ref, lock.forecaster, lock.reason) for lock in await schedule.locks(NOON)] == [
         (ref, forecaster, "under review")
     ]
@@ -155,7 +171,6 @@ async def test_an_expired_lock_does_not_hold(scribe: Scribe) -> None:
     ref, schedule = QuestionRef("lantern", "rain"), scribe.ledger.schedule
     await schedule.lock(ref, forecaster=None, reason="wait", until=NOON + HOUR, now=NOON)
     assert await claim(scribe, NOON + timedelta(minutes=59)) == []
-    assert await schedule.lock_reason(ref, now=NOON + HOUR) is None
     assert await schedule.locks(NOON + HOUR) == []
     assert keys(await claim(scribe, NOON + HOUR)) == ["rain"]
 
@@ -164,7 +179,6 @@ async def test_a_lock_of_one_forecaster_leaves_the_others_alone(scribe: Scribe) 
     await plan(scribe, due("rain"))
     ref = QuestionRef("lantern", "rain")
     await scribe.ledger.schedule.lock(ref, forecaster="other", reason="wait", until=None, now=NOON)
-    assert await scribe.ledger.schedule.lock_reason(ref, now=NOON) is None
     assert keys(await claim(scribe)) == ["rain"]
 
 
@@ -205,28 +219,33 @@ async def test_completing_a_forecast_gives_the_claim_back_with_the_next_time(scr
     assert (again.why, again.attempt) == ("stale", 1)
 
 
-async def test_the_counts_and_the_next_time_follow_the_rows(scribe: Scribe) -> None:
+async def test_the_counts_follow_the_rows(scribe: Scribe) -> None:
     schedule = scribe.ledger.schedule
     assert await schedule.counts(NOON) == ScheduleCounts(due=0, leased=0, locked=0, waiting=0)
     await plan(scribe, due("a"), due("b"), due("c"), due("d", NOON + 3 * HOUR))
-    assert await schedule.next_due(NOON) == NOON
     await schedule.lock(QuestionRef("lantern", "c"), forecaster=None, reason="r", until=None, now=NOON)
     await claim(scribe, limit=1)
     assert await schedule.counts(NOON) == ScheduleCounts(due=1, leased=1, locked=1, waiting=1)
 
 
-async def test_the_next_time_is_also_the_end_of_a_lease(scribe: Scribe) -> None:
-    await plan(scribe, due("a"), due("b", NOON + 3 * HOUR))
-    await claim(scribe)
-    assert await scribe.ledger.schedule.next_due(NOON) == NOON + HOUR
-
-
 async def test_the_load_of_a_batch_counts_what_is_in_work_and_what_has_no_forecast_yet(scribe: Scribe) -> None:
-    await plan(scribe, due("a"), due("b"), due("c"), due("d"))
-    await scribe.forecast(await scribe.ask("d", closes_at=None))
+    await plan(scribe, due("a"), due("b"), due("c"), due("d"), due("put off", NOON + HOUR))
+    forecast = await scribe.forecast(await scribe.ask("d", closes_at=None))
+    hold = Hold(why="recorded only")
+    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
     await scribe.ledger.schedule.lock(QuestionRef("lantern", "c"), forecaster=None, reason="r", until=None, now=NOON)
     await claim(scribe, limit=1)
     load = await scribe.ledger.schedule.load("lantern", "2026-03-01", "plain", now=NOON)
-    assert load == Load(busy=1, unforecast=2)
+    assert load == Load(questions=5, busy=1, unforecast=3, waiting=1)
     nobody = await scribe.ledger.schedule.load("lantern", "2026-03-15", "plain", now=NOON)
-    assert nobody == Load(busy=0, unforecast=0)
+    assert nobody == Load(questions=0, busy=0, unforecast=0, waiting=0)
+
+
+async def test_a_batch_waits_for_the_decision_over_a_forecast(scribe: Scribe) -> None:
+    await plan(scribe, due("a"))
+    forecast = await scribe.forecast(await scribe.ask("a", closes_at=None))
+    load = await scribe.ledger.schedule.load("lantern", "2026-03-01", "plain", now=NOON)
+    assert (load.unforecast, load.waiting) == (1, 1)
+    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=scribe.send(forecast), at=NOON)
+    load = await scribe.ledger.schedule.load("lantern", "2026-03-01", "plain", now=NOON)
+    assert (load.unforecast, load.waiting) == (0, 0)

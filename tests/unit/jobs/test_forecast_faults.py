@@ -1,0 +1,133 @@
+"""What goes wrong with one question, and what that must not cost the others."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import count
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.domain.belief import Belief
+from bot.domain.prediction import Binary, Prediction
+from bot.domain.question import Question, QuestionRef
+from bot.domain.step import Action, Observation, Step
+from bot.errors import LeakError, StoreError
+from bot.jobs.calibrate import Calibrated, Identity
+from bot.testing.forecaster import ScriptedForecaster, say
+from tests.unit.jobs.conftest import FIRST, VENUE, House
+
+RAIN = QuestionRef(VENUE, "rain")
+
+
+class Picky:
+    """Implements Calibrator: cannot calibrate rain, and leaves everything else as it is."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def calibrate(
+        self, question: Question, forecaster: str, cutoff: datetime, raw: Mapping[str, Prediction]
+    ) -> Calibrated:
+        if question.ref == RAIN:
+            raise self.error
+        return Calibrated(predictions=raw, digest=None)
+
+
+def thought(probability: float, text: str) -> Step:
+    belief = Belief(predictions={"outcome": Binary(probability)})
+    return Step(action=Action(name="think"), observation=Observation(text=text), belief=belief)
+
+
+def moody() -> ScriptedForecaster:
+    """Return one that says the same at first, then something else at every call, as a language model does."""
+    calls = count(1)
+    return ScriptedForecaster(lambda _: thought(0.4, "clouds"), lambda _: thought(0.5, f"mood {next(calls)}"))
+
+
+async def leased(house: House) -> int:
+    return (await house.ledger.schedule.counts(house.clock.now())).leased
+
+
+@pytest.mark.parametrize("error", [ArithmeticError("no optimum"), LeakError("from tomorrow"), StoreError("unreadable")])
+async def test_a_question_that_cannot_be_calibrated_is_put_off_alone(house: House, error: Exception) -> None:
+    soon = house.clock.now() + timedelta(days=1)
+    house.calibrator = Picky(error)
+    house.offer("rain", closes_at=soon)
+    house.offer(*(f"question {number}" for number in range(40)))
+    await house.discover()
+    with capture_logs() as logs:
+        assert await house.forecast() == "40 forecasts made, 1 postponed"
+    assert await leased(house) == 0
+    [told] = [entry for entry in logs if entry["event"] == "forecast postponed"]
+    assert (told["question"], told["why"]) == (str(RAIN), f"{type(error).__name__}: {error}")
+    assert told["exc_info"] is error
+
+
+async def test_a_question_that_was_put_off_begins_a_new_revision(house: House) -> None:
+    house.calibrator = Picky(ArithmeticError("no optimum"))
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    house.calibrator = Picky(AssertionError("not asked"))
+    await house.clock.advance(299)
+    assert await house.forecast() == "0 forecasts made"
+    await house.clock.advance(1)
+    assert await house.forecast() == "0 forecasts made, 1 postponed"
+    # The second wait is longer.
+    await house.clock.advance(3599)
+    assert await house.forecast() == "0 forecasts made"
+    house.calibrator = Identity()
+    await house.clock.advance(1)
+    assert await house.forecast() == "1 forecasts made"
+    assert [forecast.revision for forecast in await house.history()] == [3]
+
+
+async def test_a_forecast_that_contradicts_the_run_before_it_is_put_off_and_made_anew(house: House) -> None:
+    now = house.clock.now()
+    house.forecasters = {FIRST: moody()}
+    house.offer("rain", "snow")
+    await house.discover()
+    # What a kill between the second step and the end of the trial leaves behind.
+    asked = await house.ledger.questions.get(RAIN)
+    running = await house.ledger.forecasts.begin(question=asked, forecaster=FIRST, cutoff=now, why="new", now=now)
+    for number, step in enumerate((thought(0.4, "clouds"), thought(0.5, "mood of the run before")), start=1):
+        await house.ledger.forecasts.log_step(running.id, trial=1, number=number, step=step, at=now)
+
+    assert await house.forecast() == "1 forecasts made, 1 postponed"
+    assert await leased(house) == 0
+    left = await house.ledger.forecasts.trace(running.id)
+    assert (left.state, left.forecast) == ("abandoned", None)
+    await house.clock.advance(300)
+    assert await house.forecast() == "1 forecasts made"
+    assert [forecast.revision for forecast in await house.history()] == [2]
+
+
+async def test_a_ledger_that_takes_nothing_any_more_ends_the_pass(house: House) -> None:
+    # SQLite itself refuses any further page, as a disk does that is full.
+    await house.ledger.journal.writer.run(lambda database: database.execute("pragma max_page_count = 1").fetchone())
+    house.forecasters = {FIRST: ScriptedForecaster(lambda _: thought(0.4, "x" * 1_000_000))}
+    with pytest.raises(StoreError, match="disk is full"):
+        await _discover_and_forecast(house)
+
+
+async def _discover_and_forecast(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+
+
+async def test_a_clock_that_is_set_back_dates_no_answer_before_its_cutoff(house: House) -> None:
+    began = house.clock.now()
+    believe = say(0.3)
+    assert callable(believe)
+
+    def set_back(question: Question) -> Step:
+        house.clock.step(-30.0)
+        return believe(question)
+
+    house.forecasters = {FIRST: ScriptedForecaster(set_back)}
+    house.offer("rain")
+    await house.discover()
+    assert await house.forecast() == "1 forecasts made"
+    [forecast] = await house.history()
+    assert (forecast.cutoff, forecast.made_at) == (began, began)
