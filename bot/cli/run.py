@@ -15,6 +15,7 @@ from bot.app import App, open_app
 from bot.cli.call import Call
 from bot.cli.exits import ExitCode
 from bot.cli.output.console import progress, stdout
+from bot.cli.output.plain import plain
 from bot.cli.output.summary import print_summary
 from bot.cli.session import equipped
 from bot.cli.summary import summary_of
@@ -49,14 +50,14 @@ def run(
     """Find questions, forecast, submit, resolve and score: for ever, or once."""
     config, registry = equipped(ctx, least=logging.WARNING if once else logging.NOTSET)
     if not config.venues:
-        message = "no venue is configured, so there is nothing to forecast; add a [venues.NAME] table to config.toml"
+        message = "no venue is configured: name a file with --config, or add a [venues.NAME] table to config.toml"
         raise ConfigError(message)
     for broken in registry.broken:
         log.warning("plugin is broken", plugin=broken.plugin.name, reason=broken.reason)
     work = _once(config, registry, ctx.ensure_object(Call)) if once else _for_ever(config, registry, notify_socket)
     end = asyncio.run(work)
     if not end.clean:
-        typer.echo(f"foxcast: {end.reason.value}: {end.detail}", err=True)
+        typer.echo(plain(f"foxcast: {end.reason.value}: {end.detail}"), err=True)
     raise typer.Exit(CODES.get(end.reason, ExitCode.FAILED))
 
 

@@ -4,7 +4,7 @@ Questions that are no yes-or-no question get the crowd's own prediction, or an e
 """
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 
@@ -30,7 +30,6 @@ from bot.api import (
     Workplace,
 )
 from plugins.baseline.facts import Event, Facts
-from plugins.baseline.form import Estimate, Reason
 from plugins.baseline.model import form_of, predict
 from plugins.baseline.parameters import Parameters, from_json
 
@@ -61,12 +60,13 @@ class Baseline:
             return
         facts = facts_of(question, desk.cutoff)
         events = {target.key: event_of(facts, target) for target in question.targets}
-        prior = Parameters(before=_day(desk.cutoff))
-        yield _step("prior", events, prior, why="what was believed before any outcome")
+        prior = Estimates("prior", "what such questions are like", Parameters(before=_day(desk.cutoff)), events)
+        yield prior.step(None, why="what was believed before any outcome")
         if desk.fitted is not None:
             fitted = desk.fitted
+            learned = Estimates("learned", "outcomes of earlier rounds", self._parameters(fitted), events)
             why = f"learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}"
-            yield _step("learned", events, self._parameters(fitted), why=why)
+            yield learned.step(prior, why=why)
 
     def _parameters(self, fitted: Fitted) -> Parameters:
         """Read each set of parameters once, as long as it is among the last KEPT; a backfill has one for each round."""
@@ -110,36 +110,45 @@ def _day(moment: datetime) -> date:
     return moment.astimezone(UTC).date()
 
 
-def _step(name: str, events: Mapping[str, Event], parameters: Parameters, *, why: str) -> Step:
-    estimates = {key: predict(parameters, event) for key, event in events.items()}
-    forms = sorted({form_of(event).name for event in events.values()})
-    told = [reason for key, estimate in estimates.items() for reason in _told(key, estimate, alone=len(events) == 1)]
-    first = next(iter(estimates.values()))
-    belief = Belief(
-        predictions={key: Binary(estimate.probability) for key, estimate in estimates.items()},
-        confidence=Confidence.MEDIUM if parameters.rows else Confidence.LOW,
-        anchor=str(first.reasons[0]),
-        evidence_for=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) > 0.0),
-        evidence_against=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) < 0.0),
-        reason=why,
-    )
-    action = Action(name=name, arguments={"form": ", ".join(forms)})
-    text = "\n".join(f"{key}: {reason}" for key, estimate in estimates.items() for reason in estimate.reasons)
-    return Step(action=action, observation=Observation(text=text), belief=belief)
+class Estimates:
+    """What one set of parameters says of all targets of a question; ``source`` names where its evidence comes from."""
+
+    def __init__(self, name: str, source: str, parameters: Parameters, events: Mapping[str, Event]) -> None:
+        self.name = name
+        self.source = source
+        self.learned = bool(parameters.rows)
+        self.forms = sorted({form_of(event).name for event in events.values()})
+        self.by_target = {key: predict(parameters, event) for key, event in events.items()}
+
+    def step(self, earlier: "Estimates | None", *, why: str) -> Step:
+        """Return the step that this belief is, with what moved it, also from an earlier step's beginning."""
+        told = [evidence for key in self.by_target for evidence in self._told(key, earlier)]
+        belief = Belief(
+            predictions={key: Binary(estimate.probability) for key, estimate in self.by_target.items()},
+            confidence=Confidence.MEDIUM if self.learned else Confidence.LOW,
+            anchor=str(next(iter(self.by_target.values())).reasons[0]),
+            evidence_for=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) > 0.0),
+            evidence_against=tuple(evidence for evidence in told if (evidence.log_odds or 0.0) < 0.0),
+            reason=why,
+        )
+        action = Action(name=self.name, arguments={"form": ", ".join(self.forms)})
+        reasons = [(key, reason) for key, estimate in self.by_target.items() for reason in estimate.reasons]
+        text = "\n".join(f"{key}: {reason}" for key, reason in reasons)
+        return Step(action=action, observation=Observation(text=text), belief=belief)
+
+    def _told(self, key: str, earlier: "Estimates | None") -> Iterator[Evidence]:
+        where = "" if len(self.by_target) == 1 else f"{key}: "
+        first, *others = self.by_target[key].reasons
+        if earlier is not None:
+            shift = _log_odds(first.after) - _log_odds(earlier.by_target[key].reasons[0].after)
+            yield Evidence(text=f"{where}where it begins, as learned: {first.why}", source=self.source, log_odds=shift)
+        for reason in others:
+            shift = _log_odds(reason.after) - _log_odds(reason.after if reason.before is None else reason.before)
+            yield Evidence(text=f"{where}{reason.why}", source=self.source, log_odds=shift)
 
 
-def _told(key: str, estimate: Estimate, *, alone: bool) -> list[Evidence]:
-    where = "" if alone else f"{key}: "
-    return [
-        Evidence(text=f"{where}{reason.why}", source="outcomes of earlier rounds", log_odds=_shift(reason))
-        for reason in estimate.reasons
-        if reason.before is not None
-    ]
-
-
-def _shift(reason: Reason) -> float:
-    before = reason.after if reason.before is None else reason.before
-    return math.log(reason.after / (1.0 - reason.after)) - math.log(before / (1.0 - before))
+def _log_odds(probability: float) -> float:
+    return math.log(probability / (1.0 - probability))
 
 
 def _follow_the_crowd(question: Question, shape: ChoiceShape | CurveShape) -> Step:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from bot.api import Example, NotFound, Question, QuestionRef, Resolution, Round, Sheet
 from plugins.forecastbench.files import parsed, read_bytes, rounds_folder
 from plugins.forecastbench.parse import QuestionSet, bare_question, frame, question_set, resolution_set
+from plugins.forecastbench.rounds import of_round
 from plugins.forecastbench.settings import ForecastBenchSettings
 from plugins.forecastbench.sheet import forecast_sheet
 from plugins.forecastbench.terms import start_of
@@ -82,7 +83,7 @@ class ForecastBenchArchive:
         if path is None:
             message = f"no round {key!r} in {self._folder.path}: there are {', '.join(self.rounds()) or 'none'}"
             raise NotFound(message)
-        return self._read(path, question_set)
+        return of_round(self._read(path, question_set), date.fromisoformat(key), path.name)
 
     def _questions(self, path: Path | None) -> Mapping[QuestionRef, Question]:
         if path is None:

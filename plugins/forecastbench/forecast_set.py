@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from bot.api import Batch, Binary, Intent, Question, QuestionRef
+from bot.api import SINGLE_TARGET, Batch, Binary, Intent, Question, QuestionRef
 from plugins.forecastbench.missing import Row, excesses
 from plugins.forecastbench.settings import ForecastBenchSettings
-from plugins.forecastbench.terms import DATASET, HORIZON_DAYS, MARKET
+from plugins.forecastbench.terms import DATASET, HORIZON_DAYS, MARKET, VENUE, left_out_fact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +95,20 @@ def _groups(questions: Sequence[Question]) -> Mapping[str, Sequence[Row]]:
     have passed, so the rule is held for the rows up to every horizon.
     """
     rows = [(question, target) for question in questions for target in question.targets]
-    groups = {
-        "all": [(question.ref, target.key) for question, target in rows],
-        "market": [(question.ref, target.key) for question, target in rows if question.family == MARKET],
-    }
+    market = [(question.ref, target.key) for question, target in rows if question.family == MARKET]
+    market += [(ref, SINGLE_TARGET) for ref in _left_out(questions, MARKET)]
+    unread = _left_out(questions, DATASET)
+    groups = {"market": market}
     for horizon in HORIZON_DAYS:
         groups[f"dataset (up to {horizon} days)"] = [
             (question.ref, target.key)
             for question, target in rows
             if target.horizon_days is not None and target.horizon_days <= horizon
-        ]
-    return groups
+        ] + [(ref, str(days)) for ref in unread for days in HORIZON_DAYS if days <= horizon]
+    return {"all": [*market, *groups[f"dataset (up to {HORIZON_DAYS[-1]} days)"]], **groups}
+
+
+def _left_out(questions: Sequence[Question], family: str) -> list[QuestionRef]:
+    """Return a name for each published question of the round that could not be read, and so has no forecast."""
+    count = max((int(question.facts.get(left_out_fact(family), "0")) for question in questions), default=0)
+    return [QuestionRef(VENUE, f"unread {family} question {number}") for number in range(count)]

@@ -5,8 +5,9 @@ odd question never loses the round. Source: venue document, sections 2.1 and 2.2
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -32,6 +33,7 @@ from plugins.forecastbench.terms import (
     MISSING,
     family_of,
     last_second_of,
+    left_out_fact,
     reference,
     start_of,
 )
@@ -78,6 +80,7 @@ def question_set(raw: object) -> QuestionSet:
     due, records = frame(raw, "questions")
     questions: dict[QuestionRef, Question] = {}
     complaints = Complaints()
+    left_out: Counter[str] = Counter()
     combinations = 0
     for record in records:
         if isinstance(record, Mapping) and isinstance(record.get("id"), list):
@@ -90,9 +93,26 @@ def question_set(raw: object) -> QuestionSet:
             questions[parsed.ref] = parsed
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             complaints.add(f"{_label(record)}: {_reason(error)}")
+            left_out[_family(record)] += 1
     return QuestionSet(
-        due=due, questions=tuple(questions.values()), combinations=combinations, complaints=complaints.listed()
+        due=due,
+        questions=tuple(_knowing(question, left_out) for question in questions.values()),
+        combinations=combinations,
+        complaints=complaints.listed(),
     )
+
+
+def _family(record: object) -> str:
+    source = record.get("source") if isinstance(record, Mapping) else None
+    return (family_of(source) if isinstance(source, str) else None) or DATASET
+
+
+def _knowing(question: Question, left_out: Mapping[str, int]) -> Question:
+    """Tell each question how many of its round could not be read: they count as missing in the forecast set."""
+    if not left_out:
+        return question
+    counts = {left_out_fact(family): str(count) for family, count in left_out.items()}
+    return replace(question, facts={**question.facts, **counts})
 
 
 def question(record: Mapping[str, Any], due: date, complaints: Complaints) -> Question:
@@ -104,15 +124,15 @@ def question(record: Mapping[str, Any], due: date, complaints: Complaints) -> Qu
     targets = _targets(record, due, source, complaints)
     family = DATASET if targets[0].horizon_days is not None else MARKET
     title, _, remark = _filled(_text(record["question"]), due).partition("\n\n")
-    criteria = (remark, _filled(_text(record["resolution_criteria"]), due), _own_criteria(record))
+    criteria = (remark, _filled(_optional(record, "resolution_criteria"), due), _own_criteria(record))
     return Question(
         ref=reference(due, source, question_id),
         title=title.strip(),
         shape=BinaryShape(),
         targets=targets,
-        background=_text(record["background"]),
+        background=_optional(record, "background"),
         criteria="\n\n".join(part.strip() for part in criteria if part.strip()),
-        url=_text(record["url"]) or None,
+        url=_optional(record, "url") or None,
         source=source,
         family=family,
         series=f"{source}/{question_id}",
@@ -261,7 +281,7 @@ def _crowd(record: Mapping[str, Any], complaints: Complaints) -> Crowd | None:
         taken_at = moment(at)
         if price == MISSING or taken_at is None:
             _refuse(f"price {price!r} at {at!r}")
-        explanation = _text(record["freeze_datetime_value_explanation"])
+        explanation = _optional(record, "freeze_datetime_value_explanation")
         return Crowd(prediction=Binary(float(price)), at=taken_at, explanation=explanation)
     except (KeyError, TypeError, ValueError) as error:
         complaints.add(f"{_label(record)}: no crowd, {_reason(error)}")
@@ -296,6 +316,11 @@ def _text(value: object) -> str:
         message = f"{value!r} is not a text"
         raise TypeError(message)
     return "" if value == MISSING else value
+
+
+def _optional(record: Mapping[str, Any], key: str) -> str:
+    """Return a text that no forecast depends on; a question without it is still a question."""
+    return _text(record.get(key, MISSING))
 
 
 def _refuse(message: str) -> NoReturn:

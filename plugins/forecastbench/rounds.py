@@ -66,6 +66,14 @@ def folder_from(settings: ForecastBenchSettings) -> Path | None:
     return folder if holds_rounds(folder) else None
 
 
+def of_round(found: QuestionSet, due: date, name: str) -> QuestionSet:
+    """Return the question set if it is that of the due date in its name; raises ContractError."""
+    if found.due != due:
+        message = f"{name} holds the round of {found.due}; one of the two dates is wrong"
+        raise ContractError(message)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class FolderRounds:
     """Rounds in a folder of the published layout."""
@@ -88,7 +96,7 @@ class FolderRounds:
         if path is None:
             message = f"{self.folder.path / QUESTION_SETS} holds no {due}-{self.kind}.json"
             raise NotFound(message)
-        return await asyncio.to_thread(_question_file, path)
+        return of_round(await asyncio.to_thread(_question_file, path), due, path.name)
 
     async def resolutions(self, due: date) -> ResolutionSet:
         path = self.folder.resolution_files().get(due)
@@ -148,7 +156,7 @@ class WebRounds:
 
     async def questions(self, due: date) -> QuestionSet:
         name = f"{due}-{self.kind}.json"
-        return parsed(await self._get(f"{QUESTION_SETS}/{name}"), question_set, name=name)
+        return of_round(parsed(await self._get(f"{QUESTION_SETS}/{name}"), question_set, name=name), due, name)
 
     async def resolutions(self, due: date) -> ResolutionSet:
         name = f"{due}_resolution_set.json"

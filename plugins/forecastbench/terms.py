@@ -47,3 +47,8 @@ def due_date_of(ref: QuestionRef) -> date:
 def family_of(source: str) -> str | None:
     """Return ``market`` or ``dataset`` for a documented source, None for any other."""
     return next((family for family, sources in SOURCES.items() if source in sources), None)
+
+
+def left_out_fact(family: str) -> str:
+    """Return the fact that counts the questions of a family that were published and could not be read."""
+    return f"left_out_{family}"

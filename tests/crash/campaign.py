@@ -90,7 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", default='"latest"', help='TOML: "latest", "all" or a list of due dates')
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
-    plan = Plan(kills=given.kills, source=given.source, rounds=given.rounds, seed=given.seed)
+    plan = Plan(
+        kills=given.kills,
+        source=str(Path(given.source).resolve()) if given.source != "sample" else given.source,
+        rounds=given.rounds,
+        seed=given.seed,
+    )
     folder = Path(tempfile.mkdtemp(prefix="foxcast-crash-"))
     try:
         tally = campaign(plan, folder)

@@ -244,3 +244,10 @@ def test_the_sample_is_its_own_archive() -> None:
 @pytest.mark.parametrize("source", ["https://example.org/datasets", "nowhere"])
 def test_an_address_or_a_missing_folder_has_no_archive(source: str) -> None:
     assert folder_from(ForecastBenchSettings.model_validate({"source": source})) is None
+
+
+def test_a_file_that_holds_another_round_than_its_name_says_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "question_sets").mkdir()
+    (tmp_path / "question_sets" / "2026-03-15-llm.json").write_text(json.dumps(question_file(market())))
+    with pytest.raises(ContractError, match=r"2026-03-15-llm\.json holds the round of 2026-03-01"):
+        ForecastBenchArchive(ForecastBenchSettings(), tmp_path).round("2026-03-15")

@@ -108,7 +108,21 @@ def test_a_bad_record_is_put_aside_and_the_others_stay(changes: dict[str, object
     assert reason in found.complaints[0]
 
 
-@pytest.mark.parametrize("key", ["id", "source", "question", "background", "resolution_dates", "url"])
+@pytest.mark.parametrize("key", ["background", "url", "resolution_criteria", "freeze_datetime_value_explanation"])
+def test_a_record_without_a_text_that_no_forecast_needs_is_a_question(key: str) -> None:
+    record = market()
+    del record[key]
+    found = question_set(question_file(record))
+    assert (len(found.questions), found.complaints) == (1, ())
+
+
+def test_every_question_knows_how_many_of_its_round_could_not_be_read() -> None:
+    unread = [market(id="bad", market_info_close_datetime="soon"), {"source": "fred"}, "no record"]
+    [read] = question_set(question_file(market(), *unread)).questions
+    assert (read.facts["left_out_market"], read.facts["left_out_dataset"]) == ("1", "2")
+
+
+@pytest.mark.parametrize("key", ["id", "source", "question", "resolution_dates"])
 def test_a_record_without_a_documented_key_is_put_aside(key: str) -> None:
     record = market()
     del record[key]

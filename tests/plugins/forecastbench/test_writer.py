@@ -217,3 +217,13 @@ async def test_the_live_writer_needs_its_folder(folder: str | None, tmp_path: Pa
     settings = SETTINGS.model_copy(update={"upload_folder": upload})
     with pytest.raises(ConfigError, match="upload_folder"):
         await open_writer(settings, workplace(tmp_path)).__aenter__()
+
+
+async def test_questions_that_could_not_be_read_count_as_missing(
+    tmp_path: Path, questions: tuple[Question, ...]
+) -> None:
+    unread = tuple(replace(one, facts={**one.facts, "left_out_market": "1"}) for one in questions)
+    receipts = await submit(tmp_path, batch(unread))
+    assert states(receipts) == {IntentState.ABSENT}
+    assert "1 of 16 market rows are missing" in receipts[0].detail
+    assert not (tmp_path / "forecast_sets" / NAME).exists()
