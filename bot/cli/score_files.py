@@ -12,7 +12,7 @@ from bot.cli.output.report import print_report
 from bot.clock import SeededRandom
 from bot.config.model import Config
 from bot.lab.report import Report, report_of
-from bot.lab.sheets import ScoredSheet, score_sheets
+from bot.lab.sheets import ScoredSheet, pooling_notes, score_sheets
 from bot.registry import Registry
 
 COLUMNS = (
@@ -44,7 +44,7 @@ def score_files(config: Config, registry: Registry, asked: FilesAsked) -> None:
     total = report_of(
         [row for sheet in sheets for row in sheet.rows],
         rng=random.stream("report"),
-        notes=[note for sheet in sheets for note in sheet.notes()],
+        notes=[*pooling_notes(sheets), *(note for sheet in sheets for note in sheet.notes())],
     )
     reports = [report_of(sheet.rows, rng=random.stream("report"), notes=sheet.notes()) for sheet in sheets]
     if asked.json is not None:

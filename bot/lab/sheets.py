@@ -1,11 +1,12 @@
 """Scores of forecast files written by anyone, after the documented rules for missing rows."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bot.domain.learning import Sheet
-from bot.errors import NotFound
+from bot.errors import ConfigError, NotFound
 from bot.lab.rows import Row, missing_share, rows_of
 from bot.ports import Archive
 
@@ -30,9 +31,13 @@ class ScoredSheet:
 def score_sheets(archive: Archive, paths: Sequence[Path]) -> list[ScoredSheet]:
     """Read each file and join it with the outcomes of its round.
 
-    Raises ContractError for a file that the rules refuse whole, NotFound for a round that the archive lacks.
+    Raises ContractError for a file that the rules refuse whole, NotFound for a round that the archive lacks, and
+    ConfigError for a file that is named twice.
     """
     known = set(archive.rounds())
+    if twice := [path.name for path, count in Counter(path.resolve() for path in paths).items() if count > 1]:
+        message = f"named twice, which would count their rows twice: {', '.join(twice)}"
+        raise ConfigError(message)
     scored = []
     for path in paths:
         sheet = archive.sheet(path)
@@ -45,3 +50,13 @@ def score_sheets(archive: Archive, paths: Sequence[Path]) -> list[ScoredSheet]:
             ScoredSheet(sheet=sheet, rows=rows, missing=missing_share(a_round.questions, sheet.probabilities))
         )
     return scored
+
+
+def pooling_notes(scored: Sequence[ScoredSheet]) -> Iterator[str]:
+    """Say where the pooled figures mix what a reader may think apart: several authors, or several files of a round."""
+    authors = sorted({one.sheet.author for one in scored})
+    if len(authors) > 1:
+        yield f"the figures pool files of {len(authors)} authors ({', '.join(authors)}); by_file tells them apart"
+    for key, count in sorted(Counter(one.sheet.round for one in scored).items()):
+        if count > 1:
+            yield f"the figures pool {count} files of round {key}; by_file tells them apart"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from bot.domain.learning import Round, Sheet
-from bot.errors import NotFound
-from bot.lab.sheets import score_sheets
+from bot.errors import ConfigError, NotFound
+from bot.lab.sheets import pooling_notes, score_sheets
 from tests.unit.testing.lantern import START, LanternArchive, outcome, question
 
 
@@ -43,3 +43,14 @@ def test_missing_rows_count_as_one_half_and_whether_they_are_too_many_is_for_the
 def test_a_file_of_an_unknown_round_names_those_there_are() -> None:
     with pytest.raises(NotFound, match=r"7-20.json is for round 7; there are 0, 1"):
         score_sheets(Printed(), [Path("7-20.json")])
+
+
+def test_a_file_named_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"0-20\.json"):
+        score_sheets(Printed(), [Path("0-20.json"), Path("./0-20.json")])
+
+
+def test_pooling_several_files_of_a_round_is_noted() -> None:
+    scored = score_sheets(Printed(), [Path("0-20.json"), Path("0-19.json"), Path("1-10.json")])
+    assert [*pooling_notes(scored)] == ["the figures pool 2 files of round 0; by_file tells them apart"]
+    assert [*pooling_notes(scored[:1])] == []
