@@ -7,8 +7,6 @@ import sys
 import pytest
 from pytest_socket import SocketConnectBlockedError
 
-from tests.architecture.source import ROOT
-
 # Each takes between 0.1 s and several seconds to load; most commands need none of them.
 HEAVY = ("apscheduler", "httpx", "litellm", "numpy", "scipy", "sqlite_utils")
 
@@ -20,7 +18,6 @@ def _loaded_by(module: str) -> set[str]:
     return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
 
 
-@pytest.mark.skipif(not (ROOT / "bot" / "cli" / "main.py").exists(), reason="the command line is not written yet")
 def test_the_command_line_loads_nothing_heavy() -> None:
     assert _loaded_by("bot.cli.main") & set(HEAVY) == set()
 
