@@ -27,7 +27,7 @@ COLUMNS = (
     Column("on", Kind.NUMBER),
     Column("gain over it [95 %]"),
 )
-NOTHING_SCORED = "nothing has resolved yet; look at what is open with: foxcast questions"
+NOTHING_SCORED = "nothing that was asked for has resolved yet; look at what is open with: foxcast questions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ def test_what_is_not_forecast_yet_says_so(tmp_path: Path, inside: Inside) -> Non
     foxcast = installed(tmp_path, CONFIG.replace('["steady"]\n\n', '["steady"]\nmode = "off"\n\n', 1))
     assert inside(foxcast, "run", "--once").code == 0
     assert "no question fits" in inside(foxcast, "questions").out
-    assert "nothing has resolved yet" in inside(foxcast, "score").out
+    assert "nothing that was asked for has resolved yet" in inside(foxcast, "score").out
     assert inside(foxcast, "score", "--json", "-").json["forecaster"] is None
 
 
