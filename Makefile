@@ -10,15 +10,16 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 LOCKED := --require-hashes --only-binary :all:
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
+EXTRAS := --extra report --extra duckduckgo
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format lint types cover bench crash lock clean
+.PHONY: help run test check format lint types cover bench crash test-model test-live lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(RUNTIME) ## install what is needed and run the sample job: no keys, no network use
 	$(BIN)/foxcast run --once
@@ -47,12 +48,18 @@ cover: $(TOOLS) ## run all tests and hold bot to 100 % and plugins to 95 % of li
 bench: $(TOOLS) ## measure speed, memory and start-up time
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
+test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine
+	$(BIN)/pytest -p no:xdist --run-model-campaign tests/model $(PYTEST_ARGS)
+
+test-live: $(TOOLS) ## ask the real services whose keys are set (LIVE=1 says that this is meant)
+	$(BIN)/pytest --run-live tests/live $(PYTEST_ARGS)
+
 crash: $(TOOLS) ## kill the daemon at random moments and check the ledger each time
 	$(BIN)/python -m tests.crash.campaign $(CRASH_ARGS)
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the two lock files
-	$(COMPILE) --upgrade --group build pyproject.toml --output-file requirements.lock
-	$(COMPILE) --upgrade --group dev --constraint requirements.lock pyproject.toml \
+	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
+	$(COMPILE) --upgrade --group dev $(EXTRAS) --constraint requirements.lock pyproject.toml \
 		--output-file tests/requirements.lock
 
 clean: ## remove .venv and every cache (state/ stays)
@@ -80,6 +87,8 @@ $(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(TOOLS): tests/requirements.lock $(RUNTIME)
+$(TOOLS): tests/requirements.lock tests/model.lock $(RUNTIME)
 	$(PIP) install $(LOCKED) -r tests/requirements.lock
+	# Its file alone is wanted: what it asks for would be compiled for half an hour.
+	$(PIP) install $(LOCKED) --no-deps -r tests/model.lock
 	@touch $@

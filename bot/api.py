@@ -1,7 +1,8 @@
 """The only module that plugins import; it re-exports and holds no logic."""
 
 from bot.domain.belief import Belief, Confidence, Evidence
-from bot.domain.forecast import Forecast
+from bot.domain.conduct import Conduct
+from bot.domain.forecast import Forecast, Limits
 from bot.domain.learning import Fitted, Round, Sheet
 from bot.domain.prediction import (
     Binary,
@@ -13,10 +14,23 @@ from bot.domain.prediction import (
     Prediction,
     Shape,
 )
+from bot.domain.prompt import (
+    Answer,
+    Completion,
+    Dialect,
+    Finish,
+    Message,
+    Price,
+    Prompt,
+    Sampling,
+    Speaker,
+    Tool,
+    ToolCall,
+)
 from bot.domain.question import SINGLE_TARGET, Crowd, Question, QuestionRef, Target
-from bot.domain.research import Hit, Notice, Quote, Series
+from bot.domain.research import Hit, Notice, Passage, Quote, Series, SourcePolicy
 from bot.domain.resolution import Chosen, Example, Happened, Landed, Outcome, Resolution, Void
-from bot.domain.step import Action, Json, Observation, Step, Usage
+from bot.domain.step import Action, Json, Observation, Step, ToolResult, Usage
 from bot.domain.submission import Batch, Intent, IntentState, Mode, Receipt
 from bot.errors import (
     ConfigError,
@@ -38,7 +52,9 @@ from bot.ports import (
     Forecaster,
     Http,
     Learner,
+    Llm,
     Notifier,
+    PageSource,
     PriceFeed,
     Random,
     SearchEngine,
@@ -53,6 +69,7 @@ from bot.specs import (
     ForecasterSpec,
     JobSpec,
     LocalPath,
+    ModelSpec,
     NotifierSpec,
     SearchSpec,
     Settings,
@@ -64,6 +81,7 @@ __all__ = [
     "API_VERSION",
     "SINGLE_TARGET",
     "Action",
+    "Answer",
     "Archive",
     "Batch",
     "Belief",
@@ -75,6 +93,8 @@ __all__ = [
     "Chosen",
     "Clock",
     "CommandSpec",
+    "Completion",
+    "Conduct",
     "Confidence",
     "ConfigError",
     "ContractError",
@@ -84,8 +104,10 @@ __all__ = [
     "DataSource",
     "DataSpec",
     "Desk",
+    "Dialect",
     "Evidence",
     "Example",
+    "Finish",
     "Fitted",
     "Forecast",
     "Forecaster",
@@ -101,17 +123,25 @@ __all__ = [
     "Landed",
     "LeakError",
     "Learner",
+    "Limits",
+    "Llm",
     "LocalPath",
+    "Message",
     "Mode",
+    "ModelSpec",
     "NotFound",
     "Notice",
     "Notifier",
     "NotifierSpec",
     "Observation",
     "Outcome",
+    "PageSource",
+    "Passage",
     "PluginError",
     "Prediction",
+    "Price",
     "PriceFeed",
+    "Prompt",
     "Question",
     "QuestionRef",
     "Quote",
@@ -120,15 +150,21 @@ __all__ = [
     "Rejected",
     "Resolution",
     "Round",
+    "Sampling",
     "SearchEngine",
     "SearchSpec",
     "Series",
     "Settings",
     "Shape",
     "Sheet",
+    "SourcePolicy",
+    "Speaker",
     "Step",
     "Submitter",
     "Target",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
     "Unauthorized",
     "Unavailable",
     "Usage",

@@ -15,7 +15,7 @@ from bot.clock import SeededRandom
 from bot.config.model import CalibrationUse, Config
 from bot.config.plugin_settings import settings_of
 from bot.desk.combine import Pool
-from bot.desk.trial import Limits
+from bot.domain.forecast import Limits
 from bot.domain.submission import Mode
 from bot.errors import ConfigError, NotFound
 from bot.gate.brake import STOP_FILE, Brake

@@ -12,6 +12,7 @@ from bot.specs import (
     DataSpec,
     ForecasterSpec,
     JobSpec,
+    ModelSpec,
     NotifierSpec,
     SearchSpec,
     VenueSpec,
@@ -39,6 +40,11 @@ def foxcast_search_engines() -> list[SearchSpec[Any]]:
 @hookspec
 def foxcast_data_sources() -> list[DataSpec[Any]]:
     """Return the sources of time series this plugin offers."""
+
+
+@hookspec
+def foxcast_models() -> list[ModelSpec[Any]]:
+    """Return the providers of language models this plugin offers."""
 
 
 @hookspec

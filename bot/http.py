@@ -7,9 +7,11 @@ through this module: they must not be repeated, reads may.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
@@ -22,12 +24,15 @@ if TYPE_CHECKING:
     import httpx
     import numpy as np
 
+    from bot.domain.step import Json
     from bot.ports import Clock, Random
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REFUSED_CREDENTIALS = frozenset({401, 403})
 _GONE = frozenset({404, 410})
 _TRY_LATER = frozenset({408, 425, 429})
+QUOTED_BYTES = 16_384
+QUOTED_CHARS = 300
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -77,7 +82,7 @@ class HttpReader:
             await self._client.aclose()
             self._client = None
 
-    async def get(self, url: str, *, max_bytes: int) -> bytes:
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer.
 
         Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx;
@@ -86,10 +91,11 @@ class HttpReader:
         host; ConfigError for an address that is none.
         """
         _require_address(url)
+        request = _Request("GET", url, dict(headers or {}), max_bytes)
         attempt = 1
         while True:
             try:
-                return await self._attempt(url, max_bytes)
+                return await self._attempt(request)
             except Unavailable as error:
                 wait_s = self._wait_s(attempt, error.retry_after_s or 0.0)
                 if attempt >= self._limits.attempts or wait_s > self._limits.longest_wait_s:
@@ -97,12 +103,23 @@ class HttpReader:
             attempt += 1
             await self._clock.sleep(wait_s)
 
-    async def _attempt(self, url: str, max_bytes: int) -> bytes:
+    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """Send JSON once, without retries, and return the unpacked body of a 200 answer; errors as ``get`` raises them.
+
+        A redirect is a ContractError, and Rejected quotes the beginning of what the other side says.
+        """
+        _require_address(url)
+        content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        said = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
+        return await self._attempt(_Request("POST", url, said, max_bytes, content))
+
+    async def _attempt(self, request: _Request) -> bytes:
         import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
+        url = request.url
         try:
             async with asyncio.timeout(self._limits.deadline_s):
-                return await self._follow(url, max_bytes)
+                return await self._follow(request)
         except TimeoutError as error:
             message = f"{_shown(url)}: no complete answer within {self._limits.deadline_s:g} s"
             raise Unavailable(message) from error
@@ -114,22 +131,22 @@ class HttpReader:
             message = f"{_shown(url)} is not an address"
             raise ConfigError(message) from None
 
-    async def _follow(self, url: str, max_bytes: int) -> bytes:
-        client = self._opened()
+    async def _follow(self, request: _Request) -> bytes:
+        client, url = self._opened(), request.url
         for _ in range(self._limits.redirects + 1):
-            async with client.stream("GET", url) as response:
-                if response.status_code not in _REDIRECTS:
-                    self._check(response, url)
-                    return await _body(response, max_bytes, _shown(url))
+            async with client.stream(request.method, url, headers=request.headers, content=request.content) as response:
+                if response.status_code not in _REDIRECTS or request.method != "GET":
+                    await self._check(response, url, quoted=request.method == "POST")
+                    return await _body(response, request.max_bytes, _shown(url))
                 url = _same_host(url, response.headers.get("location", ""))
         message = f"{_shown(url)}: more than {self._limits.redirects} redirects"
         raise ContractError(message)
 
-    def _check(self, response: httpx.Response, url: str) -> None:
+    async def _check(self, response: httpx.Response, url: str, *, quoted: bool) -> None:
         status = response.status_code
         if status == 200:
             return
-        message = f"{_shown(url)}: status {status}"
+        message = f"{_shown(url)}: status {status}" + (await _quoted(response) if quoted and status < 500 else "")
         if status in _REFUSED_CREDENTIALS:
             raise Unauthorized(message)
         if status in _GONE:
@@ -169,6 +186,15 @@ class HttpReader:
         return self._client
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    max_bytes: int
+    content: bytes | None = None
+
+
 class _Body:
     """Collects a body up to a bound, unpacking gzip on the way without ever holding more than the bound."""
 
@@ -202,6 +228,16 @@ class _Body:
         if unpacker.unused_data:
             _refuse(f"{self._shown}: there is more after the end of the gzip body")
         return part
+
+
+async def _quoted(response: httpx.Response) -> str:
+    """Return the beginning of what the other side says about a refusal, in one line, or nothing."""
+    try:
+        said = await _body(response, QUOTED_BYTES, "")
+    except (ContractError, Unavailable):
+        return ""
+    text = " ".join(said.decode(errors="replace").split())
+    return f": {text[:QUOTED_CHARS]}" if text else ""
 
 
 async def _body(response: httpx.Response, max_bytes: int, shown: str) -> bytes:

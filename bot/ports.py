@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
         AsyncIterator,
+        Callable,
         Collection,
         Iterable,
         Mapping,
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from bot.domain.conduct import Conduct
+    from bot.domain.forecast import Limits
     from bot.domain.learning import Fitted, Round, Sheet
+    from bot.domain.prompt import Answer, Completion, Dialect, Price, Prompt, Sampling, Tool
     from bot.domain.question import Question, QuestionRef
-    from bot.domain.research import Hit, Notice, Quote, Series
+    from bot.domain.research import Fetched, Hit, Notice, Passage, Quote, Series, SourcePolicy
     from bot.domain.resolution import Example, Resolution
-    from bot.domain.step import Json, Step
+    from bot.domain.step import Json, Step, ToolResult
     from bot.domain.submission import Batch, Receipt
 
 
@@ -54,10 +58,33 @@ class Random(Protocol):
 
 
 class Http(Protocol):
-    """Bounded reading over HTTP; whatever goes wrong comes as an error of ``bot.errors``."""
+    """Bounded reading over HTTP; whatever goes wrong comes as an error of ``bot.errors``.
 
-    async def get(self, url: str, *, max_bytes: int) -> bytes:
-        """Return the decoded body of a 200 answer of at most ``max_bytes`` bytes."""
+    Headers may hold keys: they appear in no error and no log.
+    """
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """Return the decoded body of a 200 answer of at most ``max_bytes`` bytes; tried again where that may help."""
+        ...
+
+    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        """Ask a question by sending JSON, once, and return the decoded body of a 200 answer, bounded as above.
+
+        For asking only: what changes anything at the other side goes through a Submitter.
+        """
+        ...
+
+
+class Fetcher(Protocol):
+    """Fetches pages of the open web: no address inside this machine or its network is ever connected to."""
+
+    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> Fetched:
+        """Return what the address holds, bounded in bytes and time.
+
+        ``refusal`` is asked before each request, also after each redirect, and says why an address must not be
+        read, or None. Raises Rejected with that reason, and for an address inside; Unavailable, NotFound and
+        ContractError as reading over Http does.
+        """
         ...
 
 
@@ -128,8 +155,40 @@ class SearchEngine(Protocol):
 class DataSource(Protocol):
     """A source of time series, as they were known at a moment."""
 
+    def names(self, question: Question) -> Sequence[str]:
+        """Return the names, in this source, of the series that the question is about, if it is about any."""
+        ...
+
     async def series(self, name: str, *, before: datetime) -> Series:
         """Return the series with nothing published at or after the moment; raises NotFound."""
+        ...
+
+
+class PageSource(Protocol):
+    """A reference work whose pages can be read as they stood at a moment."""
+
+    async def contents(self, page: str, *, before: datetime) -> Sequence[str]:
+        """Return the headings of a page, by title or address, as it stood before the moment; raises NotFound."""
+        ...
+
+    async def section(self, page: str, heading: str, *, before: datetime) -> Passage:
+        """Return the text under a heading ("" is what stands before the first), as above; raises NotFound."""
+        ...
+
+
+class Llm(Protocol):
+    """A provider of language models. It decides nothing: budgets, retries, deadlines and records are above it."""
+
+    async def price(self, model: str) -> Price | None:
+        """Return what the model costs, or None where that is not known, which never means free."""
+        ...
+
+    async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
+        """Ask once, without retries; cancelling ends the request.
+
+        Raises Unauthorized, Unavailable (with ``retry_after_s`` where the provider named one), Rejected for a request
+        that it will never take, and ContractError for an answer that is not of its documented form.
+        """
         ...
 
 
@@ -153,6 +212,49 @@ class Desk(Protocol):
 
     def stream(self, *labels: str) -> np.random.Generator:
         """Return chance that belongs to this forecast, trial and labels alone."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """Where the engine stops this trial."""
+        ...
+
+    @property
+    def policy(self) -> SourcePolicy:
+        """How questions of this source are best worked on."""
+        ...
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What may be used now; a forecaster may offer less of it, never more."""
+        ...
+
+    async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Use a tool. What goes wrong comes as a failed result, not as an error: its text says so to the model.
+
+        Whatever is returned is on record first; the same use after a crash returns the same and costs nothing.
+        """
+        ...
+
+    def dialect(self, role: str) -> Dialect:
+        """Return how the model in that role is to be asked for a move; raises ConfigError for a role without one."""
+        ...
+
+    async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
+        """Ask the model in a role, within budget and limits; on record first, as above.
+
+        Without a seed the same question may be answered from the record of another trial. Raises Unavailable when
+        nobody answered in time, Rejected for what no model takes or the budget does not allow, Unauthorized,
+        ContractError, and ConfigError for a role without a model.
+        """
+        ...
+
+    async def keep(self, text: str) -> str:
+        """Put a text (a prompt in use, say) on record and return its digest, for the documents of a step."""
+        ...
+
+    async def grade(self, conduct: Conduct) -> None:
+        """Tell how the model in a role did in this trial; one that does badly is replaced for later trials."""
         ...
 
 

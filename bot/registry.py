@@ -26,6 +26,7 @@ from bot.specs import (
     DataSpec,
     ForecasterSpec,
     JobSpec,
+    ModelSpec,
     NotifierSpec,
     SearchSpec,
     Settings,
@@ -40,6 +41,7 @@ HOOKS: Mapping[str, type[Spec]] = {
     "foxcast_forecasters": ForecasterSpec,
     "foxcast_search_engines": SearchSpec,
     "foxcast_data_sources": DataSpec,
+    "foxcast_models": ModelSpec,
     "foxcast_notifiers": NotifierSpec,
     "foxcast_commands": CommandSpec,
     "foxcast_jobs": JobSpec,
@@ -114,6 +116,7 @@ class Registry:
     forecasters: Shelf[ForecasterSpec[Any]]
     search_engines: Shelf[SearchSpec[Any]]
     data_sources: Shelf[DataSpec[Any]]
+    models: Shelf[ModelSpec[Any]]
     notifiers: Shelf[NotifierSpec[Any]]
     commands: Shelf[CommandSpec]
     jobs: Shelf[JobSpec]
@@ -128,6 +131,7 @@ class Registry:
             Table.FORECASTERS: self.forecasters,
             Table.SEARCH: self.search_engines,
             Table.DATA: self.data_sources,
+            Table.MODELS: self.models,
             Table.NOTIFIERS: self.notifiers,
         }
         return shelves[table]
@@ -151,6 +155,7 @@ def assemble(config: Config, found: Sequence[Candidate]) -> Registry:
         forecasters=Shelf(ForecasterSpec, offers),
         search_engines=Shelf(SearchSpec, offers),
         data_sources=Shelf(DataSpec, offers),
+        models=Shelf(ModelSpec, offers),
         notifiers=Shelf(NotifierSpec, offers),
         commands=Shelf(CommandSpec, offers),
         jobs=Shelf(JobSpec, offers),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
+from bot.domain.research import SourcePolicy
 from bot.ports import (
     Archive,
     Clock,
@@ -20,7 +21,9 @@ from bot.ports import (
     Forecaster,
     Http,
     Learner,
+    Llm,
     Notifier,
+    PageSource,
     PriceFeed,
     SearchEngine,
     Submitter,
@@ -44,6 +47,7 @@ class Table(StrEnum):
     FORECASTERS = "forecasters"
     SEARCH = "search"
     DATA = "data"
+    MODELS = "models"
     NOTIFIERS = "notifiers"
 
 
@@ -57,7 +61,11 @@ class Can(StrEnum):
     ARCHIVE = "archive"
     LEARN = "learn"
     SEARCH_BEFORE_DATE = "search before date"
+    SEARCH_TEXT = "search text"
+    SERIES = "series"
+    PAGES = "pages"
     VINTAGES = "vintages"
+    ASK_MODELS = "ask models"
 
 
 class Settings(BaseModel):
@@ -118,9 +126,11 @@ class VenueSpec(Configurable[S]):
     """A venue: its reader, and where it has them its paper book, writer, price feed and archive of past rounds.
 
     ``archive`` reads past rounds in a folder; ``archive_folder`` tells which one the settings themselves name, if any.
+    ``hosts`` are the venue's own hosts: what stands there gives the answer away, so no forecaster reads it.
     """
 
     table: ClassVar[Table] = Table.VENUES
+    hosts: tuple[str, ...] = ()
     reader: Callable[[S, Workplace], AbstractAsyncContextManager[Venue]]
     paper: Callable[[S, Workplace], AbstractAsyncContextManager[Submitter]] | None = None
     writer: Callable[[S, Workplace], AbstractAsyncContextManager[Submitter]] | None = None
@@ -134,12 +144,14 @@ class ForecasterSpec(Configurable[S]):
     """A forecaster; ``learner`` and ``shipped`` are there if it learns from outcomes.
 
     ``shipped`` returns the parameters that come with the package, each usable for cutoffs at or after its ``before``.
+    ``trials`` is how many independent trials a forecast has where config does not say.
     """
 
     table: ClassVar[Table] = Table.FORECASTERS
     open: Callable[[S, Workplace], AbstractAsyncContextManager[Forecaster]]
     learner: Callable[[S], Learner] | None = None
     shipped: Callable[[], Sequence[Fitted]] = field(default=tuple)
+    trials: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +164,24 @@ class SearchSpec(Configurable[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec(Configurable[S]):
-    """A source of time series."""
+    """A source of time series (``open``), or of pages with a past (``pages``).
+
+    ``serves`` names the sources of questions (``Question.source``) it is for, ``policy`` how those are worked on.
+    """
 
     table: ClassVar[Table] = Table.DATA
-    open: Callable[[S, Workplace], AbstractAsyncContextManager[DataSource]]
+    open: Callable[[S, Workplace], AbstractAsyncContextManager[DataSource]] | None = None
+    pages: Callable[[S, Workplace], AbstractAsyncContextManager[PageSource]] | None = None
+    serves: frozenset[str] = frozenset()
+    policy: SourcePolicy = field(default_factory=SourcePolicy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec(Configurable[S]):
+    """A provider of language models."""
+
+    table: ClassVar[Table] = Table.MODELS
+    open: Callable[[S, Workplace], AbstractAsyncContextManager[Llm]]
 
 
 @dataclass(frozen=True, kw_only=True)

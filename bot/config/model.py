@@ -12,10 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints
 
 from bot.config.sources import Sources
+from bot.domain.prompt import Dialect
 from bot.domain.submission import Mode
 from bot.specs import NAME_PATTERN, Table
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=60)]
+ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*:\S+$", max_length=200)]
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
 Hours = Annotated[float, Field(ge=0, le=366 * 24)]
 
@@ -110,9 +112,109 @@ class VenueTable(PluginTable):
     account: str = Field(default="default", min_length=1, max_length=100)
 
 
-class ForecasterTable(PluginTable):
-    """One forecaster: how many independent trials a forecast has, and how they become one answer."""
+class RoleSection(Section):
+    """Which model plays a role and how; models are named ``provider:name``, the provider as in ``[models]``."""
 
+    model: ModelName
+    fallback: ModelName | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    effort: str | None = Field(default=None, min_length=1, max_length=20)
+    max_tokens: int = Field(default=16_000, ge=1, le=1_000_000)
+    timeout_s: Seconds = 120.0
+
+
+class ModelSection(Section):
+    """What is to be known of one model; prices in US dollars per million tokens.
+
+    A price that is set here is used instead of the provider's own. A model without any price is not asked, unless it
+    is declared free.
+    """
+
+    dialect: Dialect = Dialect.TOOLS
+    free: bool = False
+    price_in: float | None = Field(default=None, ge=0)
+    price_cached: float | None = Field(default=None, ge=0)
+    price_out: float | None = Field(default=None, ge=0)
+
+
+class ProviderSection(Section):
+    """How much is asked of one provider at once and a minute, and what it may cost a day in US dollars."""
+
+    concurrency: int = Field(default=20, ge=1, le=10_000)
+    per_minute: int | None = Field(default=None, ge=1)
+    day_usd: float | None = Field(default=None, gt=0)
+    attempts: int = Field(default=3, ge=1, le=10)
+    break_after: int = Field(default=5, ge=1)
+    break_s: Seconds = 30.0
+
+
+class BudgetSection(Section):
+    """What may be spent, in US dollars, calls in flight counted at their worst case; None is no limit.
+
+    ``ask_above_usd``: a run that is expected to cost more is not begun before a person said yes.
+    """
+
+    question_usd: float | None = Field(default=1.0, gt=0)
+    run_usd: float | None = Field(default=None, gt=0)
+    day_usd: float | None = Field(default=20.0, gt=0)
+    ask_above_usd: float = Field(default=5.0, ge=0)
+
+
+class HealthSection(Section):
+    """When a model is replaced by its role's fallback: over the last ``window`` trials, once there are ``least``."""
+
+    window: int = Field(default=30, ge=1)
+    least: int = Field(default=10, ge=1)
+    submit_rate: float = Field(default=0.8, ge=0, le=1)
+    unparsed: float = Field(default=0.3, ge=0, le=1)
+    half: float = Field(default=0.5, ge=0, le=1)
+    gap: float = Field(default=0.1, ge=0, le=1)
+    hours: Hours = 24.0
+
+
+class LlmSection(Section):
+    """Who plays which role, what models cost, and what may be spent."""
+
+    roles: dict[Name, RoleSection] = Field(default_factory=dict)
+    models: dict[ModelName, ModelSection] = Field(default_factory=dict)
+    providers: dict[Name, ProviderSection] = Field(default_factory=dict)
+    budget: BudgetSection = BudgetSection()
+    health: HealthSection = HealthSection()
+
+
+class PolicyTable(Section):
+    """How questions of one source are worked on; what is left out is as the data plugin that serves it says."""
+
+    tools: tuple[str, ...] | None = None
+    first: str | None = None
+    searches: int | None = Field(default=None, ge=0)
+    bypass: bool = False
+
+
+class DeskSection(Section):
+    """What forecasters may use. ``search`` names the engines in the order they are tried; () is every enabled one."""
+
+    search: tuple[Name, ...] = ()
+    results: int = Field(default=10, ge=1, le=20)
+    snippet_chars: int = Field(default=500, ge=50, le=10_000)
+    page_chars: int = Field(default=5_000, ge=200, le=200_000)
+    passage_chars: int = Field(default=20_000, ge=200, le=200_000)
+    filter: bool = True
+    blocked_hosts: tuple[str, ...] = ()
+    sources: dict[str, PolicyTable] = Field(default_factory=dict)
+
+
+class ForecasterTable(PluginTable):
+    """One forecaster: how many independent trials a forecast has, and how they become one answer.
+
+    ``uses`` names the forecaster that this one is a variant of, with settings of its own. ``calibration`` replaces the
+    common one. ``clairvoyant`` takes all guards away, to see what knowing the future would be worth: such a forecast is
+    scored and never leaves.
+    """
+
+    uses: Name | None = None
+    calibration: CalibrationUse | None = None
+    clairvoyant: bool = False
     trials: int = Field(default=1, ge=1, le=1000)
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
 
@@ -134,7 +236,10 @@ class Config(Section):
     forecasters: dict[Name, ForecasterTable] = Field(default_factory=dict)
     search: dict[Name, PluginTable] = Field(default_factory=dict)
     data: dict[Name, PluginTable] = Field(default_factory=dict)
+    models: dict[Name, PluginTable] = Field(default_factory=dict)
     notifiers: dict[Name, PluginTable] = Field(default_factory=dict)
+    llm: LlmSection = LlmSection()
+    desk: DeskSection = DeskSection()
 
     _sources: Sources = PrivateAttr(default_factory=Sources)
 
@@ -176,6 +281,7 @@ class Config(Section):
             Table.FORECASTERS: self.forecasters,
             Table.SEARCH: self.search,
             Table.DATA: self.data,
+            Table.MODELS: self.models,
             Table.NOTIFIERS: self.notifiers,
         }
         return tables[kind]

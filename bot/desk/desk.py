@@ -1,16 +1,37 @@
-"""The desk of one trial: the cutoff, what was learned before it, and chance of its own."""
+"""The desk of one trial: the cutoff, what was learned before it, chance of its own, and a bench of tools and models."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from bot.desk.bare import BareBench
+from bot.domain.conduct import Conduct
+from bot.domain.forecast import Limits
 from bot.domain.learning import Fitted
+from bot.domain.prompt import Answer, Dialect, Prompt, Tool
 from bot.domain.question import Question
+from bot.domain.research import SourcePolicy
+from bot.domain.step import Json, ToolResult
 from bot.errors import LeakError
 from bot.ports import Random
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+class Bench(Protocol):
+    """The tools and models of one trial; see ``bot.ports.Desk``, which has the same methods."""
+
+    @property
+    def policy(self) -> SourcePolicy: ...
+    @property
+    def tools(self) -> Sequence[Tool]: ...
+    async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult: ...
+    def dialect(self, role: str) -> Dialect: ...
+    async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer: ...
+    async def keep(self, text: str) -> str: ...
+    async def grade(self, conduct: Conduct) -> None: ...
 
 
 def cutoff_of(question: Question, now: datetime) -> datetime:
@@ -27,6 +48,8 @@ class TrialDesk:
     trial: int
     fitted: Fitted | None
     random: Random
+    limits: Limits = field(default_factory=Limits)
+    bench: Bench = field(default_factory=BareBench)
 
     def __post_init__(self) -> None:
         """Guard the cutoff."""
@@ -40,3 +63,33 @@ class TrialDesk:
     def stream(self, *labels: str) -> "np.random.Generator":
         """Return chance that belongs to this forecast, trial and labels alone."""
         return self.random.stream(self.forecast, str(self.trial), *labels)
+
+    @property
+    def policy(self) -> SourcePolicy:
+        """How questions of this source are best worked on."""
+        return self.bench.policy
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What may be used now."""
+        return self.bench.tools
+
+    async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Use a tool."""
+        return await self.bench.use(tool, arguments)
+
+    def dialect(self, role: str) -> Dialect:
+        """Return how the model in that role is to be asked."""
+        return self.bench.dialect(role)
+
+    async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
+        """Ask the model in a role."""
+        return await self.bench.ask(role, prompt, seed=seed)
+
+    async def keep(self, text: str) -> str:
+        """Put a text on record and return its digest."""
+        return await self.bench.keep(text)
+
+    async def grade(self, conduct: Conduct) -> None:
+        """Tell how the model in a role did in this trial."""
+        await self.bench.grade(conduct)

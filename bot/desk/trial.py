@@ -9,7 +9,7 @@ from typing import Protocol
 import structlog
 
 from bot.domain.belief import Belief, unfit
-from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.question import Question
 from bot.domain.step import Step, Usage
 from bot.errors import ContractError, StoreError
@@ -19,16 +19,6 @@ log = structlog.get_logger(__name__)
 
 # A forecaster that was stopped gets this long for its own clean-up; then that is cancelled too.
 CLOSE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Where a trial is stopped: after so many steps, seconds, tokens (in and out) or US dollars."""
-
-    steps: int = 10
-    seconds: float = 600.0
-    tokens: int | None = None
-    cost_usd: float | None = None
 
 
 class StepLog(Protocol):

@@ -12,6 +12,16 @@ from bot.domain.question import QuestionRef, require_aware
 from bot.domain.step import Usage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where a trial is stopped: after so many steps, seconds, tokens (in and out) or US dollars."""
+
+    steps: int = 10
+    seconds: float = 600.0
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
 class TrialEnd(StrEnum):
     """Why a trial ended; every end but ``EMPTY`` leaves a valid belief."""
 

@@ -9,12 +9,46 @@ from bot.domain.question import QuestionRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One result of a search. ``published_at`` is the engine's word for the age of the page; None if it has none."""
+    """One result of a search. ``published_at`` is the engine's word for the age of the page; None if it has none.
+
+    ``text`` is the text of the page, from engines that bring it.
+    """
 
     url: str
     title: str
     snippet: str
     published_at: datetime | None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What an address held: the address after all redirects, the body as it came (unpacked), and its declared type."""
+
+    url: str
+    content: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The visible text of a page, with the date that it gives itself, if it does."""
+
+    url: str
+    title: str
+    text: str
+    published_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A section of a page as it stood at a moment: ``revised_at`` is when that state of the page was written."""
+
+    url: str
+    page: str
+    heading: str
+    text: str
+    revised_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +66,21 @@ class Series:
         if len(self.dates) != len(self.values):
             message = f"{self.name}: {len(self.dates)} dates for {len(self.values)} values"
             raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePolicy:
+    """How questions of one source are worked on: the meta-controller's row for it.
+
+    ``tools`` names what may be used (None: everything); ``first`` is to be used before anything else; ``searches``
+    bounds the web searches of a trial; with ``bypass`` what ``first`` estimates is the answer and no model is asked.
+    Source: BLF (arXiv 2604.18576v3), tables 5 and 6.
+    """
+
+    tools: tuple[str, ...] | None = None
+    first: str | None = None
+    searches: int | None = None
+    bypass: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

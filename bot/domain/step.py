@@ -57,6 +57,19 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool of the desk gave back: for the model to read, for code in ``data``, and what it cost.
+
+    ``failed`` says that the tool could not do it; the text then says why in words for the model.
+    """
+
+    observation: Observation
+    usage: Usage = field(default_factory=Usage)
+    data: Json = None
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One logged move; ``belief`` is complete and valid at every step, so the last one is always an answer."""
 

@@ -9,8 +9,8 @@ import structlog
 
 from bot.desk.combine import Pool, combine
 from bot.desk.desk import TrialDesk, cutoff_of
-from bot.desk.trial import Limits, TrialRun, run_trial
-from bot.domain.forecast import Forecast, Trial
+from bot.desk.trial import TrialRun, run_trial
+from bot.domain.forecast import Forecast, Limits, Trial
 from bot.domain.learning import Fitted
 from bot.domain.question import Question
 from bot.domain.step import Step

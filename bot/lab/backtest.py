@@ -8,8 +8,8 @@ import structlog
 
 from bot.desk.combine import Pool, combine
 from bot.desk.desk import TrialDesk, cutoff_of
-from bot.desk.trial import Limits, TrialRun, run_trial
-from bot.domain.forecast import Trial
+from bot.desk.trial import TrialRun, run_trial
+from bot.domain.forecast import Limits, Trial
 from bot.domain.learning import Fitted, Round
 from bot.domain.prediction import Binary, Prediction
 from bot.domain.question import Question, QuestionRef

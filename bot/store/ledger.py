@@ -11,9 +11,12 @@ from sqlite_utils import Database
 
 from bot.errors import StoreError
 from bot.store.ballast import Ballast
+from bot.store.calls import Calls
 from bot.store.checks import quick_check
+from bot.store.conducts import Conducts
 from bot.store.dockets import Dockets
 from bot.store.documents import Documents
+from bot.store.exchanges import Exchanges
 from bot.store.forecasts import Forecasts
 from bot.store.journal import Journal
 from bot.store.learning import Learning
@@ -46,6 +49,9 @@ class Ledger:
     scores: Scores
     learning: Learning
     journal: Journal
+    exchanges: Exchanges
+    calls: Calls
+    conducts: Conducts
 
 
 @asynccontextmanager
@@ -100,4 +106,7 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         scores=Scores(writer, readers),
         learning=Learning(writer, readers),
         journal=Journal(writer, readers),
+        exchanges=Exchanges(writer, readers),
+        calls=Calls(writer, readers),
+        conducts=Conducts(writer, readers),
     )

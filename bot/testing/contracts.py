@@ -17,6 +17,7 @@ from pydantic import SecretStr, ValidationError
 from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape
 from bot.domain.question import Question
 from bot.domain.resolution import Chosen, Example, Happened, Landed, Void
+from bot.domain.step import Json
 from bot.domain.submission import Batch, Intent, IntentState, Receipt
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
 from bot.ports import Archive, Submitter
@@ -240,7 +241,10 @@ class _Answering:
     def __init__(self, answer: bytes | Exception) -> None:
         self._answer = answer
 
-    async def get(self, url: str, *, max_bytes: int) -> bytes:
+    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        return await self.get(url, max_bytes=max_bytes, headers=headers)
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         assert url.startswith("https://"), url
         assert max_bytes > 0
         if isinstance(self._answer, Exception):

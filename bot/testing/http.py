@@ -1,22 +1,44 @@
 """The web in a dictionary."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from bot.domain.step import Json
 from bot.errors import ContractError, NotFound
 
 
-class DictHttp:
-    """Implements the port Http: an address has a body, or an error that reading it raises.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as it was made; ``body`` is None for a GET."""
 
-    ``asked`` lists the addresses in the order of the requests, answered or not.
+    url: str
+    headers: Mapping[str, str]
+    body: Json = None
+
+
+class DictHttp:
+    """Implements the port Http: an address has a body, or an error that asking it raises; GET and POST alike.
+
+    ``asked`` lists the addresses in the order of the requests, answered or not; ``requests`` all that was sent.
     """
 
     def __init__(self, pages: Mapping[str, bytes | Exception]) -> None:
         self.pages = dict(pages)
-        self.asked: list[str] = []
+        self.requests: list[Asked] = []
 
-    async def get(self, url: str, *, max_bytes: int) -> bytes:
-        self.asked.append(url)
+    @property
+    def asked(self) -> list[str]:
+        return [request.url for request in self.requests]
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        return self._answer(Asked(url, dict(headers or {})), max_bytes)
+
+    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        return self._answer(Asked(url, dict(headers or {}), body), max_bytes)
+
+    def _answer(self, request: Asked, max_bytes: int) -> bytes:
+        self.requests.append(request)
+        url = request.url
         page = self.pages.get(url, NotFound(f"404 at {url}"))
         if isinstance(page, Exception):
             raise page

@@ -10,7 +10,7 @@ LAYERS = (
     ("bot.errors",),
     ("bot.domain", "bot.vitals", "bot.clock", "bot.ids"),
     ("bot.ports",),
-    ("bot.specs", "bot.http"),
+    ("bot.specs", "bot.http", "bot.fetch", "bot.pages"),
     ("bot.hookspecs", "bot.config", "bot.science"),
     ("bot.discovery", "bot.store"),
     ("bot.registry", "bot.gate", "bot.desk", "bot.llm"),

@@ -47,12 +47,13 @@ OWNERS = {
             "requests",
             "urllib.request",
         ),
-        ("bot.http",),
+        ("bot.http", "bot.fetch"),
     ),
     # The supervisor is told about life and readiness over a local socket.
-    "socket": ("bot.http", "bot.daemon"),
+    "socket": ("bot.http", "bot.fetch", "bot.daemon"),
     # Environment variables are read and checked once.
-    "os.environ": ("bot.config",),
+    # One provider's library takes two switches from the environment, which must be set before it is imported.
+    "os.environ": ("bot.config", "plugins.models"),
     "os.getenv": ("bot.config",),
     # Replaceable libraries stay behind one door.
     "apscheduler": ("bot.daemon",),

@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from bot import hookspecs
-from bot.api import Can, Desk, Fitted, Workplace
+from bot.api import Can, Workplace
+from bot.clock import SeededRandom
 from bot.config.load import load_config
 from bot.config.plugin_settings import settings_of
+from bot.desk.desk import TrialDesk
 from bot.discovery import Kind, discover
 from bot.domain.belief import unfit
 from bot.domain.prediction import Binary, BinaryShape
@@ -106,17 +107,6 @@ def test_a_file_named_like_an_installed_plugin_is_refused_with_both(installed: P
         registry_of(tmp_path, "plugins = ['lantern']\nplugin_files = ['lantern.py']")
 
 
-class PlainDesk:
-    """What the example asks of a desk: nothing."""
-
-    cutoff = datetime(2026, 1, 1, tzinfo=UTC)
-    trial = 1
-    fitted: Fitted | None = None
-
-    def stream(self, *labels: str) -> np.random.Generator:
-        return np.random.default_rng(len(labels))
-
-
 async def test_the_plugin_of_the_readme_works_as_written(tmp_path: Path, workplace: Workplace) -> None:
     (tmp_path / "ember.py").write_text(code("python"))
     (tmp_path / "config.toml").write_text(code("toml"))
@@ -129,7 +119,8 @@ async def test_the_plugin_of_the_readme_works_as_written(tmp_path: Path, workpla
         targets=(Target(),),
         crowd=Crowd(prediction=Binary(0.9), at=START),
     )
-    desk: Desk = PlainDesk()
+    cutoff = datetime(2026, 1, 1, tzinfo=UTC)
+    desk = TrialDesk(forecast="f", cutoff=cutoff, trial=1, fitted=None, random=SeededRandom(1))
     async with spec.open(settings_of(spec, config), workplace) as forecaster:
         (step,) = [step async for step in forecaster.steps(question, desk)]
     assert unfit(step.belief, question) is None

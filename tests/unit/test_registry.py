@@ -85,6 +85,11 @@ def test_foxcast_data_sources(enable: Enable) -> None:
     assert enable(mine=returning("foxcast_data_sources", spec)).data_sources["gauge"].summary == "Measures"
 
 
+def test_foxcast_models(enable: Enable) -> None:
+    spec = "ModelSpec(name='speaker', summary='Speaks', settings=Quiet, open=nothing)"
+    assert enable(mine=returning("foxcast_models", spec)).models["speaker"].summary == "Speaks"
+
+
 def test_foxcast_notifiers(enable: Enable) -> None:
     spec = "NotifierSpec(name='bell', summary='Rings', settings=Quiet, open=nothing)"
     assert enable(mine=returning("foxcast_notifiers", spec)).notifiers["bell"].summary == "Rings"

@@ -6,9 +6,9 @@ import pytest
 
 from bot.clock import SeededRandom
 from bot.desk.desk import TrialDesk, cutoff_of
-from bot.desk.trial import CLOSE_S, Limits, TrialRun, run_trial
+from bot.desk.trial import CLOSE_S, TrialRun, run_trial
 from bot.domain.belief import Belief
-from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target

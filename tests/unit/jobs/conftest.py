@@ -10,8 +10,7 @@ import pytest
 
 from bot.clock import SeededRandom
 from bot.desk.combine import Pool
-from bot.desk.trial import Limits
-from bot.domain.forecast import Forecast
+from bot.domain.forecast import Forecast, Limits
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.resolution import Happened, Resolution

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from bot.clock import SeededRandom
 from bot.desk.combine import Pool
-from bot.desk.trial import Limits
 from bot.domain.belief import Belief
+from bot.domain.forecast import Limits
 from bot.domain.learning import Fitted, Round
 from bot.domain.prediction import Choice, ChoiceShape
 from bot.domain.question import Question

@@ -1,0 +1,159 @@
+"""What a language model is asked and what it answers: plain values that every provider understands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from bot.domain.step import Json, Usage
+
+
+class Speaker(StrEnum):
+    """Who says a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class Dialect(StrEnum):
+    """How a model is asked for a move: as a native tool call, or as one JSON object under a JSON schema.
+
+    What a model masters is configuration: a server may drop tools without saying so.
+    """
+
+    TOOLS = "tools"
+    JSON = "json"
+
+
+class Finish(StrEnum):
+    """Why a model stopped."""
+
+    STOP = "stop"
+    CALLS = "calls"
+    LENGTH = "length"
+    REFUSED = "refused"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as a model sees it; ``parameters`` is the JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Json]
+
+    def __post_init__(self) -> None:
+        """Freeze the schema's top level."""
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A tool call as the model wrote it: ``arguments`` is its text, neither parsed nor checked."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message: an assistant's may hold calls, a tool's names the call that it answers."""
+
+    speaker: Speaker
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answers: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A conversation and what may come next.
+
+    With ``tools`` the model must call one of them (``only`` names the one where it has no choice); with ``schema`` it
+    must answer with one JSON object of that schema. Keep to appending messages: providers bill a repeated beginning
+    at a fraction. ``stable`` is how many messages at the beginning will stay as they are, for providers that want to
+    be told.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    only: str | None = None
+    schema: Mapping[str, Json] | None = None
+    stable: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a prompt that asks for both forms, or for a tool that it does not offer."""
+        if self.tools and self.schema is not None:
+            message = "a prompt asks for a tool call or for a JSON object, not for both"
+            raise ValueError(message)
+        if self.only is not None and self.only not in {tool.name for tool in self.tools}:
+            message = f"the prompt leaves only {self.only}, which is not among its tools"
+            raise ValueError(message)
+        if self.schema is not None:
+            object.__setattr__(self, "schema", MappingProxyType(dict(self.schema)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How a model samples; None leaves it to the provider. ``effort`` is the reasoning effort where there is one."""
+
+    max_tokens: int
+    temperature: float | None = None
+    effort: str | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars per million tokens: read, read from the provider's cache, written."""
+
+    tokens_in: float
+    tokens_cached: float
+    tokens_out: float
+
+    def __post_init__(self) -> None:
+        """Refuse negative and NaN prices."""
+        if not all(amount >= 0 for amount in (self.tokens_in, self.tokens_cached, self.tokens_out)):
+            message = f"a price must not be negative: {self}"
+            raise ValueError(message)
+
+    def of(self, usage: Usage) -> float:
+        """Return the cost of tokens in US dollars; cached ones are part of those in."""
+        fresh = max(0, usage.tokens_in - usage.tokens_cached)
+        dollars = fresh * self.tokens_in + usage.tokens_cached * self.tokens_cached + usage.tokens_out * self.tokens_out
+        return dollars / 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a provider answered. ``cost_usd`` is None where it is not known, which never means free.
+
+    ``usage`` counts one call and its tokens, without the cost; ``model`` is the name that the provider reports.
+    """
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    thinking: str = ""
+    finish: Finish = Finish.STOP
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A completion as a forecaster gets it: paid for, on record, and with its cost in ``usage``.
+
+    ``model`` is the reference in config, ``provider:name``; ``document`` the digest of the stored record of the call;
+    ``stored`` says that nothing was asked, because the same request had been answered before.
+    """
+
+    completion: Completion
+    usage: Usage
+    model: str
+    document: str
+    stored: bool = False
