@@ -2,6 +2,7 @@
 
 from bot.domain.belief import Belief, Confidence, Evidence
 from bot.domain.conduct import Conduct
+from bot.domain.dates import parse_date, plain_snippet
 from bot.domain.forecast import Forecast, Limits
 from bot.domain.learning import Fitted, Round, Sheet
 from bot.domain.prediction import (
@@ -173,4 +174,6 @@ __all__ = [
     "Void",
     "Workplace",
     "hookimpl",
+    "parse_date",
+    "plain_snippet",
 ]

@@ -14,8 +14,8 @@ import structlog
 from bot.clock import SeededRandom
 from bot.config.model import CalibrationUse, Config
 from bot.config.plugin_settings import settings_of
-from bot.desk.combine import Pool
-from bot.domain.forecast import Limits
+from bot.config.tables import place_of
+from bot.desk.workshop import Workshop
 from bot.domain.submission import Mode
 from bot.errors import ConfigError, NotFound
 from bot.gate.brake import STOP_FILE, Brake
@@ -24,9 +24,9 @@ from bot.http import HttpReader
 from bot.ids import derive_id
 from bot.jobs.attend import Attending, attend
 from bot.jobs.backup import BackingUp, back_up
-from bot.jobs.calibrate import Calibrator, Identity
+from bot.jobs.calibrate import Calibrator, Chosen, Identity
 from bot.jobs.discover import Discovery, discover
-from bot.jobs.forecast import Forecasting, Seat, forecast_due
+from bot.jobs.forecast import Forecasting, forecast_due
 from bot.jobs.job import JOB_LIMIT, Job
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
@@ -34,17 +34,21 @@ from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
 from bot.jobs.restored import Settling, settle_restored
 from bot.jobs.score import Scoring, score
+from bot.jobs.sitting import Means, Seat
+from bot.jobs.spending import Spending
 from bot.jobs.submit import BatchWait, Submitting, submit_due
+from bot.llm.gateway import Gateway
 from bot.outbox.outbox import Outbox
-from bot.ports import Archive, Clock, Http, Random, Submitter, Venue
+from bot.outfit import Outfitter
+from bot.ports import Archive, Clock, Random, Venue
 from bot.registry import Registry
-from bot.specs import JobSpec, Workplace
 from bot.store.ledger import Ledger, open_ledger, read_ledger
 from bot.store.lock import instance_lock
 
 log = structlog.get_logger(__name__)
 
 LEDGER_FILE = "ledger.sqlite"
+LAB_FOLDER = "lab"
 PATIENCE_S = 300.0
 # One pass takes at most PATIENCE_S and what was begun then, each trial at most its own limit.
 FORECAST_LIMIT = timedelta(hours=6)
@@ -79,18 +83,22 @@ async def open_records(config: Config) -> AsyncIterator[Records]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """The running parts of one Foxcast; ``chores`` are the jobs that plugins bring."""
+    """The running parts of one Foxcast; ``chores`` are the jobs that plugins bring.
+
+    ``gateway`` is there where a forecaster asks models.
+    """
 
     config: Config
     registry: Registry
     folder: Path
     ledger: Ledger
     clock: Clock
-    random: Random
     venues: Mapping[str, Venue]
     lanes: Mapping[str, Lane]
     seats: Mapping[str, Seat]
-    teacher: Teacher
+    means: Means
+    gateway: Gateway | None
+    spending: Spending
     surveyed: set[str]
     outbox: Outbox
     chores: Sequence[Job]
@@ -102,25 +110,15 @@ class App:
         """Return what the daemon runs, in the order of one pass."""
         return tuple(_jobs(self))
 
-    @property
-    def policy(self) -> Reforecast:
-        """The re-forecast policy as configured."""
-        policy = self.config.policy
-        return Reforecast(
-            stale_after=timedelta(hours=policy.stale_after_h),
-            near_close=tuple(timedelta(hours=hours) for hours in policy.near_close_h),
-            price_move=policy.price_move,
-            min_gap=timedelta(hours=policy.min_gap_h),
-        )
-
 
 @asynccontextmanager
 async def open_app(
-    config: Config, registry: Registry, *, clock: Clock, patience_s: float = PATIENCE_S
+    config: Config, registry: Registry, *, clock: Clock, patience_s: float = PATIENCE_S, confirmed: bool = False
 ) -> AsyncIterator[App]:
     """Take the state folder, open the ledger, the venues and the forecasters; close all of them at the end.
 
-    ``patience_s`` bounds one pass of the forecast job; a single pass over everything has no end to it.
+    ``patience_s`` bounds one pass of the forecast job; a single pass over everything has no end to it. ``confirmed``
+    says that a person agreed to what the run is expected to cost.
     Raises InstanceLocked where another Foxcast runs, ConfigError for settings that a plugin refuses.
     """
     folder = folder_of(config)
@@ -128,29 +126,26 @@ async def open_app(
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
-        http = await stack.enter_async_context(HttpReader(clock=clock, random=SeededRandom(config.seed)))
-        builder = _Builder(config=config, registry=registry, clock=clock, http=http, folder=folder, stack=stack)
+        outfitter = await _outfitter(config, registry, clock, stack, folder=folder)
         lanes = {name: _lane(config, name) for name in _usable(config, registry)}
-        venues = {name: await builder.venue(name) for name in lanes}
-        submitters = {name: await builder.submitter(lane) for name, lane in lanes.items()}
-        seats = await builder.seats(venues)
+        venues = {name: await outfitter.venue(name) for name in lanes}
+        submitters = {name: await outfitter.submitter(lane) for name, lane in lanes.items()}
+        seats = await outfitter.seats(name for venue in venues for name in _forecasters(config, registry, venue))
+        gateway, workshop = await _models(outfitter, seats, ledger)
         surveyed: set[str] = set()
+        archives = [archive for name in venues if (archive := _own_archive(config, registry, name))]
         app = App(
             config=config,
             registry=registry,
             folder=folder,
             ledger=ledger,
             clock=clock,
-            random=SeededRandom(config.seed),
             venues=venues,
             lanes=lanes,
             seats=seats,
-            teacher=Teacher(
-                ledger=ledger,
-                archives=[archive for name in venues if (archive := _own_archive(config, registry, name))],
-                schools={name: school_of(config, registry, name) for name in seats},
-                clock=clock,
-            ),
+            means=_means(outfitter, seats, ledger, archives, workshop),
+            gateway=gateway,
+            spending=Spending(prices=gateway, ask_above_usd=config.llm.budget.ask_above_usd, confirmed=confirmed),
             surveyed=surveyed,
             outbox=Outbox(
                 ledger=ledger,
@@ -159,7 +154,7 @@ async def open_app(
                 brake=Brake(stop_file=config.state / STOP_FILE, ledger=folder / LEDGER_FILE),
                 ready=BatchWait(ledger=ledger, lanes=lanes, surveyed=surveyed),
             ),
-            chores=[builder.chore(spec) for spec in registry.jobs],
+            chores=[outfitter.chore(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
             patience_s=patience_s,
         )
@@ -167,15 +162,74 @@ async def open_app(
         yield app
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bay:
+    """One forecaster opened by itself, for backtests: ``workshop`` and ``gateway`` are there if it asks models."""
+
+    seat: Seat
+    random: Random
+    workshop: Workshop | None
+    gateway: Gateway | None
+
+
 @asynccontextmanager
-async def open_seat(config: Config, registry: Registry, name: str, *, clock: Clock) -> AsyncIterator[Seat]:
-    """Open one forecaster by itself, for a backtest; nothing is recorded."""
+async def open_bay(config: Config, registry: Registry, name: str, *, clock: Clock) -> AsyncIterator[Bay]:
+    """Open one forecaster for backtests; what it asks of models is kept in a ledger of the laboratory's own.
+
+    Raises InstanceLocked where another backtest with models runs.
+    """
+    folder = config.state / LAB_FOLDER
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(HttpReader(clock=clock, random=SeededRandom(config.seed)))
-        builder = _Builder(
-            config=config, registry=registry, clock=clock, http=http, folder=folder_of(config), stack=stack
-        )
-        yield await builder.seat(name)
+        outfitter = await _outfitter(config, registry, clock, stack, folder=folder)
+        seat = await outfitter.seat(name)
+        if not seat.asks:
+            yield Bay(seat=seat, random=outfitter.random, workshop=None, gateway=None)
+            return
+        stack.enter_context(instance_lock(folder, started_at=clock.now()))
+        ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
+        gateway, workshop = await _models(outfitter, {name: seat}, ledger)
+        yield Bay(seat=seat, random=outfitter.random, workshop=workshop, gateway=gateway)
+
+
+async def _outfitter(
+    config: Config, registry: Registry, clock: Clock, stack: AsyncExitStack, *, folder: Path
+) -> Outfitter:
+    random = SeededRandom(config.seed)
+    http = await stack.enter_async_context(HttpReader(clock=clock, random=random))
+    return Outfitter(
+        config=config, registry=registry, clock=clock, random=random, http=http, folder=folder, stack=stack
+    )
+
+
+def _means(
+    outfitter: Outfitter, seats: Iterable[str], ledger: Ledger, archives: Sequence[Archive], workshop: Workshop | None
+) -> Means:
+    config, registry, clock = outfitter.config, outfitter.registry, outfitter.clock
+    schools = {name: school_of(config, registry, name) for name in seats}
+    return Means(
+        ledger=ledger,
+        teacher=Teacher(ledger=ledger, archives=archives, schools=schools, clock=clock),
+        calibrator=_calibrator(config, ledger, clock),
+        policy=_policy(config),
+        clock=clock,
+        random=outfitter.random,
+        benches=workshop,
+    )
+
+
+async def _models(
+    outfitter: Outfitter, seats: Mapping[str, Seat], ledger: Ledger
+) -> tuple[Gateway, Workshop] | tuple[None, None]:
+    """Open models and tools where a forecaster uses them."""
+    if not any(seat.asks for seat in seats.values()):
+        return None, None
+
+    async def alert(subject: str, text: str) -> None:
+        log.warning(subject, detail=text)
+        await ledger.journal.note("alert", f"{subject}: {text}", at=outfitter.clock.now())
+
+    gateway = await outfitter.gateway(ledger, alert)
+    return gateway, await outfitter.workshop(ledger, gateway)
 
 
 def school_of(config: Config, registry: Registry, name: str) -> School:
@@ -222,52 +276,11 @@ def _forecasters(config: Config, registry: Registry, venue: str) -> tuple[str, .
 
 def _lane(config: Config, name: str) -> Lane:
     table = config.venues[name]
+    if config.forecaster(table.forecasters[0]).clairvoyant:
+        place = place_of(config, "venues", name, "forecasters", 0)
+        message = f"{place}{table.forecasters[0]} is clairvoyant, so its forecasts never leave; put another one first"
+        raise ConfigError(message)
     return Lane(venue=name, mode=config.mode_of(name), primary=table.forecasters[0], account=table.account)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Builder:
-    config: Config
-    registry: Registry
-    clock: Clock
-    http: Http
-    folder: Path
-    stack: AsyncExitStack
-
-    def place(self, name: str) -> Workplace:
-        return Workplace(clock=self.clock, http=self.http, folder=self.folder / name)
-
-    async def venue(self, name: str) -> Venue:
-        spec = self.registry.venues[name]
-        return await self.stack.enter_async_context(spec.reader(settings_of(spec, self.config), self.place(name)))
-
-    async def submitter(self, lane: Lane) -> Submitter | None:
-        """Open the paper book in paper mode; the venue's writer in live modes alone."""
-        spec = self.registry.venues[lane.venue]
-        opener = spec.paper if lane.mode is Mode.PAPER else spec.writer
-        if opener is None:
-            return None
-        return await self.stack.enter_async_context(opener(settings_of(spec, self.config), self.place(lane.venue)))
-
-    def chore(self, spec: JobSpec) -> Job:
-        run = partial(spec.run, self.place(spec.name))
-        return Job(name=f"plugin {spec.name}", summary=spec.summary, every=spec.every, run=run)
-
-    async def seats(self, venues: Iterable[str]) -> Mapping[str, Seat]:
-        """Open each forecaster of the venues once."""
-        names = dict.fromkeys(name for venue in venues for name in _forecasters(self.config, self.registry, venue))
-        return {name: await self.seat(name) for name in names}
-
-    async def seat(self, name: str) -> Seat:
-        spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
-        opened = spec.open(settings_of(spec, self.config), self.place(name))
-        return Seat(
-            name=name,
-            forecaster=await self.stack.enter_async_context(opened),
-            trials=table.trials,
-            pool=Pool(table.aggregate),
-            limits=Limits(steps=limits.steps, seconds=limits.seconds, tokens=limits.tokens, cost_usd=limits.cost_usd),
-        )
 
 
 async def _recover(app: App) -> None:
@@ -299,7 +312,7 @@ def _jobs(app: App) -> Iterator[Job]:
             forecasters=_forecasters(app.config, app.registry, name),
             ledger=app.ledger,
             clock=app.clock,
-            policy=app.policy,
+            policy=app.means.policy,
             surveyed=app.surveyed,
         )
         yield _job(f"discover {name}", "find open questions", every.discover_every_s, partial(discover, finding))
@@ -327,13 +340,9 @@ def _job(
 
 def _forecasting(app: App) -> Forecasting:
     return Forecasting(
-        ledger=app.ledger,
+        means=app.means,
         seats=app.seats,
-        teacher=app.teacher,
-        calibrator=_calibrator(app),
-        policy=app.policy,
-        clock=app.clock,
-        random=app.random,
+        spending=app.spending,
         owner=app.owner,
         lease=timedelta(seconds=app.config.daemon.lease_s),
         concurrency=app.config.daemon.concurrency,
@@ -342,12 +351,30 @@ def _forecasting(app: App) -> Forecasting:
     )
 
 
-def _calibrator(app: App) -> Calibrator:
-    if app.config.calibration.use is CalibrationUse.IDENTITY:
+def _policy(config: Config) -> Reforecast:
+    policy = config.policy
+    return Reforecast(
+        stale_after=timedelta(hours=policy.stale_after_h),
+        near_close=tuple(timedelta(hours=hours) for hours in policy.near_close_h),
+        price_move=policy.price_move,
+        min_gap=timedelta(hours=policy.min_gap_h),
+    )
+
+
+def _calibrator(config: Config, ledger: Ledger, clock: Clock) -> Calibrator:
+    """Return the common calibrator, but for the forecasters that have a word of their own."""
+    uses = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
+    if CalibrationUse.GATED not in {config.calibration.use, *uses.values()}:
         return Identity()
     from bot.jobs.gated import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
 
-    return GatedCalibrator(ledger=app.ledger, clock=app.clock)
+    calibrators: dict[CalibrationUse, Calibrator] = {
+        CalibrationUse.IDENTITY: Identity(),
+        CalibrationUse.GATED: GatedCalibrator(ledger=ledger, clock=clock),
+    }
+    return Chosen(
+        common=calibrators[config.calibration.use], own={name: calibrators[use] for name, use in uses.items()}
+    )
 
 
 def _submitting(app: App) -> Submitting:

@@ -1,7 +1,8 @@
 """Bounded reading over HTTP: the only importer of httpx, and the only place where a status code becomes an error.
 
 A body is read raw and unpacked here with a bound, because the library's own decompression has none. Writes never pass
-through this module: they must not be repeated, reads may.
+through this module: they must not be repeated, reads may. The library's pool takes time quadratic in its connections,
+so there are several small clients instead of a large one.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NoReturn, Self
@@ -19,6 +22,7 @@ from urllib.parse import urljoin, urlsplit
 from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
+    import ssl
     from types import TracebackType
 
     import httpx
@@ -28,12 +32,16 @@ if TYPE_CHECKING:
     from bot.ports import Clock, Random
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_REFUSED_CREDENTIALS = frozenset({401, 403})
+# 402 is what model providers answer when the account is empty: like a bad key, a matter for the operator.
+_REFUSED_CREDENTIALS = frozenset({401, 402, 403})
 _GONE = frozenset({404, 410})
 _TRY_LATER = frozenset({408, 425, 429})
 QUOTED_BYTES = 16_384
 QUOTED_CHARS = 300
 _GZIP = 16 + zlib.MAX_WBITS
+# Parts of a header's value that are shorter than this are words, not keys.
+_KEY_CHARS = 8
+_NO_KEYS = frozenset({"content-type", "accept"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,7 @@ class HttpLimits:
 
     Waits between attempts are drawn uniformly from zero to ``first_wait_s`` doubled each time, at most
     ``longest_wait_s``; a server that asks for more than that is not tried again by the same call.
+    ``connections`` bounds those open at once; each client has at most ``per_client`` of them.
     """
 
     deadline_s: float = 30.0
@@ -49,14 +58,15 @@ class HttpLimits:
     first_wait_s: float = 0.5
     longest_wait_s: float = 10.0
     redirects: int = 3
-    connections: int = 16
+    connections: int = 200
+    per_client: int = 10
 
 
 DEFAULT_LIMITS = HttpLimits()
 
 
 class HttpReader:
-    """Implements ``bot.ports.Http`` on one shared client, which is opened by the first request.
+    """Implements ``bot.ports.Http`` on small clients, each opened by the first request that finds the others full.
 
     Environment variables (proxies, .netrc) are ignored. Neither errors nor logs show the query of an address.
     """
@@ -65,7 +75,8 @@ class HttpReader:
         self._clock = clock
         self._random = random
         self._limits = limits
-        self._client: httpx.AsyncClient | None = None
+        self._lanes: list[_Lane] = []
+        self._tls: ssl.SSLContext | None = None
         self._jitter: np.random.Generator | None = None
 
     async def __aenter__(self) -> Self:
@@ -77,10 +88,10 @@ class HttpReader:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the client and its connections; the next request would open a new one."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        """Close all clients and their connections; the next request would open a new one."""
+        lanes, self._lanes = self._lanes, []
+        for lane in lanes:
+            await lane.client.aclose()
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer.
@@ -95,7 +106,7 @@ class HttpReader:
         attempt = 1
         while True:
             try:
-                return await self._attempt(request)
+                return await self._attempt(request, self._limits.deadline_s)
             except Unavailable as error:
                 wait_s = self._wait_s(attempt, error.retry_after_s or 0.0)
                 if attempt >= self._limits.attempts or wait_s > self._limits.longest_wait_s:
@@ -103,25 +114,36 @@ class HttpReader:
             attempt += 1
             await self._clock.sleep(wait_s)
 
-    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
         """Send JSON once, without retries, and return the unpacked body of a 200 answer; errors as ``get`` raises them.
 
-        A redirect is a ContractError, and Rejected quotes the beginning of what the other side says.
+        A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says.
+        Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
         """
         _require_address(url)
-        content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         said = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
-        return await self._attempt(_Request("POST", url, said, max_bytes, content))
+        request = _Request("POST", url, said, max_bytes, text.encode(errors="replace"))
+        return await self._attempt(request, self._limits.deadline_s if deadline_s is None else deadline_s)
 
-    async def _attempt(self, request: _Request) -> bytes:
+    async def _attempt(self, request: _Request, deadline_s: float) -> bytes:
         import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
         url = request.url
         try:
-            async with asyncio.timeout(self._limits.deadline_s):
-                return await self._follow(request)
+            async with asyncio.timeout(deadline_s):
+                with self._client() as client:
+                    return await self._follow(client, request)
         except TimeoutError as error:
-            message = f"{_shown(url)}: no complete answer within {self._limits.deadline_s:g} s"
+            message = f"{_shown(url)}: no complete answer within {deadline_s:g} s"
             raise Unavailable(message) from error
         except httpx.TransportError as error:
             # The library's own message may hold the whole address.
@@ -131,22 +153,23 @@ class HttpReader:
             message = f"{_shown(url)} is not an address"
             raise ConfigError(message) from None
 
-    async def _follow(self, request: _Request) -> bytes:
-        client, url = self._opened(), request.url
+    async def _follow(self, client: httpx.AsyncClient, request: _Request) -> bytes:
+        url = request.url
         for _ in range(self._limits.redirects + 1):
             async with client.stream(request.method, url, headers=request.headers, content=request.content) as response:
                 if response.status_code not in _REDIRECTS or request.method != "GET":
-                    await self._check(response, url, quoted=request.method == "POST")
+                    await self._check(response, url, request)
                     return await _body(response, request.max_bytes, _shown(url))
                 url = _same_host(url, response.headers.get("location", ""))
         message = f"{_shown(url)}: more than {self._limits.redirects} redirects"
         raise ContractError(message)
 
-    async def _check(self, response: httpx.Response, url: str, *, quoted: bool) -> None:
+    async def _check(self, response: httpx.Response, url: str, request: _Request) -> None:
         status = response.status_code
         if status == 200:
             return
-        message = f"{_shown(url)}: status {status}" + (await _quoted(response) if quoted and status < 500 else "")
+        quoted = request.method == "POST" and status < 500
+        message = f"{_shown(url)}: status {status}" + (await _quoted(response, request.headers) if quoted else "")
         if status in _REFUSED_CREDENTIALS:
             raise Unauthorized(message)
         if status in _GONE:
@@ -169,21 +192,43 @@ class HttpReader:
         ceiling = min(self._limits.longest_wait_s, self._limits.first_wait_s * 2.0 ** (attempt - 1))
         return max(asked_s, float(self._jitter.uniform(0.0, ceiling)))
 
+    @contextmanager
+    def _client(self) -> Iterator[httpx.AsyncClient]:
+        """Lend a client: the first that has room, else a new one, and once there is none to open the least busy one."""
+        lane = next((lane for lane in self._lanes if lane.in_flight < self._limits.per_client), None)
+        if lane is None and len(self._lanes) < math.ceil(self._limits.connections / self._limits.per_client):
+            lane = _Lane(self._opened())
+            self._lanes.append(lane)
+        lane = lane or min(self._lanes, key=lambda lane: lane.in_flight)
+        lane.in_flight += 1
+        try:
+            yield lane.client
+        finally:
+            lane.in_flight -= 1
+
     def _opened(self) -> httpx.AsyncClient:
         import httpx  # noqa: PLC0415 - as above
 
-        if self._client is None:
+        if self._tls is None:
             # Below WARNING these log whole addresses, with keys in their queries, and cookies.
             for name in ("httpx", "httpcore"):
                 logging.getLogger(name).setLevel(logging.WARNING)
-            self._client = httpx.AsyncClient(
-                trust_env=False,
-                follow_redirects=False,
-                timeout=httpx.Timeout(self._limits.deadline_s),
-                limits=httpx.Limits(max_connections=self._limits.connections),
-                headers={"Accept-Encoding": "gzip", "User-Agent": "foxcast"},
-            )
-        return self._client
+            # Reading the certificates takes longer than a request, so the clients share them.
+            self._tls = httpx.create_ssl_context(trust_env=False)
+        return httpx.AsyncClient(
+            trust_env=False,
+            follow_redirects=False,
+            verify=self._tls,
+            timeout=None,  # noqa: S113 - its time-outs are per operation; ours bounds the whole attempt
+            limits=httpx.Limits(max_connections=self._limits.per_client),
+            headers={"Accept-Encoding": "gzip", "User-Agent": "foxcast"},
+        )
+
+
+@dataclass(slots=True)
+class _Lane:
+    client: httpx.AsyncClient
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,13 +275,16 @@ class _Body:
         return part
 
 
-async def _quoted(response: httpx.Response) -> str:
-    """Return the beginning of what the other side says about a refusal, in one line, or nothing."""
+async def _quoted(response: httpx.Response, headers: Mapping[str, str]) -> str:
+    """Return the beginning of what the other side says about a refusal, in one line, without our keys, or nothing."""
     try:
         said = await _body(response, QUOTED_BYTES, "")
     except (ContractError, Unavailable):
         return ""
     text = " ".join(said.decode(errors="replace").split())
+    values = [value for name, value in headers.items() if name.lower() not in _NO_KEYS]
+    for key in sorted({part for value in values for part in value.split()}, key=len, reverse=True):
+        text = text.replace(key, "***") if len(key) >= _KEY_CHARS else text
     return f": {text[:QUOTED_CHARS]}" if text else ""
 
 

@@ -67,10 +67,19 @@ class Http(Protocol):
         """Return the decoded body of a 200 answer of at most ``max_bytes`` bytes; tried again where that may help."""
         ...
 
-    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
         """Ask a question by sending JSON, once, and return the decoded body of a 200 answer, bounded as above.
 
-        For asking only: what changes anything at the other side goes through a Submitter.
+        For asking only: what changes anything at the other side goes through a Submitter. ``deadline_s`` is for what
+        takes longer than reading a page.
         """
         ...
 

@@ -8,7 +8,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import pluggy
@@ -150,6 +150,7 @@ def assemble(config: Config, found: Sequence[Candidate]) -> Registry:
     """Do as ``load_registry`` with the given candidates."""
     enabled = tuple(_named(config, index, found) for index in range(len(config.plugins)))
     offers, broken = _collect(dict.fromkeys(enabled))
+    offers += _variants(config, offers)
     registry = Registry(
         venues=Shelf(VenueSpec, offers),
         forecasters=Shelf(ForecasterSpec, offers),
@@ -192,6 +193,22 @@ def _collect(enabled: Iterable[Candidate]) -> tuple[list[Offer[Any]], tuple[Brok
         else:
             offers += offered
     return offers, tuple(broken)
+
+
+def _variants(config: Config, offers: Sequence[Offer[Any]]) -> list[Offer[Any]]:
+    """Return the forecasters that config makes of others, under names and with settings of their own."""
+    offered = {offer.spec.name: offer for offer in offers if isinstance(offer.spec, ForecasterSpec)}
+    variants = []
+    for name, table in config.forecasters.items():
+        if table.uses is None:
+            continue
+        if name in offered:
+            message = f"{place_of(config, 'forecasters', name, 'uses')}a plugin offers {name} itself"
+            raise ConfigError(message)
+        if table.uses in offered:
+            origin = offered[table.uses]
+            variants.append(Offer(spec=replace(origin.spec, name=name), plugin=origin.plugin))
+    return variants
 
 
 def _ask(manager: pluggy.PluginManager, plugin: Candidate) -> list[Spec]:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from bot.app import archive_of, open_seat, school_of
+from bot.app import Bay, archive_of, open_bay, school_of
+from bot.cli.agree import agree
 from bot.cli.interrupt import interruptible
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import progress, stdout
@@ -20,7 +21,6 @@ from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.domain.learning import Fitted, Round
 from bot.errors import NotFound
-from bot.jobs.forecast import Seat
 from bot.jobs.learn import best_known
 from bot.lab.backtest import Subject, Window
 from bot.lab.backtest import backtest as tested
@@ -45,6 +45,7 @@ class Options:
         None
     )
     venue: Annotated[str | None, typer.Option(metavar="NAME", help=VENUE_HELP)] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to what it is expected to cost.")] = False
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
 
 
@@ -74,14 +75,12 @@ class _Test:
     archive: Archive
     random: SeededRandom
 
-    def subject(self, seat: Seat) -> Subject:
+    def subject(self, bay: Bay) -> Subject:
         return Subject(
-            name=seat.name,
-            forecaster=seat.forecaster,
-            trials=seat.trials,
-            pool=seat.pool,
-            limits=seat.limits,
-            learn=self._learner(seat.name),
+            seat=bay.seat,
+            learn=self._learner(bay.seat.name),
+            benches=bay.workshop,
+            places=self.config.daemon.concurrency if bay.seat.asks else 1,
         )
 
     def _learner(self, name: str) -> Callable[[Round], Fitted | None]:
@@ -96,15 +95,25 @@ class _Test:
         return learn
 
 
+def _size(archive: Archive, window: Window) -> int:
+    return sum(len(a_round.questions) for a_round in map(archive.round, archive.rounds()) if window.holds(a_round))
+
+
 async def _rows(test: _Test, options: Options) -> list[Row]:
     window = Window(first=options.first, last=options.last)
     keys = test.archive.rounds()
-    async with open_seat(test.config, test.registry, options.forecaster, clock=SystemClock()) as seat:
+    async with open_bay(test.config, test.registry, options.forecaster, clock=SystemClock()) as bay:
+        await agree(
+            bay,
+            _size(test.archive, window) if bay.seat.asks else 0,
+            yes=options.yes,
+            above_usd=test.config.llm.budget.ask_above_usd,
+        )
         with progress() as bars:
             task = bars.add_task("rounds", total=len(keys))
             return await tested(
                 test.archive,
-                test.subject(seat),
+                test.subject(bay),
                 window,
                 random=test.random,
                 progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),

@@ -215,7 +215,7 @@ class ForecasterTable(PluginTable):
     uses: Name | None = None
     calibration: CalibrationUse | None = None
     clairvoyant: bool = False
-    trials: int = Field(default=1, ge=1, le=1000)
+    trials: int | None = Field(default=None, ge=1, le=1000)
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
 
 

@@ -15,7 +15,11 @@ def check_tables(config: Config, offered: Mapping[Table, Collection[str]], *, do
     offered holds what the enabled plugins offer; dormant the names of plugins that are there and not enabled: their
     tables may stay in the file, unread.
     """
-    faults = [*_unknown_tables(config, offered, dormant), *_unknown_forecasters(config, offered, dormant)]
+    faults = [
+        *_unknown_tables(config, offered, dormant),
+        *_unknown_origins(config, offered, dormant),
+        *_unknown_forecasters(config, offered, dormant),
+    ]
     if faults:
         raise ConfigError("\n".join(faults))
 
@@ -31,8 +35,24 @@ def _unknown_tables(
     for table in Table:
         valid = {*offered[table], *dormant}
         written = {str(key[1]) for key in config.sources.variables if key[0] == table and len(key) > 2}
-        for name in sorted(written.union(config.tables(table)) - valid):
+        for name in sorted(written.union(config.tables(table)) - valid - _variants(config, table)):
             yield f"{place_of(config, table.value, name)}no plugin offers it; {instead(name, valid)}"
+
+
+def _variants(config: Config, table: Table) -> set[str]:
+    """Return the forecasters that config makes of others; whether those exist is said of them."""
+    made = config.forecasters.items() if table is Table.FORECASTERS else ()
+    return {name for name, written in made if written.uses is not None}
+
+
+def _unknown_origins(
+    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+) -> Iterator[str]:
+    valid = {*offered[Table.FORECASTERS], *dormant} - _variants(config, Table.FORECASTERS)
+    for name, table in config.forecasters.items():
+        if table.uses is not None and table.uses not in valid:
+            place = place_of(config, Table.FORECASTERS.value, name, "uses")
+            yield f"{place}no enabled plugin offers this forecaster; {instead(table.uses, valid)}"
 
 
 def _unknown_forecasters(

@@ -27,6 +27,19 @@ class Calibrator(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A calibrator for each forecaster that has one of its own, the common one for the others."""
+
+    common: Calibrator
+    own: Mapping[str, Calibrator]
+
+    async def calibrate(
+        self, question: Question, forecaster: str, cutoff: datetime, raw: Mapping[str, Prediction]
+    ) -> Calibrated:
+        return await self.own.get(forecaster, self.common).calibrate(question, forecaster, cutoff, raw)
+
+
 class Identity:
     """Leaves every prediction as it is: no calibration of prices has been shown to help, and some has hurt."""
 

@@ -1,27 +1,14 @@
-"""Forecast what is due: question -> trials -> aggregate -> calibrate -> record."""
+"""Forecast what is due: what would cost too much is held, the rest is claimed, soonest close first, and forecast."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 
 import structlog
 
-from bot.desk.combine import Pool, combine
-from bot.desk.desk import TrialDesk, cutoff_of
-from bot.desk.trial import TrialRun, run_trial
-from bot.domain.forecast import Forecast, Limits, Trial
-from bot.domain.learning import Fitted
-from bot.domain.question import Question
-from bot.domain.step import Step
-from bot.errors import ContractError, StoreError
-from bot.jobs.calibrate import Calibrator
-from bot.jobs.learn import Teacher
-from bot.jobs.policy import Reforecast, next_due
-from bot.jobs.together import together
-from bot.ports import Clock, Forecaster, Random
-from bot.store.forecasts import Running
-from bot.store.ledger import Ledger
+from bot.jobs.sitting import Means, NoAnswer, Seat, Sitting, begin
+from bot.jobs.spending import Spending
 from bot.store.schedule import Claim
 
 log = structlog.get_logger()
@@ -29,30 +16,21 @@ log = structlog.get_logger()
 # A forecaster that config names no longer, or whose plugin is broken, is asked again the next day.
 UNUSED_WAIT = timedelta(days=1)
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """One forecaster as configured: how many trials, how they are combined, and their limits."""
-
-    name: str
-    forecaster: Forecaster
-    trials: int
-    pool: Pool
-    limits: Limits
+# Free places are filled a quarter at a time, or after this long: a claim costs a commit, an idle place costs more.
+REFILL_S = 0.05
+# What has become due since is looked for this often while the last forecasts of a pass are under way.
+LOOK_AGAIN_S = 1.0
+# A lease outlives the longest trial by this much.
+LEASE_BEYOND = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecasting:
     """What the forecast job works with."""
 
-    ledger: Ledger
+    means: Means
     seats: Mapping[str, Seat]
-    teacher: Teacher
-    calibrator: Calibrator
-    policy: Reforecast
-    clock: Clock
-    random: Random
+    spending: Spending
     owner: str
     lease: timedelta
     concurrency: int
@@ -65,25 +43,87 @@ async def forecast_due(parts: Forecasting) -> str:
 
     Patience bounds one pass, so that what is ready is submitted while a long queue is worked off.
     """
-    done = failed = 0
-    until = parts.clock.monotonic() + parts.patience_s
-    while not parts.stopping() and parts.clock.monotonic() < until:
-        claims = await parts.ledger.schedule.claim(
-            now=parts.clock.now(), owner=parts.owner, lease=parts.lease, limit=4 * parts.concurrency
-        )
-        if not claims:
-            break
-        outcomes = await together(lambda claim: _attempt(parts, claim), claims, places=parts.concurrency)
-        done += sum(outcomes)
-        failed += len(outcomes) - sum(outcomes)
+    due = await parts.means.ledger.schedule.due(parts.means.clock.now()) if parts.spending.matters else {}
+    held = await parts.spending.held(parts.seats, due)
+    tally = await _Pass(parts, leave=held).work()
     missed = await _missed(parts)
-    told = ((failed, "postponed"), (missed, "windows missed"))
-    return ", ".join([f"{done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
+    told = ((tally.failed, "postponed"), (sum(due[name] for name in held), "held"), (missed, "windows missed"))
+    return ", ".join([f"{tally.done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
+
+
+@dataclass(slots=True)
+class _Tally:
+    done: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass: as many questions under way as there are places, each replaced as soon as it is done."""
+
+    parts: Forecasting
+    leave: Collection[str]
+    tally: _Tally = field(default_factory=_Tally)
+    running: set[asyncio.Task[bool]] = field(default_factory=set)
+    claimed_at: float = float("-inf")
+    exhausted: bool = False
+
+    async def work(self) -> _Tally:
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._rounds(group, until=self.parts.means.clock.monotonic() + self.parts.patience_s)
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return self.tally
+
+    async def _rounds(self, group: asyncio.TaskGroup, *, until: float) -> None:
+        while True:
+            if self._may_claim(until):
+                await self._claim(group)
+            if not self.running:
+                return
+            await self._wait()
+
+    def _may_claim(self, until: float) -> bool:
+        now = self.parts.means.clock.monotonic()
+        if self.parts.stopping() or now >= until:
+            return False
+        if self.exhausted:
+            return bool(self.running) and now - self.claimed_at >= LOOK_AGAIN_S
+        free = self.parts.concurrency - len(self.running)
+        return free > 0 and (4 * free >= self.parts.concurrency or now - self.claimed_at >= REFILL_S)
+
+    async def _claim(self, group: asyncio.TaskGroup) -> None:
+        parts, free = self.parts, self.parts.concurrency - len(self.running)
+        if free <= 0:
+            return
+        longest = max((seat.limits.seconds for seat in parts.seats.values()), default=0.0)
+        claims = await parts.means.ledger.schedule.claim(
+            now=parts.means.clock.now(),
+            owner=parts.owner,
+            lease=max(parts.lease, timedelta(seconds=longest) + LEASE_BEYOND),
+            limit=free,
+            leave=self.leave,
+        )
+        self.claimed_at = parts.means.clock.monotonic()
+        self.exhausted = len(claims) < free
+        self.running.update(group.create_task(_attempt(parts, claim)) for claim in claims)
+
+    async def _wait(self) -> None:
+        waiting_for_room = not self.exhausted and len(self.running) < self.parts.concurrency
+        done, self.running = await asyncio.wait(
+            self.running, timeout=REFILL_S if waiting_for_room else None, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in done:
+            # One that failed has cancelled the others already, and is raised by the group.
+            made = not task.cancelled() and task.exception() is None and task.result()
+            self.tally.done += made
+            self.tally.failed += not made
 
 
 async def _missed(parts: Forecasting) -> int:
     """Raise the alarm over windows that closed without a forecast; the ledger tells each of them once."""
-    missed = await parts.ledger.schedule.missed(parts.clock.now())
+    missed = await parts.means.ledger.schedule.missed(parts.means.clock.now())
     if missed:
         log.warning("windows missed", count=len(missed), first=str(missed[0].ref), forecaster=missed[0].forecaster)
     return len(missed)
@@ -91,105 +131,31 @@ async def _missed(parts: Forecasting) -> int:
 
 async def _attempt(parts: Forecasting, claim: Claim) -> bool:
     """Forecast one claim; False if that gave no answer, and the question was put off."""
-    seat = parts.seats.get(claim.forecaster)
+    means, seat = parts.means, parts.seats.get(claim.forecaster)
     if seat is None:
         unused = f"{claim.forecaster} is not in use"
-        await parts.ledger.schedule.postpone(claim, until=parts.clock.now() + UNUSED_WAIT, why=unused)
+        await means.ledger.schedule.postpone(claim, until=means.clock.now() + UNUSED_WAIT, why=unused)
         return False
-    running: Running | None = None
-    trouble: Exception | None = None
+    sitting: Sitting | None = None
     try:
-        question = await parts.ledger.questions.get(claim.ref)
-        now = parts.clock.now()
-        running = await parts.ledger.forecasts.begin(
-            question=question, forecaster=seat.name, cutoff=cutoff_of(question, now), why=claim.why, now=now
-        )
-        why = await _answer(_Sitting(parts, claim, seat, question, running))
+        sitting = await begin(means, seat, await means.ledger.questions.get(claim.ref), claim.why)
+        await sitting.forecast()
+    except NoAnswer as nothing:
+        await _put_off(means, claim, sitting=sitting, why=str(nothing), trouble=None)
     except Exception as error:  # noqa: BLE001 - what goes wrong with one question must cost no other its forecast
         # A ledger that takes nothing any more refuses the postponement too, and that error ends the pass.
-        why, trouble = f"{type(error).__name__}: {error}", error
-    if why is not None:
-        await _put_off(parts, claim, running=running, why=why, trouble=trouble)
-    return why is None
+        await _put_off(means, claim, sitting=sitting, why=f"{type(error).__name__}: {error}", trouble=error)
+    else:
+        return True
+    return False
 
 
-async def _answer(sitting: "_Sitting") -> str | None:
-    """Complete the forecast and return None, or return why there is no answer."""
-    parts, seat, question, running = sitting.parts, sitting.seat, sitting.question, sitting.running
-    known = await parts.teacher.known(seat.name, running.cutoff)
-    trials = await sitting.trials(known.fitted if known else None)
-    if not any(trial.belief for trial in trials):
-        return "; ".join(f"trial {trial.number}: {trial.end} {trial.detail}".strip() for trial in trials)
-    raw = combine(question, trials, seat.pool)
-    calibrated = await parts.calibrator.calibrate(question, seat.name, running.cutoff, raw)
-    # The clock may have been set back since the forecast began.
-    made_at = max(parts.clock.now(), running.cutoff)
-    forecast = Forecast(
-        id=running.id,
-        ref=question.ref,
-        version=running.version,
-        forecaster=seat.name,
-        revision=running.revision,
-        cutoff=running.cutoff,
-        made_at=made_at,
-        why=sitting.claim.why,
-        raw=raw,
-        predictions=calibrated.predictions,
-        fitted=known.digest if known else None,
-        calibration=calibrated.digest,
-    )
-    following = next_due(question, made_at=made_at, policy=parts.policy)
-    await parts.ledger.forecasts.complete(forecast, next_due=following)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Sitting:
-    """One forecaster with one question: the trials that are not on record yet run side by side."""
-
-    parts: Forecasting
-    claim: Claim
-    seat: Seat
-    question: Question
-    running: Running
-
-    async def trials(self, fitted: Fitted | None) -> list[Trial]:
-        ended = {record.number: record.trial for record in self.running.trials if record.trial is not None}
-        missing = [number for number in range(1, self.seat.trials + 1) if number not in ended]
-        return [*ended.values(), *await together(partial(self._trial, fitted), missing, places=self.seat.trials)]
-
-    async def _trial(self, fitted: Fitted | None, number: int) -> Trial:
-        forecasts, clock, forecast = self.parts.ledger.forecasts, self.parts.clock, self.running.id
-
-        async def log_step(step_number: int, step: Step) -> None:
-            try:
-                await forecasts.log_step(forecast, trial=number, number=step_number, step=step, at=clock.now())
-            except ContractError as contradiction:
-                # The step differs from what the run before wrote down, and the forecast is abandoned with that: were
-                # it taken for the forecaster's own failure, its other trials would go on for nothing.
-                raise StoreError(str(contradiction)) from contradiction
-
-        desk = TrialDesk(
-            forecast=forecast,
-            cutoff=self.running.cutoff,
-            trial=number,
-            fitted=fitted,
-            random=self.parts.random,
-        )
-        run = TrialRun(limits=self.seat.limits, log=log_step)
-        trial = await run_trial(self.seat.forecaster, self.question, desk, run)
-        await forecasts.end_trial(forecast, trial, at=clock.now())
-        return trial
-
-
-async def _put_off(
-    parts: Forecasting, claim: Claim, *, running: Running | None, why: str, trouble: Exception | None
-) -> None:
+async def _put_off(means: Means, claim: Claim, *, sitting: Sitting | None, why: str, trouble: Exception | None) -> None:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
-    until = parts.clock.now() + wait
-    if running is not None:
-        await parts.ledger.forecasts.fail(running.id, why=why, at=parts.clock.now())
-    await parts.ledger.schedule.postpone(claim, until=until, why=why)
+    until = means.clock.now() + wait
+    if sitting is not None:
+        await means.ledger.forecasts.fail(sitting.running.id, why=why, at=means.clock.now())
+    await means.ledger.schedule.postpone(claim, until=until, why=why)
     log.warning(
         "forecast postponed",
         question=str(claim.ref),

@@ -3,35 +3,45 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 
 import structlog
 
-from bot.desk.combine import Pool, combine
-from bot.desk.desk import TrialDesk, cutoff_of
+from bot.desk.bare import BareBench
+from bot.desk.combine import combine
+from bot.desk.desk import Bench, TrialDesk, cutoff_of
 from bot.desk.trial import TrialRun, run_trial
-from bot.domain.forecast import Limits, Trial
+from bot.domain.forecast import Trial
+from bot.domain.inquiry import Charge
 from bot.domain.learning import Fitted, Round
 from bot.domain.prediction import Binary, Prediction
 from bot.domain.question import Question, QuestionRef
 from bot.domain.step import Step
 from bot.errors import ContractError
 from bot.ids import derive_id
+from bot.jobs.sitting import Benches, Seat
+from bot.jobs.together import together
 from bot.lab.rows import Row, rows_of
-from bot.ports import Archive, Forecaster, Random
+from bot.ports import Archive, Random
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The forecaster under test as configured, and how it learns what it may know of a round."""
+    """The forecaster under test as configured, and how it learns what it may know of a round.
 
-    name: str
-    forecaster: Forecaster
-    trials: int
-    pool: Pool
-    limits: Limits
+    ``benches`` is there for one that asks models; ``places`` is how many questions are forecast side by side.
+    """
+
+    seat: Seat
     learn: Callable[[Round], Fitted | None]
+    benches: Benches | None = None
+    places: int = 1
+
+    def scope(self, ref: QuestionRef) -> str:
+        """Return the name under which the backtest of a question is on record, and from which its chance comes."""
+        return derive_id("backtest", self.seat.name, str(ref))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +85,10 @@ class _Examination:
 
     async def answers(self) -> dict[tuple[QuestionRef, str], float]:
         answers: dict[tuple[QuestionRef, str], float] = {}
-        for question in self.round.questions:
-            for target, prediction in (await self._predictions(question)).items():
+        questions = self.round.questions
+        found = await together(self._predictions, questions, places=self.subject.places)
+        for question, predictions in zip(questions, found, strict=True):
+            for target, prediction in predictions.items():
                 if not isinstance(prediction, Binary):
                     message = f"{question.ref}: a backtest scores yes-or-no questions, not {prediction.kind} ones"
                     raise ContractError(message)
@@ -84,23 +96,45 @@ class _Examination:
         return answers
 
     async def _predictions(self, question: Question) -> Mapping[str, Prediction]:
-        trials = [await self._trial(question, number) for number in range(1, self.subject.trials + 1)]
+        seat = self.subject.seat
+        numbers = range(1, seat.trials + 1)
+        trials = await together(partial(self._trial, question), numbers, places=seat.trials)
         if not any(trial.belief for trial in trials):
             log.warning("no forecast", question=str(question.ref), why=[trial.detail for trial in trials])
             return {}
-        return combine(question, trials, self.subject.pool)
+        return combine(question, trials, seat.pool)
 
     async def _trial(self, question: Question, number: int) -> Trial:
+        seat = self.subject.seat
         desk = TrialDesk(
-            forecast=derive_id("backtest", self.subject.name, str(question.ref)),
+            forecast=self.subject.scope(question.ref),
             cutoff=cutoff_of(question, self.round.as_of),
             trial=number,
             fitted=self.fitted,
             random=self.random,
+            limits=seat.limits,
+            bench=await self._bench(question, number),
         )
-        run = TrialRun(limits=self.subject.limits, log=_unlogged)
-        return await run_trial(self.subject.forecaster, question, desk, run)
+        return await run_trial(seat.forecaster, question, desk, TrialRun(limits=seat.limits, log=_unlogged))
+
+    async def _bench(self, question: Question, number: int) -> Bench:
+        subject = self.subject
+        if subject.benches is None:
+            return BareBench()
+        return await subject.benches.bench(
+            question,
+            charge=Charge(
+                scope=subject.scope(question.ref),
+                ref=str(question.ref),
+                venue=question.ref.venue,
+                forecaster=subject.seat.name,
+                trial=number,
+            ),
+            cutoff=cutoff_of(question, self.round.as_of),
+            limits=subject.seat.limits,
+            guarded=not subject.seat.clairvoyant,
+        )
 
 
 async def _unlogged(number: int, step: Step) -> None:
-    """Keep nothing: a backtest of code that calls no model can be repeated at no cost."""
+    """Keep nothing: a backtest can be repeated, at no cost where models and tools answer from the record."""

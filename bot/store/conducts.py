@@ -1,11 +1,27 @@
 """How models did in their trials, and which are replaced by their fallback for a while."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from sqlite_utils import Database
 
 from bot.domain.conduct import Conduct
+from bot.store.codec import clean, moment, stamp
 from bot.store.runs import Runs
+
+ADD = """
+insert into conduct (scope, trial, role, model, at, asked, unparsed, submitted, half, gap)
+values (:scope, :trial, :role, :model, :at, :asked, :unparsed, :submitted, :half, :gap) on conflict do nothing
+"""
+RECENT = """
+select role, model, asked, unparsed, submitted, half, gap from conduct
+where model = :model and at > :after order by at desc, id desc limit :limit
+"""
+MODELS = "select distinct model from conduct order by model"
+DEMOTE = "insert into demotion (model, at, until, why) values (:model, :at, :until, :why)"
+IN_FORCE = "select model, at, until, why from demotion where until > ? order by at, id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,21 +42,71 @@ class Conducts:
     readers: Runs
 
     async def add(self, conduct: Conduct, *, scope: str, trial: int, at: datetime) -> None:
-        """Keep how a model did in one role of one trial; the same again changes nothing."""
-        raise NotImplementedError
+        """Keep how a model did in one role of one trial; the same again changes nothing.
+
+        The first one stands: a trial that is taken up again after a kill grades the model a second time.
+        """
+        row = {
+            "scope": scope,
+            "trial": trial,
+            "role": clean(conduct.role),
+            "model": clean(conduct.model),
+            "at": stamp(at),
+            "asked": conduct.asked,
+            "unparsed": conduct.unparsed,
+            "submitted": conduct.submitted,
+            "half": conduct.half,
+            "gap": conduct.gap,
+        }
+        await self.writer.run(lambda database: _run(database, ADD, row))
 
     async def recent(self, model: str, *, limit: int, after: datetime | None = None) -> Sequence[Conduct]:
         """Return the last conducts of a model, newest first, those after a moment only where one is given."""
-        raise NotImplementedError
+        wanted = {"model": model, "limit": limit, "after": "" if after is None else stamp(after)}
+        return await self.readers.run(lambda database: _recent(database, wanted))
 
     async def demote(self, demotion: Demotion) -> None:
         """Keep that a model is replaced for a while."""
-        raise NotImplementedError
+        row = {
+            "model": clean(demotion.model),
+            "at": stamp(demotion.at),
+            "until": stamp(demotion.until),
+            "why": clean(demotion.why),
+        }
+        await self.writer.run(lambda database: _run(database, DEMOTE, row))
 
     async def demotions(self, *, now: datetime) -> Sequence[Demotion]:
-        """Return the demotions in force, one for each model."""
-        raise NotImplementedError
+        """Return the demotions in force, one for each model: the latest of those that end after now."""
+        return await self.readers.run(lambda database: _in_force(database, now))
 
     async def models(self) -> Sequence[str]:
         """Return every model with a conduct on record."""
-        raise NotImplementedError
+        return await self.readers.run(lambda database: tuple(model for (model,) in database.execute(MODELS)))
+
+
+def _run(database: Database, statement: str, row: Mapping[str, Any]) -> None:
+    database.execute(statement, dict(row))
+
+
+def _recent(database: Database, wanted: dict[str, object]) -> tuple[Conduct, ...]:
+    return tuple(
+        Conduct(
+            role=role,
+            model=model,
+            asked=asked,
+            unparsed=unparsed,
+            submitted=None if submitted is None else bool(submitted),
+            half=bool(half),
+            gap=gap,
+        )
+        for role, model, asked, unparsed, submitted, half, gap in database.execute(RECENT, wanted)
+    )
+
+
+def _in_force(database: Database, now: datetime) -> tuple[Demotion, ...]:
+    # In the order of their making, so that the latest of a model is the one that stays.
+    latest = {
+        model: Demotion(model=model, at=moment(at), until=moment(until), why=why)
+        for model, at, until, why in database.execute(IN_FORCE, [stamp(now)])
+    }
+    return tuple(latest[model] for model in sorted(latest))

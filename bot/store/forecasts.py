@@ -87,9 +87,10 @@ _COUNT = "select count(*) from forecast where state = 'done'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """An unfinished forecast: what it is about, and the trials already on record."""
+    """An unfinished forecast: the question as it stood when it began, and the trials already on record."""
 
     id: str
+    question: Question
     version: str
     revision: int
     cutoff: datetime
@@ -127,9 +128,9 @@ class Forecasts:
     async def begin(self, *, question: Question, forecaster: str, cutoff: datetime, why: str, now: datetime) -> Running:
         """Take up the unfinished forecast of the question as it stands, or begin the next revision.
 
-        It is taken up if it saw the same version and crowd and its cutoff is the given one or at most an hour older;
-        otherwise it is marked abandoned. Use the cutoff that is returned. Raises NotFound for a question, or a
-        version of it, that is not on record.
+        It is taken up if it saw the same version and its cutoff is the given one or at most an hour older; otherwise it
+        is marked abandoned. Use the cutoff and the question that are returned: the crowd may have moved since it began.
+        Raises NotFound for a question, or a version of it, that is not on record.
         """
         opening = _Opening(
             question=question, version=version_of(question), forecaster=forecaster, cutoff=cutoff, why=why, now=now
@@ -230,13 +231,13 @@ def _begin(database: Database, opening: _Opening) -> Running:
     if database.execute(_KNOWN_VERSION, [opening.version, ref]).fetchone() is None:
         message = f"{ref} is not on record as it stands; record it before it is forecast"
         raise NotFound(message)
-    price = pin_price(database, opening.question, stamp(opening.now))
     unfinished = database.execute(_UNFINISHED, [ref, opening.forecaster]).fetchone()
     if unfinished is not None:
-        known, revision, *basis, cutoff = unfinished
-        if (changed := _changed(opening, price, tuple(basis), moment(cutoff))) is None:
+        known, revision, version, seen, cutoff = unfinished
+        if (changed := _changed(opening, version, moment(cutoff))) is None:
             return Running(
                 id=known,
+                question=stated(database, version, price=seen),
                 version=opening.version,
                 revision=revision,
                 cutoff=moment(cutoff),
@@ -248,7 +249,7 @@ def _begin(database: Database, opening: _Opening) -> Running:
         "id": derive_id("forecast", ref, opening.forecaster, str(revision)),
         "ref": ref,
         "version": opening.version,
-        "price": price,
+        "price": pin_price(database, opening.question, stamp(opening.now)),
         "forecaster": opening.forecaster,
         "revision": revision,
         "cutoff": stamp(opening.cutoff),
@@ -256,11 +257,18 @@ def _begin(database: Database, opening: _Opening) -> Running:
         "now": stamp(opening.now),
     }
     database.execute(_BEGIN, values)
-    return Running(id=values["id"], version=opening.version, revision=revision, cutoff=opening.cutoff, trials=())
+    return Running(
+        id=values["id"],
+        question=opening.question,
+        version=opening.version,
+        revision=revision,
+        cutoff=opening.cutoff,
+        trials=(),
+    )
 
 
-def _changed(opening: _Opening, price: int | None, basis: tuple[str, int | None], cutoff: datetime) -> str | None:
-    if basis != (opening.version, price):
+def _changed(opening: _Opening, version: str, cutoff: datetime) -> str | None:
+    if version != opening.version:
         return "the question changed while it was being forecast"
     if not timedelta(0) <= opening.cutoff - cutoff <= RESUME_WITHIN:
         return f"left unfinished with the cutoff {stamp(cutoff)}"

@@ -231,4 +231,40 @@ where r.ref <> p.ref or r.target <> p.target or r.kind = 'void' or p.scored_agai
     ),
 )
 
-INVARIANTS: tuple[Invariant, ...] = (_JSON, *_QUESTIONS, *_FORECASTS, *_SCHEDULE, *_SUBMISSIONS, *_OUTCOMES)
+_MODELS = (
+    Invariant(
+        name="exchange_is_kept",
+        sql="""
+select scope, trial, kind, key, nth from exchange where answer not in (select digest from document)
+""",
+        meaning="a trial was told something that is not in the ledger",
+    ),
+    Invariant(
+        name="answered_call_has_its_answer",
+        sql="""
+select id, state from model_call c
+where (state = 'done') <> exists (select 1 from document d where d.digest = c.answer)
+""",
+        meaning="a call that was answered without the answer, or the other way round",
+    ),
+    Invariant(
+        name="settled_call_has_a_cost",
+        sql="""
+select id, state, cost_usd, worst_usd from model_call
+where (state in ('done', 'failed')) <> (cost_usd is not null) or cost_usd < 0 or worst_usd < 0
+""",
+        meaning="a call that ended without a cost, one under way that has one, or a negative amount",
+    ),
+    Invariant(
+        name="cached_tokens_were_read",
+        sql="select id, tokens_cached, tokens_in from model_call where tokens_cached > tokens_in",
+        meaning="a call that read more from a cache than it read at all",
+    ),
+    Invariant(
+        name="call_is_of_its_question",
+        sql="select c.id, c.ref, f.ref from model_call c join forecast f on f.id = c.scope where c.ref <> f.ref",
+        meaning="a call charged to another question than its forecast is of",
+    ),
+)
+
+INVARIANTS: tuple[Invariant, ...] = (_JSON, *_QUESTIONS, *_FORECASTS, *_SCHEDULE, *_SUBMISSIONS, *_OUTCOMES, *_MODELS)

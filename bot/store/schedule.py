@@ -4,7 +4,7 @@ The daemon's ticker knows nothing of questions; this table is what survives a ki
 returned, and whoever held it can no longer change the row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -12,116 +12,36 @@ from typing import Any, Protocol
 from sqlite_utils import Database
 
 from bot.domain.question import QuestionRef
-from bot.store.codec import clean, moment, stamp
+from bot.store.codec import clean, listed, moment, stamp
 from bot.store.journal import note
 from bot.store.runs import Runs
+from bot.store.schedule_queries import (
+    ANSWER,
+    BY_CLOSE,
+    BY_DUE,
+    CLAIMABLE,
+    COUNT_DUE,
+    COUNTS,
+    CROWDED,
+    DUE_BY_FORECASTER,
+    FREE_LEASES,
+    JUDGE_WINDOWS,
+    LEASE,
+    LEASES,
+    LOAD,
+    LOCK,
+    LOCK_REASON,
+    LOCKS,
+    MOVE_CLOSE,
+    MOVE_LEASE,
+    PLAN,
+    POSTPONE,
+    RETURN_EXPIRED,
+    UNLOCK,
+)
 
 EVERY_FORECASTER = ""
 MISSED_WINDOW = "missed window"
-CROWDED = 2_000
-
-# A row that was put off stays put off: a new reason brings it no further forward than ``not_before``. A wish that does
-# not know the newest forecast is void.
-PLAN = """
-insert into schedule (ref, forecaster, due_at, why, closes_at)
-values (:ref, :forecaster, :due_at, :why, :closes_at)
-on conflict (ref, forecaster) do update set
-  due_at = max(excluded.due_at, coalesce(not_before, excluded.due_at)), why = excluded.why
-where owner is null
-  and (select made_at from latest_forecast f where f.ref = schedule.ref and f.forecaster = schedule.forecaster)
-      is :answered_at
-  and (due_at is null or max(excluded.due_at, coalesce(not_before, excluded.due_at)) < due_at)
-"""
-MOVE_CLOSE = """
-update schedule set closes_at = :closes_at, window = 'open'
-where ref = :ref and forecaster = :forecaster and closes_at is not :closes_at
-"""
-RETURN_EXPIRED = (
-    "update schedule set owner = null, leased_until = null where leased_until <= :now and owner is not null"
-)
-_UNLOCKED = """not exists (select 1 from lock k where k.ref = s.ref and k.forecaster in ('', s.forecaster)
-  and (k.until is null or k.until > :now))"""
-_FREE = f"s.owner is null and s.due_at is not null and s.due_at <= :now and {_UNLOCKED}"
-COUNT_DUE = """
-select count(*) from (
-  select 1 from schedule where owner is null and due_at is not null and due_at <= :now limit :crowded)
-"""
-# Few are due: find them by due time and sort. Many are due: walk them in the order of closing and stop early.
-_BY_DUE = "schedule s indexed by schedule_by_due"
-_BY_CLOSE = "schedule s indexed by schedule_by_close"
-_WINDOWS = (
-    "s.closes_at > :now order by s.closes_at, s.due_at",
-    "s.closes_at is null order by s.due_at",
-    "s.closes_at <= :now order by s.closes_at, s.due_at",
-)
-CLAIMABLE = tuple(
-    {
-        rows: f"select s.ref, s.forecaster from {rows} where {_FREE} and {window} limit :limit"  # noqa: S608 - constants
-        for rows in (_BY_DUE, _BY_CLOSE)
-    }
-    for window in _WINDOWS
-)
-LEASE = """
-update schedule set owner = :owner, leased_until = :until, attempt = attempt + 1
-where ref = :ref and forecaster = :forecaster
-returning why, closes_at, attempt
-"""
-POSTPONE = """
-update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
-where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
-"""
-ANSWER = """
-update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
-                    answered_at = coalesce(answered_at, :made_at)
-where ref = :ref and forecaster = :forecaster
-"""
-FREE_LEASES = """
-update schedule set owner = null, leased_until = null
-where owner is not null and (:owner is null or owner <> :owner or leased_until <= :now)
-"""
-LEASES = "select leased_until, ref, forecaster from schedule where owner is not null"
-MOVE_LEASE = "update schedule set leased_until = ? where ref = ? and forecaster = ?"
-LOCK = """
-insert into lock (ref, forecaster, reason, locked_at, until)
-values (:ref, :forecaster, :reason, :now, :until)
-on conflict (ref, forecaster) do update set reason = excluded.reason, locked_at = excluded.locked_at,
-                                            until = excluded.until
-"""
-UNLOCK = "delete from lock where ref = :ref and forecaster = :forecaster"
-LOCKS = "select ref, forecaster, reason, until from lock where until is null or until > ? order by ref, forecaster"
-LOCK_REASON = """
-select reason from lock
-where ref = :ref and forecaster in ('', :forecaster) and (until is null or until > :now) order by forecaster limit 1
-"""
-JUDGE_WINDOWS = """
-update schedule set window = case
-  when answered_at <= closes_at then 'met'
-  when exists (select 1 from question q where q.ref = schedule.ref and q.first_seen_at < schedule.closes_at)
-    then 'missed'
-  else 'past' end
-where window = 'open' and closes_at <= :now
-returning ref, forecaster, closes_at, window
-"""
-COUNTS = f"""
-select coalesce(sum(owner is not null), 0),
-       coalesce(sum(owner is null and due_at <= :now and {_UNLOCKED}), 0),
-       coalesce(sum(owner is null and due_at <= :now and not ({_UNLOCKED})), 0),
-       coalesce(sum(owner is null and due_at > :now), 0)
-from schedule s
-"""  # noqa: S608 - made of constants
-# A forecast counts once the gate has decided over it: before that there is no intent that could travel.
-LOAD = """
-select count(*), coalesce(sum(busy), 0), coalesce(sum(unforecast), 0), coalesce(sum(unforecast and due), 0) from (
-  select s.owner is not null as busy,
-         s.owner is null and s.due_at <= :now or exists (
-           select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster and f.state = 'done') as due,
-         not exists (select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster
-                                                and f.decided_at is not null)
-         and not exists (select 1 from lock k where k.ref = q.ref and k.forecaster in ('', :forecaster)
-                                                and (k.until is null or k.until > :now)) as unforecast
-  from question q left join schedule s on s.ref = q.ref and s.forecaster = :forecaster
-  where q.venue = :venue and q.batch = :batch)
-"""
 
 
 class Next(Protocol):
@@ -217,6 +137,7 @@ class _Order:
     owner: str
     until: datetime
     limit: int
+    leave: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +152,21 @@ class Schedule:
         rows = [_due_row(entry) for entry in entries]
         return await self.writer.run(lambda database: _plan(database, rows))
 
-    async def claim(self, *, now: datetime, owner: str, lease: timedelta, limit: int) -> list[Claim]:
-        """Lease up to ``limit`` due and unlocked entries: open windows first, the soonest to close first of all."""
-        order = _Order(now=stamp(now), owner=owner, until=now + lease, limit=limit)
+    async def claim(
+        self, *, now: datetime, owner: str, lease: timedelta, limit: int, leave: Collection[str] = ()
+    ) -> list[Claim]:
+        """Lease up to ``limit`` due and unlocked entries: open windows first, the soonest to close first of all.
+
+        Those of the forecasters in ``leave`` are left alone.
+        """
+        order = _Order(now=stamp(now), owner=owner, until=now + lease, limit=limit, leave=listed(leave))
         return await self.writer.run(lambda database: _claim(database, order))
+
+    async def due(self, now: datetime) -> Mapping[str, int]:
+        """Return how many questions are due to each forecaster."""
+        return await self.readers.run(
+            lambda database: dict(database.execute(DUE_BY_FORECASTER, {"now": stamp(now)}).fetchall())
+        )
 
     async def postpone(self, claim: Claim, *, until: datetime, why: str) -> None:
         """Give a claim back, not to be taken before ``until``; without effect if the lease was lost."""
@@ -334,10 +266,10 @@ def _plan(database: Database, rows: Sequence[Mapping[str, str | None]]) -> int:
 def _claim(database: Database, order: "_Order") -> list[Claim]:
     database.execute(RETURN_EXPIRED, {"now": order.now})
     (due,) = database.execute(COUNT_DUE, {"now": order.now, "crowded": CROWDED}).fetchone()
-    index = _BY_CLOSE if due == CROWDED else _BY_DUE
+    index = BY_CLOSE if due == CROWDED else BY_DUE
     claims: list[Claim] = []
     for window in CLAIMABLE:
-        values = {"now": order.now, "limit": order.limit - len(claims)}
+        values = {"now": order.now, "limit": order.limit - len(claims), "leave": order.leave}
         rows = database.execute(window[index], values).fetchall()
         claims += [_lease(database, ref, forecaster, order) for ref, forecaster in rows]
     return claims

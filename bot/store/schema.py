@@ -2,11 +2,13 @@
 
 Everything is text, numbers and JSON, readable with plain ``sqlite3``: questions are named ``venue:key``, moments are
 UTC text whose order is the order of time, and binary predictions are numbers (other shapes are JSON in ``body``). The
-views answer the questions people ask: ``latest_forecast``, ``current_resolution``, ``scored``.
+views answer the questions people ask: ``latest_forecast``, ``current_resolution``, ``scored``, ``cost``.
 """
 
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
+
+from bot.store import schema_models
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -355,3 +357,10 @@ def series(database: Database) -> None:
 update question set series = coalesce(
   (select json_extract(v.body, '$.series') from question_version v where v.version = question.version), '')
 """)
+
+
+@MIGRATIONS(name="0003_models")
+def models(database: Database) -> None:
+    """Create the tables of exchanges, of calls to models and of how models did."""
+    for statement in schema_models.STATEMENTS:
+        database.execute(statement)

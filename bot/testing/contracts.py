@@ -241,7 +241,15 @@ class _Answering:
     def __init__(self, answer: bytes | Exception) -> None:
         self._answer = answer
 
-    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
         return await self.get(url, max_bytes=max_bytes, headers=headers)
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:

@@ -9,11 +9,12 @@ from bot.errors import ContractError, NotFound
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request as it was made; ``body`` is None for a GET."""
+    """A request as it was made; ``body`` is None for a GET, ``deadline_s`` where none was named."""
 
     url: str
     headers: Mapping[str, str]
     body: Json = None
+    deadline_s: float | None = None
 
 
 class DictHttp:
@@ -33,8 +34,16 @@ class DictHttp:
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         return self._answer(Asked(url, dict(headers or {})), max_bytes)
 
-    async def post(self, url: str, body: Json, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
-        return self._answer(Asked(url, dict(headers or {}), body), max_bytes)
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
+        return self._answer(Asked(url, dict(headers or {}), body, deadline_s), max_bytes)
 
     def _answer(self, request: Asked, max_bytes: int) -> bytes:
         self.requests.append(request)

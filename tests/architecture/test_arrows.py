@@ -16,7 +16,7 @@ LAYERS = (
     ("bot.registry", "bot.gate", "bot.desk", "bot.llm"),
     ("bot.outbox", "bot.api"),
     ("bot.jobs",),
-    ("bot.lab",),
+    ("bot.lab", "bot.outfit"),
     ("bot.app",),
     ("bot.daemon", "bot.web"),
     ("bot.cli",),

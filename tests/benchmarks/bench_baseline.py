@@ -31,7 +31,7 @@ async def _measure(state: Path, size: Size) -> None:
     async with open_app(config, load_registry(config), clock=SystemClock(), patience_s=math.inf) as app:
         questions = [question async for question in app.venues[VENUE].questions()]
         started = perf_counter()
-        known = await app.teacher.known(FORECASTER, cutoff_of(questions[0], app.clock.now()))
+        known = await app.means.teacher.known(FORECASTER, cutoff_of(questions[0], app.clock.now()))
         say("baseline: learn what was known before the round", f"{perf_counter() - started:.2f} s")
         await _alone(app, questions, known.fitted if known else None, times=size.pick(10, 1))
         await _in_jobs(app, len(questions))
@@ -42,7 +42,7 @@ async def _alone(app: App, questions: Sequence[Question], fitted: Fitted | None,
     started, steps = perf_counter(), 0
     for question in [*questions] * times:
         cutoff = cutoff_of(question, app.clock.now())
-        desk = TrialDesk(forecast="benchmark", cutoff=cutoff, trial=1, fitted=fitted, random=app.random)
+        desk = TrialDesk(forecast="benchmark", cutoff=cutoff, trial=1, fitted=fitted, random=app.means.random)
         steps += len([step async for step in forecaster.steps(question, desk)])
     took_s = perf_counter() - started
     count = len(questions) * times

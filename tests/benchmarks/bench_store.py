@@ -1,6 +1,7 @@
 """How fast the ledger takes durable rows: many producers, one writer, real commits."""
 
 import asyncio
+import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,13 +11,21 @@ from pathlib import Path
 
 from sqlite_utils import Database
 
+from bot.domain.inquiry import Charge
+from bot.domain.step import Usage
+from bot.ids import digest
 from bot.store.backup import back_up
+from bot.store.calls import CostBy, Reservation, Settlement
 from bot.store.checks import quick_check
 from bot.store.database import open_writer
+from bot.store.exchanges import ExchangeKey
+from bot.store.ledger import Ledger, open_ledger
 from bot.store.readers import Readers
 from bot.store.writer import Writer
 from tests.benchmarks.figures import Size, percentiles, say
 
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FORECASTER = "plain"
 PRODUCERS = 50
 ROW = '{"filler":"' + "x" * 286 + '"}'
 ADD = "insert into note (body) values (?)"
@@ -30,6 +39,7 @@ def main(size: Size) -> None:
             database.execute("create table note (id integer primary key, body text) strict")
         asyncio.run(_measure(path, size.pick(40_000, 500)))
         _measure_file(path)
+        asyncio.run(_measure_calls(Path(folder) / "ledger" / "ledger.sqlite", size.pick(10_000, 100)))
 
 
 async def _measure(path: Path, rows: int) -> None:
@@ -50,6 +60,52 @@ async def _measure(path: Path, rows: int) -> None:
         started = time.perf_counter()
         await asyncio.gather(*(readers.run(_look) for _ in range(5000)))
         say("reads by key", f"{5000 / (time.perf_counter() - started):,.0f} reads/s")
+
+
+async def _measure_calls(path: Path, count: int) -> None:
+    async with open_ledger(path, now=NOON) as ledger:
+        waits: list[float] = []
+        started = time.perf_counter()
+        await asyncio.gather(*(_call(ledger, f"f{n}", count // PRODUCERS, waits) for n in range(PRODUCERS)))
+        took = time.perf_counter() - started
+        # A call is reserved, settled with its answer and kept as an exchange: three durable rows, two documents.
+        say("reserve + settle + exchange, 50 producers", f"{3 * len(waits) / took:,.0f} rows/s, {percentiles(waits)}")
+        started = time.perf_counter()
+        found = [await ledger.exchanges.of(f"f{n}", 1) for n in range(PRODUCERS)]
+        took = time.perf_counter() - started
+        say("exchanges read back, a trial at once", f"{sum(map(len, found)) / took:,.0f} exchanges/s")
+        for what, work in (
+            ("spent today", ledger.calls.spent(since=NOON)),
+            ("typical cost", ledger.calls.typical(FORECASTER)),
+            ("costs by model", ledger.calls.costs(CostBy.MODEL)),
+        ):
+            started = time.perf_counter()
+            await work
+            say(f"{what}, {len(waits):,} calls", f"{(time.perf_counter() - started) * 1000:.1f} ms")
+
+
+async def _call(ledger: Ledger, scope: str, count: int, waits: list[float]) -> None:
+    charge = Charge(scope=scope, ref="lantern:question", venue="lantern", forecaster=FORECASTER, trial=1)
+    usage = Usage(calls=1, tokens_in=6000, tokens_cached=5000, tokens_out=300, cost_usd=0.002)
+    for number in range(count):
+        name = f"{scope}-{number}"
+        # As long as a typical answer with its reasoning, and as hard to compress as hex is.
+        answer = json.dumps([digest(f"{name}{part}".encode()) for part in range(30)])
+        reservation = Reservation(
+            id=name,
+            at=NOON,
+            charge=charge,
+            role="forecaster",
+            provider="house",
+            model="small",
+            request=name,
+            worst_usd=0.01,
+        )
+        started = time.perf_counter()
+        await ledger.calls.reserve(reservation)
+        await ledger.calls.settle(name, Settlement(usage=usage, attempts=1, latency_s=2.0, answer=answer))
+        await ledger.exchanges.add(scope, 1, ExchangeKey("model", name), f'{{"answer":{answer}}}', at=NOON)
+        waits.append(time.perf_counter() - started)
 
 
 def _measure_file(path: Path) -> None:

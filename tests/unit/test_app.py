@@ -14,6 +14,7 @@ from bot.daemon.serve import once
 from bot.domain.submission import IntentState
 from bot.domain.vitals import JobRun, Vital
 from bot.errors import ConfigError, NotFound
+from bot.jobs.calibrate import Chosen
 from bot.jobs.forecast import Forecasting
 from bot.jobs.gated import GatedCalibrator
 from bot.registry import load_registry
@@ -141,14 +142,15 @@ async def test_config_says_whether_outcomes_correct_forecasts(configure: Configu
             for part in getattr(job.run, "args", ())
             if isinstance(part, Forecasting)
         ]
-        assert isinstance(forecasting.calibrator, GatedCalibrator) is gated
+        calibrator = forecasting.means.calibrator
+        assert (isinstance(calibrator, Chosen) and isinstance(calibrator.common, GatedCalibrator)) is gated
         assert (await one_pass(app))["forecast"] == "1 forecasts made"
 
 
 async def test_the_policy_is_the_configured_one(configure: Configure) -> None:
     config = configure(HARBOUR + "[policy]\nstale_after_h = 5\nnear_close_h = [3]\nprice_move = 0.25\n")
     async with open_app(config, load_registry(config), clock=FakeClock()) as app:
-        policy = app.policy
+        policy = app.means.policy
     assert (policy.stale_after, policy.near_close, policy.price_move, policy.min_gap) == (
         timedelta(hours=5),
         (timedelta(hours=3),),

@@ -104,7 +104,7 @@ def test_the_mode_of_a_venue_is_its_own_else_the_common_one_else_off() -> None:
 
 def test_a_forecaster_without_a_table_has_the_defaults() -> None:
     config = Config(forecasters={"oracle": ForecasterTable(trials=5)})
-    assert [config.forecaster(name).trials for name in ("oracle", "unheard")] == [5, 1]
+    assert [config.forecaster(name).trials for name in ("oracle", "unheard")] == [5, None]
 
 
 def test_the_environment_is_that_of_the_process_unless_another_is_handed_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,11 +371,11 @@ def test_every_key_stands_in_config_toml() -> None:
     missing = [
         ".".join(map(str, key))
         for key in leaves(Config, ("venues", "forecastbench"))
-        if key[0] not in {"forecasters", "search", "data", "notifiers"} and f"\n{key[-1]} = " not in shown
+        if key[0] not in {"forecasters", "search", "data", "models", "notifiers"} and f"\n{key[-1]} = " not in shown
     ]
     assert missing == []
     assert [name for name in ForecasterTable.model_fields if f"\n{name} = " not in shown and name != "settings"] == []
-    for table in ("forecasters.baseline", "search.NAME", "data.NAME", "notifiers.NAME"):
+    for table in ("forecasters.baseline", "search.NAME", "data.NAME", "models.NAME", "notifiers.NAME"):
         assert f"[{table}.settings]" in shown
 
 

@@ -1,7 +1,9 @@
 """What becomes of enabled plugins; the plugins of these tests are modules made from text, loaded as single files."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +75,29 @@ def test_foxcast_venues(enable: Enable) -> None:
 
 def test_foxcast_forecasters(enable: Enable) -> None:
     assert enable(mine=GOOD).forecasters["oracle"].summary == "Knows"
+
+
+def test_a_variant_of_a_forecaster_has_a_name_and_settings_of_its_own(enable: Enable) -> None:
+    registry = enable("[forecasters.second]\nuses = 'oracle'", mine=GOOD)
+    assert registry.forecasters.names == ("oracle", "second")
+    assert registry.forecasters["second"] == replace(registry.forecasters["oracle"], name="second")
+    assert registry.forecasters.provider("second").name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            "[forecasters.second]\nuses = 'oracel'",
+            "uses: no enabled plugin offers this forecaster; did you mean oracle?",
+        ),
+        ("[forecasters.oracle]\nuses = 'oracle'", "uses: a plugin offers oracle itself"),
+        ("[forecasters.a]\nuses='b'\n[forecasters.b]\nuses='oracle'", "no enabled plugin offers this forecaster"),
+    ],
+)
+def test_a_variant_of_nothing_is_refused(enable: Enable, table: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        enable(table, mine=GOOD)
 
 
 def test_foxcast_search_engines(enable: Enable) -> None:

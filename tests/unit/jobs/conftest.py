@@ -19,12 +19,14 @@ from bot.gate.brake import Brake
 from bot.gate.gate import Gate, Lane
 from bot.jobs.calibrate import Calibrator, Identity
 from bot.jobs.discover import Discovery, discover
-from bot.jobs.forecast import Forecasting, Seat, forecast_due
+from bot.jobs.forecast import Forecasting, forecast_due
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
 from bot.jobs.score import Scoring, score
+from bot.jobs.sitting import Means, Seat
+from bot.jobs.spending import Spending
 from bot.jobs.submit import BatchWait, Submitting, submit_due
 from bot.outbox.outbox import Outbox
 from bot.store.ledger import Ledger, open_ledger
@@ -95,13 +97,16 @@ class House:
         schools: Mapping[str, School] = {name: School(learner=None, shipped=()) for name in seats}
         return await forecast_due(
             Forecasting(
-                ledger=self.ledger,
+                means=Means(
+                    ledger=self.ledger,
+                    teacher=Teacher(ledger=self.ledger, archives=(), schools=schools, clock=self.clock),
+                    calibrator=self.calibrator,
+                    policy=self.policy,
+                    clock=self.clock,
+                    random=SeededRandom(1),
+                ),
                 seats=seats,
-                teacher=Teacher(ledger=self.ledger, archives=(), schools=schools, clock=self.clock),
-                calibrator=self.calibrator,
-                policy=self.policy,
-                clock=self.clock,
-                random=SeededRandom(1),
+                spending=Spending(),
                 owner=self.owner,
                 lease=timedelta(minutes=15),
                 concurrency=self.concurrency,

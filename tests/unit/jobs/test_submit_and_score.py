@@ -152,11 +152,11 @@ async def test_in_the_last_hour_a_batch_goes_with_what_there_is(house: House) ->
 
 @pytest.mark.parametrize("hours_to_close", [0.5, -100.0])
 async def test_late_batches_still_wait_for_what_is_due(house: House, hours_to_close: float) -> None:
-    house.concurrency = 1
+    house.concurrency = 4
     closes_at = house.clock.now() + timedelta(hours=hours_to_close)
     house.offer("rain", "snow", "hail", "sleet", "fog", "dew", batch="round 1", closes_at=closes_at)
     await house.discover()
-    # A pass makes 4 claims of the 6 and then the daemon is told to stop.
+    # A pass claims 4 of the 6 for its 4 places, and then the daemon is told to stop.
     answers = iter([False])
     house.stop = lambda: next(answers, True)
     assert await house.forecast() == "4 forecasts made"

@@ -17,6 +17,7 @@ from bot.domain.question import Question
 from bot.domain.resolution import Void
 from bot.domain.step import Action, Observation, Step
 from bot.errors import ContractError, LeakError, Unavailable
+from bot.jobs.sitting import Seat
 from bot.lab.backtest import Subject, Window, backtest
 from bot.lab.rows import Row, missing_share, rows_of
 from bot.testing.forecaster import ScriptedForecaster, say
@@ -27,7 +28,8 @@ Learn = Callable[[Round], Fitted | None]
 
 
 def subject(forecaster: ScriptedForecaster, *, trials: int = 1, learn: Learn = lambda _: None) -> Subject:
-    return Subject(name="plain", forecaster=forecaster, trials=trials, pool=Pool.MEAN, limits=Limits(), learn=learn)
+    seat = Seat(name="plain", forecaster=forecaster, trials=trials, pool=Pool.MEAN, limits=Limits())
+    return Subject(seat=seat, learn=learn)
 
 
 async def run(

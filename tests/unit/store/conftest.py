@@ -13,12 +13,14 @@ import pytest
 
 from bot.domain.belief import Belief
 from bot.domain.forecast import Forecast
+from bot.domain.inquiry import Charge
 from bot.domain.prediction import Binary, BinaryShape, Prediction
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.resolution import Happened, Resolution
-from bot.domain.step import Action, Observation, Step
+from bot.domain.step import Action, Observation, Step, Usage
 from bot.domain.submission import Intent, Mode, Send
 from bot.ids import derive_id
+from bot.store.calls import Reservation, Settlement
 from bot.store.forecasts import Running
 from bot.store.invariants import INVARIANTS
 from bot.store.ledger import BALLAST_FILE, Ledger, open_ledger
@@ -104,6 +106,33 @@ class Scribe:
             batch="2026-03-01",
         )
         return Send(intent=intent, mode=Mode.PAPER, why="paper")
+
+    def reservation(self, call: str = "call", **changes: Any) -> Reservation:
+        """A call of the worst case 0.05 dollars; changes of the charge are given by name beside the others."""
+        charge: dict[str, Any] = {
+            "scope": "forecast",
+            "ref": "lantern:rain",
+            "venue": "lantern",
+            "forecaster": "plain",
+            "trial": 1,
+        }
+        charge |= {name: changes.pop(name) for name in list(changes) if name in charge}
+        given: dict[str, Any] = {
+            "id": call,
+            "at": self.now,
+            "charge": Charge(**charge),
+            "role": "forecaster",
+            "provider": "house",
+            "model": "small",
+            "request": f"request of {call}",
+            "worst_usd": 0.05,
+        }
+        return Reservation(**(given | changes))
+
+    def settlement(self, cost_usd: float, *, answer: str | None = '{"text":"0.3"}', **changes: Any) -> Settlement:
+        usage = Usage(calls=1, tokens_in=1000, tokens_cached=600, tokens_out=50, cost_usd=cost_usd)
+        given: dict[str, Any] = {"usage": usage, "attempts": 1, "latency_s": 2.0, "answer": answer}
+        return Settlement(**(given | changes))
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Read the file as anyone with plain sqlite3 would."""

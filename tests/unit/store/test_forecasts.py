@@ -71,8 +71,13 @@ async def test_a_question_that_changes_meanwhile_is_forecast_anew(scribe: Scribe
     await scribe.begin(question)
     retitled = await scribe.ask(title="Other words?")
     assert (await scribe.begin(retitled)).revision == 2
-    repriced = await scribe.ask(title="Other words?", crowd=Crowd(prediction=Binary(0.8), at=NOON))
-    assert (await scribe.begin(repriced)).revision == 3
+
+
+async def test_a_crowd_that_moves_meanwhile_does_not_undo_what_was_begun(scribe: Scribe) -> None:
+    first = await scribe.begin(await scribe.ask(crowd=Crowd(prediction=Binary(0.6), at=NOON)))
+    again = await scribe.begin(await scribe.ask(crowd=Crowd(prediction=Binary(0.8), at=NOON)))
+    assert again.id == first.id
+    assert again.question.crowd == Crowd(prediction=Binary(0.6), at=NOON)
 
 
 async def test_forecasters_do_not_share_revisions(scribe: Scribe) -> None:

@@ -3,15 +3,20 @@
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from bot.domain.conduct import Conduct
 from bot.domain.learning import Fitted
 from bot.domain.question import Target
 from bot.domain.resolution import Happened
 from bot.domain.score import Score
 from bot.domain.step import Step
 from bot.domain.submission import IntentState, Receipt
+from bot.store.conducts import Demotion
+from bot.store.exchanges import ExchangeKey
+from bot.store.export import export
 from bot.store.invariants import INVARIANTS
 from bot.store.schedule import Due
 from tests.unit.store.conftest import NOON, Scribe
@@ -46,6 +51,11 @@ FAULTS: Mapping[str, str] = {
         select ref, target, kind, 0.0, body, resolved_at, seen_at from resolution
     """,
     "score_is_of_its_prediction": "update prediction set scored_against = null",
+    "exchange_is_kept": "delete from document where digest in (select answer from exchange)",
+    "answered_call_has_its_answer": "delete from document where digest in (select answer from model_call)",
+    "settled_call_has_a_cost": "update model_call set cost_usd = null where state = 'done'",
+    "cached_tokens_were_read": "update model_call set tokens_cached = tokens_in + 1 where state = 'done'",
+    "call_is_of_its_question": "update model_call set ref = 'lantern:other'",
 }
 
 
@@ -76,6 +86,13 @@ async def full(scribe: Scribe, make_step: Callable[..., Step]) -> Scribe:
     assert all(isinstance(item.outcome, Happened) for item in items)
     scores = [Score(forecast=item.forecast, target=item.target, rule="brier", value=0.2) for item in items]
     await ledger.scores.record(items, scores, at=NOON)
+    await scribe.ledger.exchanges.add(forecast.id, 1, ExchangeKey("page", "k"), '"page"', at=NOON)
+    for name in ("answered", "under way"):
+        await ledger.calls.reserve(scribe.reservation(name, scope=forecast.id))
+    await ledger.calls.settle("answered", scribe.settlement(0.01))
+    conduct = Conduct(role="forecaster", model="house:small", asked=2, unparsed=0)
+    await ledger.conducts.add(conduct, scope=forecast.id, trial=1, at=NOON)
+    await ledger.conducts.demote(Demotion(model="house:small", at=NOON, until=NOON, why="it never submits"))
     return scribe
 
 
@@ -103,6 +120,30 @@ def _found(full: Scribe, rule: str, *faults: str) -> list[tuple[object, ...]]:
             connection.execute(fault)
         (sql,) = [invariant.sql for invariant in INVARIANTS if invariant.name == rule]
         return connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault"),
+    [
+        ("answered_call_has_its_answer", "update model_call set answer = null where state = 'done'"),
+        ("answered_call_has_its_answer", "update model_call set state = 'failed' where state = 'done'"),
+        ("settled_call_has_a_cost", "update model_call set cost_usd = 0 where state = 'reserved'"),
+        ("settled_call_has_a_cost", "update model_call set cost_usd = -0.01 where state = 'done'"),
+        ("settled_call_has_a_cost", "update model_call set worst_usd = -0.01"),
+    ],
+)
+async def test_each_half_of_a_rule_of_calls_is_found(full: Scribe, rule: str, fault: str) -> None:
+    assert _found(full, rule, fault)
+
+
+async def test_every_table_of_the_ledger_is_in_its_export(full: Scribe, tmp_path: Path) -> None:
+    manifest = export(full.path, tmp_path / "out", at=NOON)
+    tables = full.rows("select name from sqlite_schema where type = 'table' and name not glob '*[_]migration*'")
+    exported = {file.name for file in manifest.files if file.kind == "table"}
+    assert {name for (name,) in tables if not name.startswith("sqlite_")} <= exported
+    empty = sorted(file.name for file in manifest.files if not file.rows)
+    # The ledger of these tests has something in every table but those that are no part of a forecast's story.
+    assert empty == ["event", "job_run", "lock"]
 
 
 def test_every_rule_is_proved_able_to_fail() -> None:

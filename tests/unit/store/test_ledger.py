@@ -61,6 +61,28 @@ async def test_a_ledger_from_before_the_series_is_refused_for_reading_and_brough
     assert full_check(old, INVARIANTS).sound
 
 
+async def test_a_ledger_from_before_the_models_keeps_what_it_has_and_gets_their_tables(
+    scribe: Scribe, tmp_path: Path
+) -> None:
+    old = tmp_path / "old" / "ledger.sqlite"
+    forecast = await scribe.forecast(await scribe.ask())
+    old.parent.mkdir()
+    with closing(sqlite3.connect(scribe.path)) as connection:
+        connection.execute("vacuum into ?", [str(old)])
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("drop view cost")
+        for table in ("exchange", "model_call", "conduct", "demotion"):
+            connection.execute(f"drop table {table}")
+        for table in ("_sqlite_migrations", "_migration_checksum"):
+            connection.execute(f"delete from {table} where name = '0003_models'")  # noqa: S608 - a name of ours
+    async with open_ledger(old, now=NOON) as ledger:
+        assert await ledger.forecasts.get(forecast.id) == forecast
+        await ledger.calls.reserve(scribe.reservation(scope=forecast.id))
+        assert await ledger.calls.spent_on(forecast.id) == 0.05
+    assert [copy.label for copy in backups(old.parent / BACKUP_FOLDER, "ledger")] == ["before-0003_models"]
+    assert full_check(old, INVARIANTS).sound
+
+
 async def test_there_is_nothing_to_read_before_there_is_a_ledger(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no database here yet"):
         async with read_ledger(tmp_path / "ledger.sqlite"):

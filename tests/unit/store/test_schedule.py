@@ -6,7 +6,8 @@ import pytest
 
 from bot.domain.question import QuestionRef
 from bot.domain.submission import Hold
-from bot.store.schedule import CROWDED, Claim, Due, Load, ScheduleCounts
+from bot.store.schedule import Claim, Due, Load, ScheduleCounts
+from bot.store.schedule_queries import CROWDED
 from tests.unit.store.conftest import NOON, Scribe
 
 HOUR = timedelta(hours=1)

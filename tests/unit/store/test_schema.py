@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from sqlite_utils import Database
 
+from bot.store import calls
 from bot.store.schema import MIGRATIONS
 from tests.unit.store.conftest import Scribe
 
@@ -53,6 +54,14 @@ PLANS = {
     "select 1 from prediction where ref = 'x' and target = 'y'": "prediction_by_target",
     "select 1 from prediction where scored_against is null order by ref, target": "prediction_unscored",
     "select 1 from question where venue = 'x' and batch = 'y'": "question_by_batch",
+    calls.ANSWERED.replace("?", "'x'"): "model_call_answered",
+    "select 1 from model_call where state = 'reserved'": "model_call_reserved",
+    calls.SPENT_ON.replace("?", "'x'"): "model_call_by_scope",
+    "select 1 from model_call where at >= '2026' order by at": "model_call_by_time",
+    "select 1 from model_call where forecaster = 'x' order by at desc limit 9": "model_call_by_forecaster",
+    "select 1 from model_call where ref = 'x' and at >= '2026'": "model_call_by_question",
+    "select 1 from conduct where model = 'x' and at > '2026' order by at desc, id desc limit 9": "conduct_by_model",
+    "select 1 from demotion where until > '2026'": "demotion_by_end",
 }
 
 

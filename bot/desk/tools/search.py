@@ -1,0 +1,168 @@
+"""Searching the web: engines in order, results through the guards, and short snippets of what is left.
+
+Disclosure is progressive: a search shows snippets, the record keeps all that the engine brought, and pages are read
+when they are asked for. Source: BLF (arXiv 2604.18576v3), appendix C.3.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.desk.addresses import address_of
+from bot.desk.leaks.caught import Caught
+from bot.desk.leaks.content import Verdict, judge
+from bot.desk.leaks.dates import bound_for, fit_engines, is_late
+from bot.desk.notebook import Found, Note
+from bot.desk.parts import Engine
+from bot.desk.record import key_text
+from bot.desk.take import Take, within
+from bot.desk.tools.scene import Scene
+from bot.desk.tools.tool import Cannot, Outcome, described, text_of
+from bot.desk.untrusted import plain
+from bot.domain.prompt import Tool
+from bot.domain.research import Hit
+from bot.domain.step import Json
+from bot.errors import FoxcastError, StoreError
+from bot.store.codec import Form
+
+NAME = "web_search"
+SEARCH_S = 30.0
+QUERY_CHARS = 400
+HITS: Form[Sequence[Hit]] = Form("list of results", tuple[Hit, ...])
+# Operators of one engine or another that lead to one site, or move the bounds of dates.
+_OPERATORS = re.compile(
+    r"(?<![\w])[-+]?(?:site|before|after|since|until|when|older|newer|older_than|newer_than|daterange|date|freshness"
+    r"|cache|inurl|allinurl|url|link|related|info|domain|host|source)[:=](?:\"[^\"]*\"?|\S*)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A result that passed the guards, with the exchange that holds it and its place in it."""
+
+    hit: Hit
+    exchange: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class WebSearch:
+    """Searches the web with the first engine that answers."""
+
+    scene: Scene
+    engines: Sequence[Engine]
+
+    @property
+    def tool(self) -> Tool:
+        return described(
+            NAME,
+            "Search the web. Returns numbered results with address, date and a short excerpt of each.",
+            required=("query",),
+            query=text_of(f"a few words; only the first {QUERY_CHARS} characters are used", 4 * QUERY_CHARS),
+        )
+
+    async def run(self, arguments: Mapping[str, Json], take: Take) -> Outcome:
+        query = clean_query(str(arguments["query"]))
+        if not query:
+            message = "There was nothing to search for: the query has no words of its own."
+            raise Cannot(message)
+        number = self.scene.notebook.number()
+        found = await self._ask(query, take)
+        if found is None:
+            message = "The search could not be done: no search engine answered."
+            raise Cannot(message, note=Note(search=number))
+        results, caught = self._dated(found)
+        verdict = await self._judge(results, take)
+        kept = [result for place, result in enumerate(results) if place not in verdict.dropped]
+        return self._outcome(number, kept, caught + Caught(content=len(verdict.dropped)), checked=verdict.checked)
+
+    async def _ask(self, query: str, take: Take) -> list[Result] | None:
+        for engine in self.engines:
+            before = bound_for(engine, self.scene.bound)
+            asked = {
+                "engine": engine.name,
+                "query": query,
+                "before": before.isoformat() if before else None,
+                "limit": self.scene.section.results,
+            }
+            try:
+                told = await take.through(
+                    "search", asked, lambda engine=engine: within(SEARCH_S, engine.name, self._hits(engine, query))
+                )
+            except StoreError:
+                raise
+            except FoxcastError:
+                continue
+            hits = HITS.value(told.plain)[: self.scene.section.results]
+            return [Result(hit=hit, exchange=key_text(told.key), place=place) for place, hit in enumerate(hits)]
+        return None
+
+    async def _hits(self, engine: Engine, query: str) -> object:
+        before = bound_for(engine, self.scene.bound)
+        return HITS.plain(await engine.engine.search(query, before=before, limit=self.scene.section.results))
+
+    def _dated(self, found: Sequence[Result]) -> tuple[list[Result], Caught]:
+        guards, seen, caught = self.scene.guards, set(), Caught()
+        kept = []
+        for result in found:
+            address = address_of(result.hit.url)
+            if address is None or address.key in seen:
+                continue
+            seen.add(address.key)
+            if guards.blocks.refusal(result.hit.url) is not None:
+                caught += Caught(blocked=1)
+            elif is_late(result.hit.published_at, guards.cutoff):
+                caught += Caught(dates=1)
+            else:
+                kept.append(result)
+        return kept, caught
+
+    async def _judge(self, results: Sequence[Result], take: Take) -> Verdict:
+        guards = self.scene.guards
+        if guards.cutoff is None or not guards.content:
+            return Verdict()
+        return await judge([hit_text(result.hit, self.scene) for result in results], guards.cutoff, take)
+
+    def _outcome(self, number: int, kept: Sequence[Result], caught: Caught, *, checked: bool) -> Outcome:
+        head = [f"search_{number}: {len(kept)} results." if kept else f"search_{number}: no results."]
+        head += [f"{told[0].upper()}{told[1:]}." for told in (caught.says("results"),) if told]
+        if kept and self.scene.guards.backdated and not checked:
+            head.append("Nobody checked whether these results tell of what came after the cutoff.")
+        shown = [self._shown(result, f"search_{number}_result_{place}") for place, result in enumerate(kept, 1)]
+        found = tuple(Found(exchange=result.exchange, place=result.place, url=result.hit.url) for result in kept)
+        note = Note(search=number, found=found, addresses=tuple(item.url for item in found), caught=caught)
+        return Outcome(text="\n".join((" ".join(head), *shown)), note=note)
+
+    def _shown(self, result: Result, label: str) -> str:
+        hit, limit = result.hit, self.scene.section.snippet_chars
+        dated = hit.published_at.date().isoformat() if hit.published_at else "no date"
+        head = f"{plain(hit.title, 300)}\n{plain(hit.url, 500)} ({dated})"
+        return self.scene.quoted(f"{head}\n{plain(hit.snippet or hit.text, limit)}", label, limit + 900)
+
+
+def usable(engines: Sequence[Engine], order: Sequence[str], *, backdated: bool) -> list[Engine]:
+    """Return the engines to be tried, in order: those that config names, or all where it names none."""
+    named = {engine.name: engine for engine in engines}
+    chosen = [named[name] for name in order if name in named] if order else list(engines)
+    return fit_engines(chosen, backdated=backdated)
+
+
+def clean_query(text: str) -> str:
+    """Return a query in one line and within bounds, without operators that would undo the guards."""
+    query = " ".join(plain(unicodedata.normalize("NFKC", text), 4 * QUERY_CHARS).split())
+    while (stripped := " ".join(_OPERATORS.sub(" ", query).split())) != query:
+        query = stripped
+    return query[:QUERY_CHARS].strip()
+
+
+def hit_text(hit: Hit, scene: Scene) -> str:
+    """Return all that may be shown of a result, but for its date."""
+    parts = (hit.title, scene.shown(hit.snippet, scene.section.snippet_chars), brought(hit, scene))
+    return "\n".join(part for part in parts if part)
+
+
+def brought(hit: Hit, scene: Scene) -> str:
+    """Return what may be shown of the text that an engine brought with a result."""
+    return scene.shown(hit.text, scene.section.page_chars)

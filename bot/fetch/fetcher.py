@@ -1,0 +1,255 @@
+"""The guarded fetcher: a page of the open web, within bounds of bytes and time, or an error that says why not.
+
+Nothing here trusts the other side: not its redirects, headers, lengths, encodings or name servers. It keeps no
+cookies, reuses no connection, and reads no environment variable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Self
+
+from bot.domain.research import Fetched
+from bot.errors import ContractError, NotFound, Rejected, Unavailable
+from bot.fetch.body import Body
+from bot.fetch.resolve import Resolver, SystemResolver
+from bot.fetch.target import Target, read
+
+if TYPE_CHECKING:
+    import ssl
+    from types import TracebackType
+
+    import httpcore
+
+    from bot.fetch.dial import Route
+    from bot.ports import Clock
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_GONE = frozenset({404, 410})
+_TRY_LATER = frozenset({408, 425, 429})
+_READABLE = frozenset(
+    {
+        "text/html",
+        "text/plain",
+        "text/xml",
+        "application/xhtml+xml",
+        "application/xml",
+        "application/rss+xml",
+        "application/atom+xml",
+        "application/rdf+xml",
+        "application/json",
+        "application/ld+json",
+        "application/feed+json",
+    }
+)
+_ASKED = (
+    (b"User-Agent", b"Mozilla/5.0 (compatible; foxcast)"),
+    (b"Accept", b"text/html,application/xhtml+xml,application/xml;q=0.9,text/plain;q=0.8,application/json;q=0.7"),
+    (b"Accept-Language", b"en,*;q=0.5"),
+    (b"Accept-Encoding", b"gzip"),
+    (b"Connection", b"close"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """``deadline_s`` bounds one page from the first look-up to the last byte, with all redirects on the way.
+
+    Together with what a reader of the page may take it stays within 20 s. Source of the figures: 1 MB on the wire and
+    2 MB unpacked hold nearly every page of text, and are little for one process with many fetches at a time.
+    """
+
+    deadline_s: float = 15.0
+    connect_s: float = 5.0
+    redirects: int = 5
+    header_bytes: int = 65_536
+    wire_bytes: int = 1_000_000
+    unpacked_bytes: int = 2_000_000
+    connections: int = 16
+
+
+DEFAULT_LIMITS = FetchLimits()
+
+
+def _straight(address: str, port: int) -> tuple[str, int]:
+    return address, port
+
+
+class GuardedFetcher:
+    """Implements ``bot.ports.Fetcher``; ``resolver`` answers names, ``route`` is for tests: where to connect instead.
+
+    Used as an async context manager, or closed with ``aclose``.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        resolver: Resolver | None = None,
+        route: Route = _straight,
+        limits: FetchLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self._clock = clock
+        self._resolver = resolver
+        self._route = route
+        self._limits = limits
+        self._pool: httpcore.AsyncConnectionPool | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections; the next fetch would open new ones."""
+        if self._pool is not None:
+            await self._pool.aclose()
+            self._pool = None
+
+    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> Fetched:
+        """Return what the address holds: its body unpacked, its declared type in lower case with any parameters.
+
+        Raises Rejected for an address inside or refused, for a type that is no text and for a status from 400 on
+        that is not told apart otherwise; NotFound for 404 and 410; Unavailable for a failing transport, a missed
+        deadline, 408, 425, 429 and 5xx; ContractError for too many redirects, another status, a body or headers
+        beyond the bounds, or an encoding that was not asked for. No error shows the query of an address.
+        """
+        import httpcore  # noqa: PLC0415 - a tenth of a second, and most commands fetch nothing
+
+        target = read(url)
+        try:
+            async with asyncio.timeout(self._limits.deadline_s):
+                return await self._follow(target, refusal)
+        except TimeoutError:
+            message = f"{target.shown}: no complete answer within {self._limits.deadline_s:g} s"
+            raise Unavailable(message) from None
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            # The library's own message may hold what the other side sent.
+            message = f"{target.shown}: {type(error).__name__}"
+            raise Unavailable(message) from None
+
+    async def _follow(self, target: Target, refusal: Callable[[str], str | None]) -> Fetched:
+        for _ in range(self._limits.redirects + 1):
+            if (why := refusal(target.url)) is not None:
+                raise Rejected(why)
+            reached = await self._ask(target)
+            if isinstance(reached, Fetched):
+                return reached
+            target = reached
+        message = f"{target.shown}: more than {self._limits.redirects} redirects"
+        raise ContractError(message)
+
+    async def _ask(self, target: Target) -> Fetched | Target:
+        """Return what the address holds, or where it leads."""
+        import httpcore  # noqa: PLC0415 - as above
+
+        limits = self._limits
+        url = httpcore.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.request)
+        waits = {
+            "connect": limits.connect_s,
+            "read": limits.deadline_s,
+            "write": limits.deadline_s,
+            "pool": limits.deadline_s,
+        }
+        async with self._opened().stream("GET", url, headers=_ASKED, extensions={"timeout": waits}) as response:
+            headers = _Headers(response.headers)
+            if headers.size > limits.header_bytes:
+                message = f"{target.shown}: its headers are larger than {limits.header_bytes} bytes"
+                raise ContractError(message)
+            if response.status in _REDIRECTS:
+                return _onward(target, headers)
+            self._check(response.status, headers, target.shown)
+            media_type = _readable(headers, target.shown)
+            return Fetched(url=target.url, content=await self._body(response, headers, target), media_type=media_type)
+
+    async def _body(self, response: httpcore.Response, headers: _Headers, target: Target) -> bytes:
+        body = Body(
+            encoding=headers.joined("content-encoding").lower(),
+            wire_bytes=self._limits.wire_bytes,
+            unpacked_bytes=self._limits.unpacked_bytes,
+            shown=target.shown,
+        )
+        async for chunk in response.aiter_stream():
+            body.feed(chunk)
+        return body.whole()
+
+    def _check(self, status: int, headers: _Headers, shown: str) -> None:
+        if status == 200:
+            return
+        message = f"{shown}: status {status}"
+        if status in _GONE:
+            raise NotFound(message)
+        if status in _TRY_LATER or status >= 500:
+            raise Unavailable(message, retry_after_s=self._retry_after_s(headers.joined("retry-after")))
+        raise Rejected(message) if status >= 400 else ContractError(message)
+
+    def _retry_after_s(self, text: str) -> float | None:
+        if text.isascii() and text.isdigit():
+            return float(text[:9])
+        try:
+            return max(0.0, (parsedate_to_datetime(text) - self._clock.now()).total_seconds())
+        except (TypeError, ValueError, OverflowError):  # no date, or one without a zone
+            return None
+
+    def _opened(self) -> httpcore.AsyncConnectionPool:
+        if self._pool is None:
+            import httpcore  # noqa: PLC0415 - as above
+
+            from bot.fetch.dial import GuardedBackend  # noqa: PLC0415 - brings httpcore
+
+            # Below WARNING it logs what the other side sent, cookies included.
+            logging.getLogger("httpcore").setLevel(logging.WARNING)
+            self._pool = httpcore.AsyncConnectionPool(
+                ssl_context=_trusting(),
+                max_connections=self._limits.connections,
+                # A connection serves one request: what a server sends beyond its answer meets no other page.
+                max_keepalive_connections=0,
+                network_backend=GuardedBackend(self._resolver or SystemResolver(), self._route),
+            )
+        return self._pool
+
+
+class _Headers:
+    """The headers of an answer; several of one name are joined, as HTTP has it."""
+
+    def __init__(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        self._pairs = pairs
+        self.size = sum(len(name) + len(value) + 4 for name, value in pairs)
+
+    def joined(self, name: str) -> str:
+        wanted = name.encode()
+        return ", ".join(value.decode("latin-1").strip() for key, value in self._pairs if key.lower() == wanted)
+
+
+def _onward(target: Target, headers: _Headers) -> Target:
+    # Addresses beyond ASCII come as raw UTF-8, which headers do not know.
+    location = headers.joined("location").encode("latin-1").decode("utf-8", "replace")
+    if not location:
+        message = f"{target.shown}: redirects without saying where to"
+        raise ContractError(message)
+    return read(location, relative_to=target.url)
+
+
+def _readable(headers: _Headers, shown: str) -> str:
+    declared = " ".join(headers.joined("content-type").lower().split())[:200]
+    kind = declared.partition(";")[0].strip()
+    if kind == "application/pdf":
+        message = f"{shown}: PDF files are not read; look for the same text as a web page"
+        raise Rejected(message)
+    if kind not in _READABLE:
+        message = f"{shown}: type {kind[:60]!r} is not read" if kind else f"{shown}: does not say what type it is"
+        raise Rejected(message)
+    return declared
+
+
+def _trusting() -> ssl.SSLContext:
+    import httpx  # noqa: PLC0415 - as above
+
+    return httpx.create_ssl_context(trust_env=False)

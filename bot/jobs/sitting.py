@@ -1,0 +1,192 @@
+"""One forecaster with one question: trials -> aggregate -> calibrate -> record."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Protocol
+
+from bot.desk.bare import BareBench
+from bot.desk.combine import Pool, combine
+from bot.desk.desk import Bench, TrialDesk, cutoff_of
+from bot.desk.trial import TrialRun, run_trial
+from bot.domain.forecast import Forecast, Limits, Trial
+from bot.domain.inquiry import Charge
+from bot.domain.learning import Fitted
+from bot.domain.question import Question
+from bot.domain.step import Step
+from bot.errors import ContractError, StoreError
+from bot.jobs.calibrate import Calibrator
+from bot.jobs.learn import Known, Teacher
+from bot.jobs.policy import Reforecast, next_due
+from bot.jobs.together import together
+from bot.ports import Clock, Forecaster, Random
+from bot.store.forecasts import Running
+from bot.store.ledger import Ledger
+
+
+class Benches(Protocol):
+    """Where trials find their tools and models: ``bot.desk.workshop``."""
+
+    async def bench(
+        self, question: Question, *, charge: Charge, cutoff: datetime, limits: Limits, guarded: bool = True
+    ) -> Bench:
+        """Return the bench of one trial, with all that it had asked before, if it had begun."""
+        ...
+
+
+class Watch(Protocol):
+    """Somebody who looks on while a question is forecast."""
+
+    def step(self, trial: int, number: int, step: Step, /) -> None:
+        """See a step once it is durable."""
+        ...
+
+    def ended(self, trial: Trial, /) -> None:
+        """See a trial end."""
+        ...
+
+
+class Unwatched:
+    """Nobody looks on."""
+
+    def step(self, trial: int, number: int, step: Step, /) -> None:
+        """See nothing."""
+
+    def ended(self, trial: Trial, /) -> None:
+        """See nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One forecaster as configured: how many trials, how they are combined, and their limits.
+
+    ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future.
+    """
+
+    name: str
+    forecaster: Forecaster
+    trials: int
+    pool: Pool
+    limits: Limits
+    asks: bool = False
+    clairvoyant: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What every sitting works with; ``benches`` is None where no forecaster asks models."""
+
+    ledger: Ledger
+    teacher: Teacher
+    calibrator: Calibrator
+    policy: Reforecast
+    clock: Clock
+    random: Random
+    benches: Benches | None = None
+    watch: Watch = field(default_factory=Unwatched)
+
+
+class NoAnswer(Exception):
+    """No trial ended with a belief; the text says why, trial by trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """A forecast under way: the trials that are not on record yet run side by side."""
+
+    means: Means
+    seat: Seat
+    running: Running
+    why: str
+
+    async def forecast(self) -> Forecast:
+        """Complete the forecast and return it; raises NoAnswer."""
+        means, seat, running = self.means, self.seat, self.running
+        known = await means.teacher.known(seat.name, running.cutoff)
+        trials = await self._trials(known.fitted if known else None)
+        if not any(trial.belief for trial in trials):
+            raise NoAnswer("; ".join(f"trial {trial.number}: {trial.end} {trial.detail}".strip() for trial in trials))
+        forecast = await self._combined(trials, known)
+        following = next_due(running.question, made_at=forecast.made_at, policy=means.policy)
+        await means.ledger.forecasts.complete(forecast, next_due=following)
+        return forecast
+
+    async def _combined(self, trials: list[Trial], known: Known | None) -> Forecast:
+        means, running = self.means, self.running
+        raw = combine(running.question, trials, self.seat.pool)
+        calibrated = await means.calibrator.calibrate(running.question, self.seat.name, running.cutoff, raw)
+        return Forecast(
+            id=running.id,
+            ref=running.question.ref,
+            version=running.version,
+            forecaster=self.seat.name,
+            revision=running.revision,
+            cutoff=running.cutoff,
+            # The clock may have been set back since the forecast began.
+            made_at=max(means.clock.now(), running.cutoff),
+            why=self.why,
+            raw=raw,
+            predictions=calibrated.predictions,
+            fitted=known.digest if known else None,
+            calibration=calibrated.digest,
+        )
+
+    async def _trials(self, fitted: Fitted | None) -> list[Trial]:
+        ended = {record.number: record.trial for record in self.running.trials if record.trial is not None}
+        missing = [number for number in range(1, self.seat.trials + 1) if number not in ended]
+        return [*ended.values(), *await together(partial(self._trial, fitted), missing, places=self.seat.trials)]
+
+    async def _trial(self, fitted: Fitted | None, number: int) -> Trial:
+        means, running, seat = self.means, self.running, self.seat
+        desk = TrialDesk(
+            forecast=running.id,
+            cutoff=running.cutoff,
+            trial=number,
+            fitted=fitted,
+            random=means.random,
+            limits=seat.limits,
+            bench=await self._bench(number),
+        )
+        run = TrialRun(limits=seat.limits, log=partial(self._log_step, number))
+        trial = await run_trial(seat.forecaster, running.question, desk, run)
+        await means.ledger.forecasts.end_trial(running.id, trial, at=means.clock.now())
+        means.watch.ended(trial)
+        return trial
+
+    async def _bench(self, number: int) -> Bench:
+        if not self.seat.asks or self.means.benches is None:
+            return BareBench()
+        question = self.running.question
+        charge = Charge(
+            scope=self.running.id,
+            ref=str(question.ref),
+            venue=question.ref.venue,
+            forecaster=self.seat.name,
+            trial=number,
+        )
+        return await self.means.benches.bench(
+            question,
+            charge=charge,
+            cutoff=self.running.cutoff,
+            limits=self.seat.limits,
+            guarded=not self.seat.clairvoyant,
+        )
+
+    async def _log_step(self, trial: int, number: int, step: Step) -> None:
+        forecasts, now = self.means.ledger.forecasts, self.means.clock.now()
+        try:
+            await forecasts.log_step(self.running.id, trial=trial, number=number, step=step, at=now)
+        except ContractError as contradiction:
+            # The step differs from what the run before wrote down, and the forecast is abandoned with that: were it
+            # taken for the forecaster's own failure, its other trials would go on for nothing.
+            raise StoreError(str(contradiction)) from contradiction
+        self.means.watch.step(trial, number, step)
+
+
+async def begin(means: Means, seat: Seat, question: Question, why: str) -> Sitting:
+    """Begin a forecast of a recorded question, or take up the one that was cut off."""
+    now = means.clock.now()
+    running = await means.ledger.forecasts.begin(
+        question=question, forecaster=seat.name, cutoff=cutoff_of(question, now), why=why, now=now
+    )
+    return Sitting(means, seat, running, why)

@@ -1,0 +1,218 @@
+"""One call from its reservation to its settlement: purse and ledger never tell different things about it.
+
+The worst case is held in the purse first and written down before the first request leaves. A request that may have been
+billed without an answer (it was cut off, or what came back has no form) counts at the worst case, one that was plainly
+refused at nothing.
+"""
+
+import asyncio
+import math
+from dataclasses import dataclass, field, replace
+
+from bot.domain.inquiry import Inquiry
+from bot.domain.prompt import Answer, Completion, Prompt, Sampling
+from bot.domain.step import Usage
+from bot.errors import ContractError, Rejected
+from bot.ids import derive_id
+from bot.llm.errands import Alarm, Errands
+from bot.llm.parts import Part, Parts
+from bot.llm.price import Rate
+from bot.llm.purse import Claim, Hold, Purse, Shortage
+from bot.llm.record import MEDIA_TYPE, RECORD, Asked, Record
+from bot.llm.roles import provider_of
+from bot.store.calls import Reservation, Settlement
+from bot.store.codec import stamp
+from bot.store.ledger import Ledger
+
+DETAIL_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be asked of one model."""
+
+    inquiry: Inquiry
+    model: str
+    asked: Asked
+    parts: Parts
+    request: str
+
+    @property
+    def prompt(self) -> Prompt:
+        """The prompt."""
+        return self.inquiry.prompt
+
+    @property
+    def sampling(self) -> Sampling:
+        """How it is to be sampled."""
+        return self.asked.sampling
+
+
+class Till:
+    """Opens calls, and serves from the record what was answered before."""
+
+    def __init__(self, purse: Purse, ledger: Ledger, *, errands: Errands, alarm: Alarm) -> None:
+        """Keep where money and records are."""
+        self.purse = purse
+        self.ledger = ledger
+        self.errands = errands
+        self._alarm = alarm
+        self._opened = 0
+        self._closing: dict[str, asyncio.Task[str | None]] = {}
+
+    async def stored(self, order: Order) -> Answer | None:
+        """Return the answer to the very same request, if there is one, with its cost if it is this trial's own."""
+        if closing := self._closing.get(order.request):
+            # Its caller was cancelled, but it may have been answered.
+            await asyncio.wait([closing])
+        found = await self.ledger.calls.answered(order.request)
+        if found is None:
+            return None
+        digest, text = found
+        record = RECORD.decode(text)
+        charge = order.inquiry.charge
+        own = (record.scope, record.trial) == (charge.scope, charge.trial)
+        usage = record.usage if own else Usage()
+        return Answer(completion=record.completion, usage=usage, model=order.model, document=digest, stored=True)
+
+    async def open(self, order: Order, rate: Rate) -> "Call":
+        """Hold the worst case; raises Rejected where a budget does not allow it."""
+        scope = order.inquiry.charge.scope
+        if not self.purse.knows(scope):
+            self.purse.learn(scope, await self.ledger.calls.spent_on(scope))
+        worst_usd = rate.worst_usd(tokens_in=order.parts.tokens, max_tokens=order.sampling.max_tokens)
+        held = await self.purse.hold(Claim(scope=scope, provider=provider_of(order.model), worst_usd=worst_usd))
+        if isinstance(held, Shortage):
+            self._alarm.tell(f"budget {held.limit.setting}", f"Budget {held.limit.what} reached", f"{held}.")
+            message = f"{order.model}, for {order.inquiry.charge.ref}: {held}"
+            raise Rejected(message)
+        self._opened += 1
+        return Call(till=self, order=order, rate=rate, hold=held, number=self._opened)
+
+    async def close(self, order: Order, call: str, settlement: Settlement) -> str | None:
+        """Write down what became of a call, also if the caller is cancelled meanwhile."""
+        closing = self.errands.begin(self.ledger.calls.settle(call, settlement))
+        self._closing[order.request] = closing
+        closing.add_done_callback(lambda _: self._closing.pop(order.request, None))
+        return await asyncio.shield(closing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """An answer and what is to be written down of it."""
+
+    completion: Completion
+    settlement: Settlement
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """A call that may be made. ``attempts`` counts the requests that left, ``doubtful`` that one may be billed."""
+
+    till: Till
+    order: Order
+    rate: Rate
+    hold: Hold
+    number: int
+    attempts: int = 0
+    doubtful: bool = False
+    latency_s: float = 0.0
+    written: bool = False
+    id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the call."""
+        charge = self.order.inquiry.charge
+        parts = (self.order.request, charge.scope, str(charge.trial), stamp(self.hold.at), str(self.number))
+        self.id = derive_id("call", *parts)
+
+    async def begin(self) -> None:
+        """Write down what is asked and that it may cost its worst case; nothing leaves before this is durable."""
+        if not self.written:
+            await asyncio.gather(self._reserve(), *(self._keep(part) for part in self.order.parts.unkept))
+
+    def give_up(self) -> None:
+        """Settle a call whose caller is gone: at once in the purse, and in the ledger soon."""
+        cost_usd = self._unanswered_usd()
+        self.till.purse.settle(self.hold, cost_usd)
+        if self.written:
+            settlement = self._failed(cost_usd, "cut off" if self.attempts else "given up before it was sent")
+            self.till.errands.begin(self.till.ledger.calls.settle(self.id, settlement))
+
+    async def fail(self, error: Exception) -> None:
+        """Settle a call without an answer."""
+        cost_usd = self._unanswered_usd()
+        self.till.purse.settle(self.hold, cost_usd)
+        if self.written:
+            settlement = self._failed(cost_usd, f"{type(error).__name__}: {error}"[:DETAIL_CHARS])
+            await self.till.close(self.order, self.id, settlement)
+
+    def settlement(self, completion: Completion) -> Closing:
+        """Return what is to be written down of an answer; raises ContractError for one that has not its form."""
+        try:
+            cost_usd = self.rate.cost_usd(completion)
+            # Where nobody counted, nobody can say that it was less.
+            known_usd = self.hold.claim.worst_usd if cost_usd is None else cost_usd
+            usage = replace(completion.usage, calls=1, cost_usd=known_usd)
+            if completion.cost_usd is not None and not 0 <= completion.cost_usd < math.inf:
+                completion = replace(completion, cost_usd=None)
+            text = RECORD.encode(self._record(completion, usage))
+            finish = completion.finish.value
+        except (AttributeError, TypeError, ValueError) as error:
+            message = f"{self.order.model}: the provider's answer has not the form of one ({error!r})"
+            raise ContractError(message) from error
+        settlement = Settlement(
+            usage=usage, attempts=self.attempts, latency_s=self.latency_s, finish=finish, answer=text
+        )
+        return Closing(completion=completion, settlement=settlement)
+
+    async def close(self, closing: Closing) -> Answer:
+        """Settle a call with its answer, which is on record when this returns."""
+        usage = closing.settlement.usage
+        self.till.purse.settle(self.hold, usage.cost_usd)
+        document = await self.till.close(self.order, self.id, closing.settlement)
+        return Answer(completion=closing.completion, usage=usage, model=self.order.model, document=document or "")
+
+    def _record(self, completion: Completion, usage: Usage) -> Record:
+        inquiry = self.order.inquiry
+        return Record(
+            asked=self.order.asked,
+            role=inquiry.role,
+            scope=inquiry.charge.scope,
+            trial=inquiry.charge.trial,
+            completion=completion,
+            usage=usage,
+        )
+
+    def _unanswered_usd(self) -> float:
+        return self.hold.claim.worst_usd if self.doubtful else 0.0
+
+    def _failed(self, cost_usd: float, detail: str) -> Settlement:
+        usage = Usage(calls=1 if self.attempts else 0, cost_usd=cost_usd)
+        return Settlement(usage=usage, attempts=self.attempts, latency_s=self.latency_s, detail=detail)
+
+    async def _reserve(self) -> None:
+        order = self.order
+        # From here on there is something to settle, also if the caller leaves while it is being written.
+        self.written = True
+        try:
+            await self.till.ledger.calls.reserve(
+                Reservation(
+                    id=self.id,
+                    at=self.hold.at,
+                    charge=order.inquiry.charge,
+                    role=order.inquiry.role,
+                    provider=provider_of(order.model),
+                    model=order.model,
+                    request=order.request,
+                    worst_usd=self.hold.claim.worst_usd,
+                )
+            )
+        except Exception:
+            self.written = False
+            raise
+
+    async def _keep(self, part: Part) -> None:
+        if part.content is not None:
+            await self.till.ledger.documents.put(part.content, MEDIA_TYPE)
+            part.content = None

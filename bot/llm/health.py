@@ -1,0 +1,82 @@
+"""Whether models still do their work: one that does not is replaced by its role's fallback for a while.
+
+The figures are those by which a weak model gives itself away: it does not come to an end, writes what cannot be read,
+answers exactly one half, or submits something other than it believes.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import structlog
+
+from bot.config.model import HealthSection
+from bot.domain.conduct import Conduct
+from bot.domain.inquiry import Charge
+from bot.ports import Clock
+from bot.store.conducts import Conducts, Demotion
+
+log = structlog.get_logger(__name__)
+
+# Before every demotion.
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Health:
+    """The conduct of models and what follows from it."""
+
+    def __init__(self, section: HealthSection, conducts: Conducts, *, clock: Clock) -> None:
+        """Begin with no model demoted; see ``load``."""
+        self._section = section
+        self._conducts = conducts
+        self._clock = clock
+        self._until: dict[str, datetime] = {}
+        self._grading = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Take over the demotions on record, also those that are over: what came before them does not count again."""
+        for demotion in await self._conducts.demotions(now=LONG_AGO):
+            self._until[demotion.model] = demotion.until
+
+    def is_demoted(self, model: str) -> bool:
+        """Say whether a model is not to be asked now."""
+        until = self._until.get(model)
+        return until is not None and self._clock.now() < until
+
+    async def grade(self, conduct: Conduct, charge: Charge) -> Demotion | None:
+        """Keep how a model did in a trial; return its demotion where this was the last straw."""
+        model = conduct.model
+        # One at a time, so that trials that end together do not demote twice.
+        async with self._grading:
+            now = self._clock.now()
+            await self._conducts.add(conduct, scope=charge.scope, trial=charge.trial, at=now)
+            if self.is_demoted(model):
+                return None
+            recent = await self._conducts.recent(model, limit=self._section.window, after=self._until.get(model))
+            if not (faults := list(faults_of(recent, self._section))):
+                return None
+            until = now + timedelta(hours=self._section.hours)
+            demotion = Demotion(model=model, at=now, until=until, why="; ".join(faults))
+            await self._conducts.demote(demotion)
+            self._until[model] = until
+            log.warning("model demoted", model=model, until=until.isoformat(), why=demotion.why)
+            return demotion
+
+
+def faults_of(recent: Sequence[Conduct], section: HealthSection) -> Iterator[str]:
+    """Yield in words each figure of the last trials that is out of bounds; nothing while there are too few trials."""
+    count = len(recent)
+    if count < section.least:
+        return
+    over = f"in its last {count} trials"
+    told = [conduct.submitted for conduct in recent if conduct.submitted is not None]
+    if told and (rate := sum(told) / len(told)) < section.submit_rate:
+        yield f"it submitted in {rate:.0%} {over}, less than {section.submit_rate:.0%}"
+    asked = sum(conduct.asked for conduct in recent)
+    unparsed = sum(conduct.unparsed for conduct in recent)
+    if asked and (share := unparsed / asked) > section.unparsed:
+        yield f"{share:.0%} of its moves {over} could not be read, more than {section.unparsed:.0%}"
+    if (share := sum(conduct.half for conduct in recent) / count) > section.half:
+        yield f"it answered exactly 0.5 in {share:.0%} {over}, more than {section.half:.0%}"
+    if (gap := sum(conduct.gap for conduct in recent) / count) > section.gap:
+        yield f"what it submitted {over} was {gap:.3f} from what it believed on average, more than {section.gap:g}"

@@ -1,0 +1,89 @@
+"""The parts of a prompt as documents: each message is written out and hashed once, however often it is sent again.
+
+A step of a trial sends the whole conversation so far; what it costs here depends on the messages that are new.
+"""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from bot.domain.prompt import Message, Prompt
+from bot.ids import digest
+from bot.llm.record import MESSAGE, OFFER, Offer
+
+# The messages remembered hold about this much text; a forgotten one is hashed again.
+REMEMBERED_CHARS = 16_000_000
+REMEMBERED_OFFERS = 256
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class Part:
+    """A message, or the offer, as a document; ``content`` is there until it is on record."""
+
+    digest: str
+    tokens: int
+    content: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A prompt, part by part; ``tokens`` is estimated at four bytes of JSON each, which includes all markup."""
+
+    messages: tuple[Part, ...]
+    offer: Part
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens the prompt has."""
+        return self.offer.tokens + sum(part.tokens for part in self.messages)
+
+    @property
+    def unkept(self) -> list[Part]:
+        """The parts that are not known to be on record, each once."""
+        return list({part.digest: part for part in (*self.messages, self.offer) if part.content is not None}.values())
+
+
+class Memory:
+    """The parts of messages seen lately."""
+
+    def __init__(self, *, chars: int = REMEMBERED_CHARS) -> None:
+        """Begin with nothing, to remember about so many characters."""
+        self._room = chars
+        self._parts: OrderedDict[Message, Part] = OrderedDict()
+        self._offers: OrderedDict[str, Part] = OrderedDict()
+
+    def parts(self, prompt: Prompt) -> Parts:
+        """Return the parts of a prompt; raises ContractError for one that JSON cannot say."""
+        messages = tuple(self._message(message) for message in prompt.messages)
+        return Parts(messages=messages, offer=self._offer(prompt))
+
+    def _message(self, message: Message) -> Part:
+        part = self._parts.get(message)
+        if part is None:
+            part = self._parts[message] = _part(MESSAGE.encode(message))
+            self._room -= _chars(message)
+            while self._room < 0 and len(self._parts) > 1:
+                forgotten, _ = self._parts.popitem(last=False)
+                self._room += _chars(forgotten)
+        else:
+            self._parts.move_to_end(message)
+        return part
+
+    def _offer(self, prompt: Prompt) -> Part:
+        part = _part(OFFER.encode(Offer(tools=prompt.tools, only=prompt.only, schema=prompt.schema)))
+        known = self._offers.setdefault(part.digest, part)
+        self._offers.move_to_end(part.digest)
+        if len(self._offers) > REMEMBERED_OFFERS:
+            self._offers.popitem(last=False)
+        return known
+
+
+def _part(text: str) -> Part:
+    content = text.encode()
+    return Part(digest=digest(content), tokens=math.ceil(len(content) / BYTES_PER_TOKEN), content=content)
+
+
+def _chars(message: Message) -> int:
+    # The object itself and its entry weigh something too.
+    return 500 + len(message.text) + sum(len(call.arguments) for call in message.calls)

@@ -1,0 +1,81 @@
+"""What a model costs: as the operator says, else as its provider says; a price that nobody knows is never zero."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bot.config.model import ModelSection
+from bot.domain.prompt import Completion, Price
+from bot.errors import ConfigError
+from bot.ports import Llm
+
+FREE = Price(tokens_in=0.0, tokens_cached=0.0, tokens_out=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """The price of a model; ``own`` says that it is the operator's word and goes before that of the provider."""
+
+    price: Price
+    own: bool
+
+    def worst_usd(self, *, tokens_in: int, max_tokens: int) -> float:
+        """Return what a call costs at most in US dollars: nothing of the prompt cached, the answer as long as may be.
+
+        ``tokens_in`` is an estimate, so a prompt in an unusual script may cost a little more.
+        """
+        dearest = max(self.price.tokens_in, self.price.tokens_cached)
+        return (tokens_in * dearest + max_tokens * self.price.tokens_out) / 1e6
+
+    def cost_usd(self, completion: Completion) -> float | None:
+        """Return what an answer cost in US dollars, or None where the provider counted nothing."""
+        told = completion.cost_usd
+        if not self.own and told is not None and 0 <= told < math.inf:
+            return told
+        counted = completion.usage.tokens_in or completion.usage.tokens_out
+        return self.price.of(completion.usage) if counted or self.price == FREE else None
+
+
+class Tariff:
+    """The rates of all models, each asked of its provider once."""
+
+    def __init__(self, models: Mapping[str, ModelSection]) -> None:
+        """Keep what the operator says."""
+        self._models = models
+        self._rates: dict[str, Rate] = {}
+
+    async def rate(self, model: str, llm: Llm) -> Rate:
+        """Return the rate of a model, ``provider:name``; raises ConfigError where it has no price and is not free."""
+        if model not in self._rates:
+            self._rates[model] = await self._find(model, llm)
+        return self._rates[model]
+
+    async def _find(self, model: str, llm: Llm) -> Rate:
+        said = self._models.get(model, ModelSection())
+        if said.free:
+            return Rate(price=FREE, own=True)
+        whole = said.price_in is not None and said.price_out is not None
+        told = None if whole else await llm.price(model.partition(":")[2])
+        price = _merged(said, told or FREE)
+        if not (0 < price.tokens_in < math.inf and 0 < price.tokens_out < math.inf):
+            raise ConfigError(_unpriced(model, whole=whole, told=told))
+        return Rate(price=price, own=said.price_in is not None or said.price_out is not None)
+
+
+def _merged(said: ModelSection, told: Price) -> Price:
+    tokens_in = told.tokens_in if said.price_in is None else said.price_in
+    # A price that was set by hand goes with no rebate that was not.
+    cached = told.tokens_cached if said.price_in is None else tokens_in
+    return Price(
+        tokens_in=tokens_in,
+        tokens_cached=cached if said.price_cached is None else said.price_cached,
+        tokens_out=told.tokens_out if said.price_out is None else said.price_out,
+    )
+
+
+def _unpriced(model: str, *, whole: bool, told: Price | None) -> str:
+    what = "its price is given as zero" if whole or told is not None else "its provider knows no price for it"
+    return (
+        f"{model} is not asked: {what}, so no budget could hold. Put its prices in US dollars per million tokens into "
+        f'config.toml, [llm.models."{model}"] price_in = ... and price_out = ..., or declare it free there: free = true'
+    )

@@ -1,0 +1,72 @@
+"""Who plays which role, as configured: checked once at the start, so that a misspelt provider costs no forecast."""
+
+from dataclasses import dataclass
+
+from bot.config.model import LlmSection, ModelSection, RoleSection
+from bot.config.nearest import instead
+from bot.domain.prompt import Dialect, Prompt
+from bot.errors import ConfigError
+
+
+def provider_of(model: str) -> str:
+    """Return the provider of a model, which is named ``provider:name``."""
+    return model.partition(":")[0]
+
+
+def name_of(model: str) -> str:
+    """Return the name of a model at its provider."""
+    return model.partition(":")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The roles of one run; raises ConfigError for a table that names a provider that is not there."""
+
+    section: LlmSection
+    providers: frozenset[str]
+
+    def __post_init__(self) -> None:
+        """Check every provider that is named."""
+        for role, table in self.section.roles.items():
+            for key, model in (("model", table.model), ("fallback", table.fallback)):
+                if model is not None and provider_of(model) not in self.providers:
+                    raise ConfigError(self._unknown(f"[llm.roles.{role}] {key} = {model!r}", provider_of(model)))
+        for name in self.section.providers:
+            # Its limits would be kept by nobody.
+            if name not in self.providers:
+                raise ConfigError(self._unknown(f"[llm.providers.{name}]", name))
+
+    def role(self, name: str) -> RoleSection:
+        """Return the table of a role; raises ConfigError with the table to add where there is none."""
+        if table := self.section.roles.get(name):
+            return table
+        message = (
+            f"no model plays the role {name!r} ({instead(name, self.section.roles)}); add to config.toml: "
+            f'[llm.roles.{name}] model = "PROVIDER:NAME"'
+        )
+        raise ConfigError(message)
+
+    def models(self, name: str) -> tuple[str, ...]:
+        """Return the model of a role and then its fallback, where it has one; raises ConfigError."""
+        table = self.role(name)
+        models = (table.model,) if table.fallback is None else (table.model, table.fallback)
+        return tuple(dict.fromkeys(models))
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        """Return the models that stand in for a model, in whatever role."""
+        tables = self.section.roles.values()
+        return tuple(dict.fromkeys(table.fallback for table in tables if table.model == model and table.fallback))
+
+    def dialect(self, model: str) -> Dialect:
+        """Return how a model is to be asked."""
+        return self.section.models.get(model, ModelSection()).dialect
+
+    def understands(self, model: str, prompt: Prompt) -> bool:
+        """Say whether a model may be given a prompt that was made for another one."""
+        return not prompt.tools or self.dialect(model) is Dialect.TOOLS
+
+    def _unknown(self, where: str, provider: str) -> str:
+        return (
+            f"{where}: no provider {provider!r} is enabled ({instead(provider, self.providers)}); "
+            "correct the name, or enable the plugin that offers it in plugins"
+        )

@@ -1,0 +1,146 @@
+"""Opens what config names: venues, writers, forecasters, and the workshop of models, engines, data and pages."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bot.config.model import Config
+from bot.config.plugin_settings import settings_of
+from bot.desk.combine import Pool
+from bot.desk.workshop import Engine, Gauge, Shelf, Workshop
+from bot.domain.forecast import Limits
+from bot.domain.submission import Mode
+from bot.errors import ConfigError
+from bot.gate.gate import Lane
+from bot.jobs.job import Job
+from bot.jobs.sitting import Seat
+from bot.llm.gateway import Gateway, open_gateway
+from bot.ports import Clock, Http, Llm, Random, Submitter, Venue
+from bot.registry import Registry
+from bot.specs import Can, Configurable, JobSpec, Workplace
+from bot.store.ledger import Ledger
+
+BUILT_IN = "plugins"
+HOSTS_FILE = "hosts.txt"
+
+Alert = Callable[[str, str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outfitter:
+    """Opens things on a stack, which closes them in the opposite order."""
+
+    config: Config
+    registry: Registry
+    clock: Clock
+    random: Random
+    http: Http
+    folder: Path
+    stack: AsyncExitStack
+
+    def place(self, name: str) -> Workplace:
+        """Return what the factory of a plugin is given."""
+        return Workplace(clock=self.clock, http=self.http, folder=self.folder / name)
+
+    async def venue(self, name: str) -> Venue:
+        """Open the reader of a venue."""
+        spec = self.registry.venues[name]
+        return await self._opened(spec, spec.reader)
+
+    async def submitter(self, lane: Lane) -> Submitter | None:
+        """Open the paper book in paper mode; the venue's writer in live modes alone."""
+        spec = self.registry.venues[lane.venue]
+        opener = spec.paper if lane.mode is Mode.PAPER else spec.writer
+        return None if opener is None else await self._opened(spec, opener)
+
+    def chore(self, spec: JobSpec) -> Job:
+        """Return the job that a plugin brings."""
+        run = partial(spec.run, self.place(spec.name))
+        return Job(name=f"plugin {spec.name}", summary=spec.summary, every=spec.every, run=run)
+
+    async def seats(self, names: Iterable[str]) -> Mapping[str, Seat]:
+        """Open each of the forecasters once."""
+        return {name: await self.seat(name) for name in dict.fromkeys(names)}
+
+    async def seat(self, name: str) -> Seat:
+        """Open one forecaster as configured."""
+        spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
+        return Seat(
+            name=name,
+            forecaster=await self._opened(spec, spec.open),
+            trials=table.trials or spec.trials,
+            pool=Pool(table.aggregate),
+            limits=Limits(steps=limits.steps, seconds=limits.seconds, tokens=limits.tokens, cost_usd=limits.cost_usd),
+            asks=Can.ASK_MODELS in spec.abilities,
+            clairvoyant=table.clairvoyant,
+        )
+
+    async def gateway(self, ledger: Ledger, alert: Alert) -> Gateway:
+        """Open the gateway, with the providers whose models play a role."""
+        section = self.config.llm
+        roles = section.roles.values()
+        named = [model for role in roles for model in (role.model, role.fallback) if model is not None]
+        providers = dict.fromkeys(model.partition(":")[0] for model in named)
+        opened: dict[str, Llm] = {}
+        for name in providers:
+            if name in self.registry.models:
+                spec = self.registry.models[name]
+                opened[name] = await self._opened(spec, spec.open)
+        return await self.stack.enter_async_context(
+            open_gateway(section, opened, ledger=ledger, clock=self.clock, random=self.random, alert=alert)
+        )
+
+    async def workshop(self, ledger: Ledger, gateway: Gateway) -> Workshop:
+        """Open all that forecasters may use; nothing is fetched or started before it is needed."""
+        from bot.fetch.fetcher import GuardedFetcher  # noqa: PLC0415 - only where somebody reads pages
+        from bot.pages.reader import PageReader  # noqa: PLC0415 - as above
+
+        return Workshop(
+            section=self.config.desk,
+            fetcher=await self.stack.enter_async_context(GuardedFetcher(clock=self.clock)),
+            reader=await self.stack.enter_async_context(PageReader()),
+            ledger=ledger,
+            clock=self.clock,
+            engines=[await self._engine(name) for name in self._engines()],
+            gauges=await self._gauges(),
+            shelves=await self._shelves(),
+            blocked=hosts_of(self.registry),
+            models=gateway,
+        )
+
+    def _engines(self) -> tuple[str, ...]:
+        wanted, there = self.config.desk.search, self.registry.search_engines
+        if missing := [name for name in wanted if name not in there]:
+            message = f"desk.search: no enabled plugin offers {', '.join(missing)}; enabled: {', '.join(there.names)}"
+            raise ConfigError(message)
+        return wanted or there.names
+
+    async def _engine(self, name: str) -> Engine:
+        spec = self.registry.search_engines[name]
+        return Engine(name=name, engine=await self._opened(spec, spec.open), abilities=spec.abilities)
+
+    async def _gauges(self) -> Mapping[str, Gauge]:
+        sources = [(spec, spec.open) for spec in self.registry.data_sources]
+        return {
+            spec.name: Gauge(spec=spec, source=await self._opened(spec, opener)) for spec, opener in sources if opener
+        }
+
+    async def _shelves(self) -> Mapping[str, Shelf]:
+        sources = [(spec, spec.pages) for spec in self.registry.data_sources]
+        return {
+            spec.name: Shelf(spec=spec, source=await self._opened(spec, opener)) for spec, opener in sources if opener
+        }
+
+    async def _opened(self, spec: Configurable[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
+        return await self.stack.enter_async_context(opener(settings_of(spec, self.config), self.place(spec.name)))
+
+
+def hosts_of(registry: Registry) -> frozenset[str]:
+    """Return the hosts that give answers away: those that the program knows, and those of every enabled venue."""
+    text = resources.files(BUILT_IN).joinpath(HOSTS_FILE).read_text(encoding="utf-8")
+    known = (line.strip() for line in text.splitlines() if not line.startswith("#"))
+    return frozenset([*filter(None, known), *(host for spec in registry.venues for host in spec.hosts)])

@@ -1,0 +1,196 @@
+"""Taking out of a page what a person would not see: no extractor of text does that, and it is where orders are hidden.
+
+Style in the page itself is read (attributes and sheets); style in other files, scripts and pictures behind text not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bot.pages.conceal import READABLE_PX, ROOT_PX, Colour, alike, colours, removes, sizes_px
+from bot.pages.sheet import Declared, Rule, declarations, meant, rules, variables
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+# Never shown, whatever style says: code, what stands in for something else, and what waits for a script or a click.
+_UNSHOWN = (
+    "script, style, template, noscript, iframe, object, embed, applet, canvas, audio, video, svg, datalist, select,"
+    "noembed, noframes, meter, progress, rp, body title, body link, body meta,"
+    "[hidden], [aria-hidden=true i], [popover], dialog:not([open]), input[type=hidden i], .sr-only, .visually-hidden, .screen-reader-text"
+)
+# The children of such an element are replaced by the template, unless it takes them up.
+_SHADOWED = ":has(> template[shadowrootmode])"
+_STYLED = "[style], font[color], [bgcolor], body[text]"
+# Applies only while a person does something, or to what is no element.
+_STATES = (":hover", ":focus", ":active", ":target", ":checked", ":disabled", ":visited", "::", ":before", ":after")
+_TELLING = frozenset(
+    {
+        "display", "content-visibility", "opacity", "filter", "position", "left", "right", "top", "bottom", "inset",
+        "inset-inline-start", "inset-block-start", "margin", "margin-left", "margin-top", "margin-right",
+        "margin-inline-start", "text-indent", "translate", "transform", "-webkit-transform", "scale", "zoom", "clip",
+        "clip-path", "-webkit-clip-path", "overflow", "overflow-x", "overflow-y", "width", "height", "max-width",
+        "max-height", "line-height", "inline-size", "block-size", "z-index", "visibility", "font-size", "font", "color",
+        "-webkit-text-fill-color", "background-color", "background", "background-image",
+    }
+)  # fmt: skip
+_CELLS = frozenset({"td", "th"})
+_INLINE = frozenset(
+    {
+        "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd",
+        "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u", "var",
+        "wbr", "-text", "-comment",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How text looks where it stands, as it is handed down; ``counts`` where it stands in the body of the page."""
+
+    shown: bool = True
+    size_px: float = ROOT_PX
+    ink: frozenset[Colour] = frozenset({(0, 0, 0)})
+    paper: frozenset[Colour] = frozenset({(255, 255, 255)})
+    clear: bool = False
+    counts: bool = False
+
+    @property
+    def readable(self) -> bool:
+        return self.shown and self.size_px > READABLE_PX and not self.clear and not alike(self.ink, self.paper)
+
+
+_PLAIN = _Look()
+
+
+def strip(tree: LexborHTMLParser) -> None:
+    """Take everything that is not seen out of the tree."""
+    hidden = {node.mem_id for each in (_UNSHOWN, _SHADOWED) for node in tree.css(each)}
+    style = _styles(tree)
+    doomed, anything = _judged(tree, hidden, style)
+    if not anything:
+        # A page that hides itself whole waits for a script that shows it.
+        whole = {node.mem_id for node in tree.css("html, body")}
+        doomed, _ = _judged(tree, hidden - whole, {key: each for key, each in style.items() if key not in whole})
+    for node in doomed:
+        node.decompose()
+
+
+def text(tree: LexborHTMLParser) -> str:
+    """Return the text of a stripped tree, each block on a line of its own."""
+    parts: list[str] = []
+    if tree.body is None:
+        return ""
+    for node in tree.body.traverse(include_text=True):
+        if node.tag == "-text":
+            after_block = node.prev is not None and node.prev.tag not in _INLINE
+            parts.append(f"\n{node.text_content}" if after_block else node.text_content or "")
+        elif node.tag in _CELLS:
+            parts.append(" | ")
+        elif node.tag not in _INLINE:
+            parts.append("\n")
+    return "".join(parts)
+
+
+def _judged(
+    tree: LexborHTMLParser, hidden: Collection[int], style: Mapping[int, Declared]
+) -> tuple[list[LexborNode], bool]:
+    """Return the outermost nodes that are not seen, and whether any text is seen."""
+    doomed: list[LexborNode] = []
+    anything = False
+    waiting = [(tree.root, _PLAIN)] if tree.root is not None else []
+    while waiting:
+        node, look = waiting.pop()
+        for child in node.iter(include_text=True):
+            declared = style.get(child.mem_id)
+            if child.tag == "-text":
+                readable = look.readable
+                anything = anything or (readable and look.counts and bool((child.text_content or "").strip()))
+                if not readable:
+                    doomed.append(child)
+            elif child.tag == "-comment" or child.mem_id in hidden or (declared and removes(declared)):
+                doomed.append(child)
+            else:
+                waiting.append((child, _looks(child.tag, declared, look)))
+    return doomed, anything
+
+
+def _looks(tag: str | None, declared: Declared | None, look: _Look) -> _Look:
+    """Return how text looks in an element, by what it declares and by what it inherits."""
+    if tag == "body":
+        look = replace(look, counts=True)
+    if not declared:
+        return look
+    visibility = declared.get("visibility", ())
+    shown = look.shown
+    if visibility:
+        concealed = any(value in {"hidden", "collapse"} for value in visibility)
+        shown = not concealed and (look.shown or "visible" in visibility)
+    ink, clear = colours((*declared.get("color", ()), *declared.get("-webkit-text-fill-color", ())))
+    paper = _paper(declared, look.paper)
+    return _Look(
+        shown=shown,
+        size_px=min(sizes_px(declared, look.size_px), default=look.size_px),
+        ink=ink or look.ink,
+        paper=paper,
+        clear=clear or (look.clear and not ink),
+        counts=look.counts,
+    )
+
+
+def _paper(declared: Declared, inherited: frozenset[Colour]) -> frozenset[Colour]:
+    values = [*declared.get("background-color", ()), *declared.get("background", ())]
+    pictured = any(sign in value for value in values for sign in ("url(", "gradient(", "image-set("))
+    if pictured or declared.get("background-image", ("none",)) != ("none",):
+        # A picture may have any colour: what stands on it is not judged.
+        return frozenset()
+    named, _ = colours(word for value in values for word in (value, *value.split()))
+    return named or inherited
+
+
+def _styles(tree: LexborHTMLParser) -> dict[int, Declared]:
+    """Return what is declared for each element that anything is declared for, by its id in memory."""
+    sheet = [rule for node in tree.css("style") for rule in rules(node.text() or "")]
+    inline = [(node.mem_id, _attributes(node)) for node in tree.css(_STYLED)]
+    meanings = variables([*(rule.declared for rule in sheet), *(declared for _, declared in inline)])
+    found: dict[int, Declared] = {}
+    for rule in sheet:
+        if declared := _telling(meant(rule.declared, meanings)):
+            for node in _found(tree, rule):
+                found[node.mem_id] = _both(found.get(node.mem_id), declared)
+    for key, declared in inline:
+        if telling := _telling(meant(declared, meanings)):
+            found[key] = _both(found.get(key), telling)
+    return found
+
+
+def _telling(declared: Declared) -> Declared:
+    return {name: values for name, values in declared.items() if name in _TELLING}
+
+
+def _both(first: Declared | None, second: Declared) -> Declared:
+    if first is None:
+        return second
+    return {name: (*first.get(name, ()), *second.get(name, ())) for name in (*first, *second)}
+
+
+def _found(tree: LexborHTMLParser, rule: Rule) -> Sequence[LexborNode]:
+    from selectolax.lexbor import SelectolaxError  # noqa: PLC0415 - only the process that reads pages loads it
+
+    if any(state in rule.selector for state in _STATES):
+        return ()
+    try:
+        return tree.css(rule.selector)
+    except SelectolaxError:
+        return ()
+
+
+def _attributes(node: LexborNode) -> Declared:
+    attributes = node.attributes
+    declared = dict(declarations(attributes.get("style") or ""))
+    for name, means in (("color", "color"), ("text", "color"), ("bgcolor", "background-color")):
+        if value := attributes.get(name):
+            declared[means] = (*declared.get(means, ()), value.strip().lower())
+    return declared

@@ -1,0 +1,112 @@
+"""Where a trial starts: the crowd's price, else how often questions of this kind came true, else even odds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.api import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Desk, Prediction, Question
+from plugins.blf.ballot import Ballot
+from plugins.blf.settings import BlfSettings
+from plugins.blf.state import State
+
+# How often questions of each kind came true. Source: BLF (arXiv 2604.18576v3), table 7, and the code behind it.
+RATES = {
+    "acled/tenfold": 0.002,
+    "acled/increase": 0.225,
+    "wikipedia/vaccine": 0.0,
+    "wikipedia/elo": 0.007,
+    "wikipedia/rank": 0.68,
+    "wikipedia/swimming": 0.991,
+    "fred": 0.422,
+    "yfinance": 0.576,
+    "dbnomics": 0.555,
+}
+# Fewer earlier outcomes than these say less than the table does.
+ENOUGH = 30
+
+# Words of a question that tell its kind, by source.
+_KINDS = {
+    "acled": (("ten times", "tenfold"), ("", "increase")),
+    "wikipedia": (("vaccine", "vaccine"), ("Elo rating", "elo"), ("FIDE ranking", "rank"), ("world record", "swimming")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """What a trial starts from, and in words why."""
+
+    kind: Literal["crowd", "prior", "even"]
+    text: str
+    prediction: Prediction
+
+
+def kind_of(question: Question) -> str | None:
+    """Return the kind that a question's base rate is counted under; None where its text would be needed and is not.
+
+    Source: ForecastBench's templates; a question from anywhere else counts under its source or venue.
+    """
+    source = question.source or question.ref.venue
+    kinds = _KINDS.get(source)
+    if kinds is None:
+        return source
+    if not question.title:
+        return None
+    return next((f"{source}/{kind}" for words, kind in kinds if words in question.title), None)
+
+
+def anchor_of(question: Question, desk: Desk, settings: BlfSettings) -> Anchor:
+    """Return what a trial on this question starts from under these settings.
+
+    A base rate is for questions that no crowd prices, so it says nothing of those whose crowd is only switched off.
+    """
+    if settings.crowd and question.crowd is not None:
+        crowd = question.crowd
+        return Anchor("crowd", f"the crowd's estimate of {crowd.at:%Y-%m-%d}", crowd.prediction)
+    if settings.prior and question.crowd is None and isinstance(question.shape, BinaryShape):
+        if (found := _learned(question, desk)) or (found := _tabled(question)):
+            return found
+    return Anchor("even", "nothing is known yet", _even(question))
+
+
+def first_state(anchor: Anchor, question: Question, ballot: Ballot, margin: float) -> State:
+    """Return the state before anything was done."""
+    predictions = {target.key: anchor.prediction for target in question.targets}
+    return State(predictions=ballot.bounded(predictions, margin), anchor=anchor.text, reason="where the trial starts")
+
+
+def _learned(question: Question, desk: Desk) -> Anchor | None:
+    kind = kind_of(question)
+    rates = desk.fitted.payload.get("rates") if desk.fitted else None
+    row = rates.get(kind) if isinstance(rates, dict) and kind else None
+    if not isinstance(row, list) or len(row) != 2 or not desk.fitted:
+        return None
+    count, rate = row
+    if not isinstance(count, int) or not isinstance(rate, int | float) or count < ENOUGH or not 0.0 <= rate <= 1.0:
+        return None
+    text = (
+        f"Of {count} outcomes of such questions ({kind}) known before {desk.fitted.before:%Y-%m-%d}, {rate:.1%} were "
+        "yes. Start from that and let evidence on this very question move you."
+    )
+    return Anchor("prior", text, Binary(float(rate)))
+
+
+def _tabled(question: Question) -> Anchor | None:
+    kind = kind_of(question)
+    if kind not in RATES:
+        return None
+    text = (
+        f"Of all earlier questions of this kind ({kind}) {RATES[kind]:.1%} came true. Start from that and let evidence "
+        "on this very question move you."
+    )
+    return Anchor("prior", text, Binary(RATES[kind]))
+
+
+def _even(question: Question) -> Prediction:
+    match question.shape:
+        case ChoiceShape(options=options):
+            return Choice(dict.fromkeys(options, 1.0 / len(options)))
+        case CurveShape(grid=grid):
+            return Curve(tuple((point - grid[0]) / (grid[-1] - grid[0]) for point in grid))
+        case _:
+            return Binary(0.5)

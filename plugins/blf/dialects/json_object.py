@@ -1,0 +1,111 @@
+"""Moves as one JSON object under a schema, the dialect that every model masters, however small.
+
+Source: measurements with small models: whole numbers, bounds on every text and list, and no further properties.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.api import Completion, Finish, Json, Message, Prompt, Speaker, Tool
+from plugins.blf.belief import FIELD
+from plugins.blf.dialects.move import Garble, Move, parsed, why_empty
+from plugins.blf.reading import text
+
+NAME_CHARS = 100
+TEXT_CHARS = 500
+LIST_ITEMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSpeech:
+    """``belief`` is the schema of the update that each action asks for; None for a loop without beliefs."""
+
+    belief: Mapping[str, Json] | None = None
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
+        actions: list[Json] = [self._action(tool) for tool in tools]
+        schema: Mapping[str, Json] = {"anyOf": actions}
+        if len(actions) == 1 and isinstance(actions[0], dict):
+            schema = actions[0]
+        return Prompt(messages=tuple(messages), schema=schema, stable=len(messages))
+
+    def listing(self, tools: Sequence[Tool]) -> str:
+        lines = [
+            f"- {tool.name}: {tool.description}\n  arguments: {json.dumps(_properties(tool), ensure_ascii=False)}"
+            for tool in tools
+        ]
+        fields = '"action", "arguments"' + ("" if self.belief is None else f' and "{FIELD}"')
+        return "\n".join(["", f"Answer with one JSON object with the keys {fields}. The actions are:", *lines])
+
+    def read(self, completion: Completion) -> Move | Garble:
+        if not completion.text.strip():
+            return Garble(why_empty(completion))
+        found = parsed(completion.text, complete=completion.finish is not Finish.LENGTH)
+        if isinstance(found, Garble):
+            return Garble(why_empty(completion)) if completion.finish is Finish.REFUSED else found
+        name, arguments = found.value.get("action"), found.value.get("arguments", {})
+        if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+            return Garble('the object should have a text "action" and an object "arguments"')
+        belief = found.value.get(FIELD) if self.belief is not None else None
+        return Move(name=text(name, NAME_CHARS), arguments=arguments, belief=belief, notes=found.notes)
+
+    def said(self, completion: Completion, move: Move) -> Message:
+        kept: dict[str, Json] = {"action": move.name, "arguments": dict(move.arguments)}
+        if move.belief is not None:
+            kept[FIELD] = move.belief
+        return Message(speaker=Speaker.ASSISTANT, text=json.dumps(kept, ensure_ascii=False))
+
+    def reply(self, move: Move, observation: str) -> Message:
+        return Message(speaker=Speaker.USER, text=observation)
+
+    def _action(self, tool: Tool) -> dict[str, Json]:
+        properties: dict[str, Json] = {
+            "action": {"type": "string", "const": tool.name},
+            "arguments": bounded(dict(tool.parameters)),
+        }
+        if self.belief is not None:
+            properties[FIELD] = bounded(dict(self.belief))
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": list(properties),
+            "additionalProperties": False,
+        }
+
+
+def bounded(schema: Json) -> Json:
+    """Return a schema in which every text and list has a greatest length and no object takes further properties."""
+    if not isinstance(schema, dict):
+        return schema
+    limited = {key: value if key in {"enum", "const"} else _bounded_part(key, value) for key, value in schema.items()}
+    match limited.get("type"):
+        case "string" if "enum" not in limited and "const" not in limited:
+            limited.setdefault("maxLength", TEXT_CHARS)
+        case "array":
+            limited.setdefault("maxItems", LIST_ITEMS)
+        case "object":
+            limited.setdefault("properties", {})
+            limited.setdefault("additionalProperties", False)
+        case _:
+            pass
+    return limited
+
+
+def _bounded_part(key: str, value: Json) -> Json:
+    match value:
+        # Its keys are names of properties, which may be words of JSON Schema as well.
+        case dict() if key in {"properties", "$defs"}:
+            return {name: bounded(part) for name, part in value.items()}
+        case dict():
+            return bounded(value)
+        case list() if key in {"anyOf", "oneOf", "allOf"}:
+            return [bounded(part) for part in value]
+        case _:
+            return value
+
+
+def _properties(tool: Tool) -> Json:
+    return tool.parameters.get("properties", {})

@@ -1,0 +1,74 @@
+"""Moves as native tool calls; the belief travels inside the arguments of each."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.api import Completion, Finish, Json, Message, Prompt, Speaker, Tool, ToolCall
+from plugins.blf.belief import FIELD
+from plugins.blf.dialects.move import Garble, Move, parsed, why_empty
+from plugins.blf.reading import text
+
+ID_CHARS = 100
+SAID_CHARS = 4000
+
+# Providers refuse a history that holds a call of any other name.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSpeech:
+    """``belief`` is the schema of the update that each tool asks for; None for a loop without beliefs."""
+
+    belief: Mapping[str, Json] | None = None
+
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
+        offered = tuple(self._with_belief(tool) for tool in tools)
+        only = offered[0].name if len(offered) == 1 else None
+        return Prompt(messages=tuple(messages), tools=offered, only=only, stable=len(messages))
+
+    def listing(self, tools: Sequence[Tool]) -> str:
+        """Return nothing: the provider shows the model its tools."""
+        return ""
+
+    def read(self, completion: Completion) -> Move | Garble:
+        if not completion.calls:
+            return Garble(why_empty(completion))
+        call = completion.calls[0]
+        if not _NAME.fullmatch(call.name):
+            return Garble("the call named no tool")
+        found = parsed(call.arguments or "{}", complete=completion.finish is not Finish.LENGTH)
+        if isinstance(found, Garble):
+            return found
+        arguments = dict(found.value)
+        belief = arguments.pop(FIELD, None)
+        more = ("more than one call came; only the first counts",) if len(completion.calls) > 1 else ()
+        return Move(
+            name=call.name,
+            arguments=arguments,
+            belief=belief if self.belief is not None else None,
+            call=text(call.id, ID_CHARS) or "call",
+            notes=(*more, *found.notes),
+        )
+
+    def said(self, completion: Completion, move: Move) -> Message:
+        # As it was understood, not as it was written: some providers refuse a history with arguments that are no JSON.
+        arguments = {**move.arguments, **({} if move.belief is None else {FIELD: move.belief})}
+        call = ToolCall(id=move.call, name=move.name, arguments=json.dumps(arguments, ensure_ascii=False))
+        return Message(speaker=Speaker.ASSISTANT, text=text(completion.text, SAID_CHARS), calls=(call,))
+
+    def reply(self, move: Move, observation: str) -> Message:
+        return Message(speaker=Speaker.TOOL, text=observation, answers=move.call)
+
+    def _with_belief(self, tool: Tool) -> Tool:
+        if self.belief is None:
+            return tool
+        schema = dict(tool.parameters)
+        properties, required = schema.get("properties"), schema.get("required")
+        schema["type"] = "object"
+        schema["properties"] = {**(properties if isinstance(properties, dict) else {}), FIELD: dict(self.belief)}
+        schema["required"] = [*(required if isinstance(required, list) else []), FIELD]
+        return Tool(name=tool.name, description=tool.description, parameters=schema)

@@ -1,0 +1,187 @@
+"""How a model states a prediction of each shape: the schema it fills in, how that is read, bounded and shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from bot.api import Binary, Choice, Curve, CurveShape, Json, Prediction, curve_through, quantiles_of
+from plugins.blf.reading import Misread, moment, number, share
+
+DATE = "date"
+
+
+class Form(Protocol):
+    """The form for one target. ``field`` names it; ``aliases`` are other names under which a model may send it."""
+
+    @property
+    def field(self) -> str: ...
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+    def schema(self, margin: float) -> dict[str, Json]:
+        """Return the JSON schema of one target's value."""
+        ...
+
+    def read(self, field: str, raw: Json) -> Prediction:
+        """Return the prediction that was sent under a name; raises Misread."""
+        ...
+
+    def bounded(self, prediction: Prediction, margin: float) -> Prediction:
+        """Return the prediction kept from certainty."""
+        ...
+
+    def shown(self, prediction: Prediction) -> str:
+        """Return the prediction in a few words."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryForm:
+    """Yes or no: a probability, or a whole number of percent for models that are held by a grammar."""
+
+    percent: bool
+
+    @property
+    def field(self) -> str:
+        return "percent" if self.percent else "probability"
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return ("probability", "probabilities", "percent", "percents")
+
+    def schema(self, margin: float) -> dict[str, Json]:
+        if self.percent:
+            least = math.ceil(round(100.0 * margin, 6))
+            return {"type": "integer", "minimum": least, "maximum": 100 - least}
+        return {"type": "number", "minimum": margin, "maximum": 1.0 - margin}
+
+    def read(self, field: str, raw: Json) -> Prediction:
+        return Binary(share(raw, field, percent=field.startswith("percent")))
+
+    def bounded(self, prediction: Prediction, margin: float) -> Prediction:
+        probability = prediction.probability if isinstance(prediction, Binary) else 0.5
+        return Binary(min(max(probability, margin), 1.0 - margin))
+
+    def shown(self, prediction: Prediction) -> str:
+        return f"{prediction.probability:.3f}" if isinstance(prediction, Binary) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceForm:
+    """Named options: a probability each, brought to a sum of 1 with at least ``floor`` for every option."""
+
+    options: tuple[str, ...]
+    floor: float
+    percent: bool
+
+    @property
+    def field(self) -> str:
+        return "percents" if self.percent else "probabilities"
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return ("probabilities", "probability", "percents", "percent")
+
+    def schema(self, margin: float) -> dict[str, Json]:
+        one: dict[str, Json] = (
+            {"type": "integer", "minimum": 0, "maximum": 100}
+            if self.percent
+            else {"type": "number", "minimum": 0.0, "maximum": 1.0}
+        )
+        return _record({option: dict(one) for option in self.options})
+
+    def read(self, field: str, raw: Json) -> Prediction:
+        _require_keys(raw, self.options, field)
+        assert isinstance(raw, dict)  # noqa: S101 - _require_keys refuses anything else
+        percent = field.startswith("percent")
+        weights = {option: share(raw[option], f"{field}[{option}]", percent=percent) for option in self.options}
+        if (total := math.fsum(weights.values())) <= 0.0:
+            message = f"{field}: some option must be possible, all are 0"
+            raise Misread(message)
+        return self._floored({option: weight / total for option, weight in weights.items()})
+
+    def bounded(self, prediction: Prediction, margin: float) -> Prediction:
+        return self._floored(prediction.probabilities) if isinstance(prediction, Choice) else prediction
+
+    def shown(self, prediction: Prediction) -> str:
+        given = prediction.probabilities if isinstance(prediction, Choice) else {}
+        return ", ".join(f"{option} {given[option]:.3f}" for option in self.options if option in given)
+
+    def _floored(self, weights: Mapping[str, float]) -> Choice:
+        count = len(self.options)
+        floor = min(self.floor, 0.5 / count)
+        excess = {option: max(0.0, weights[option] - floor) for option in self.options}
+        total = math.fsum(excess.values())
+        free = 1.0 - count * floor
+        return Choice({option: floor + free * part / total for option, part in excess.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class CurveForm:
+    """A number or a date: its value at some percentages, in the question's unit (ISO dates for unit ``date``)."""
+
+    shape: CurveShape
+    percentages: tuple[int, ...]
+    step_mass: float
+
+    @property
+    def field(self) -> str:
+        return "quantiles"
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return ("quantiles",)
+
+    def schema(self, margin: float) -> dict[str, Json]:
+        one: dict[str, Json] = {"type": "string", "maxLength": 25} if self._dated else {"type": "number"}
+        return _record({f"p{percentage}": dict(one) for percentage in self.percentages})
+
+    def read(self, field: str, raw: Json) -> Prediction:
+        _require_keys(raw, tuple(f"p{percentage}" for percentage in self.percentages), field)
+        assert isinstance(raw, dict)  # noqa: S101 - _require_keys refuses anything else
+        one = moment if self._dated else number
+        values = {percentage / 100: one(raw[f"p{percentage}"], f"p{percentage}") for percentage in self.percentages}
+        try:
+            return self._curve(values)
+        except ValueError as error:
+            message = f"{field} should rise from p{self.percentages[0]} to p{self.percentages[-1]}: {error}"
+            raise Misread(message) from error
+
+    def bounded(self, prediction: Prediction, margin: float) -> Prediction:
+        return prediction
+
+    def shown(self, prediction: Prediction) -> str:
+        if not isinstance(prediction, Curve):
+            return ""
+        levels = [percentage / 100 for percentage in self.percentages]
+        values = quantiles_of(prediction, self.shape, levels)
+        return ", ".join(f"p{round(100 * level)} {self._value(value)}" for level, value in values.items())
+
+    @property
+    def _dated(self) -> bool:
+        return self.shape.unit == DATE
+
+    def _curve(self, values: Mapping[float, float]) -> Curve:
+        steps = len(self.shape.grid) - 1
+        return curve_through(values, self.shape, step_mass=min(self.step_mass, 0.1 / steps))
+
+    def _value(self, value: float) -> str:
+        return datetime.fromtimestamp(value, UTC).date().isoformat() if self._dated else f"{value:.6g}"
+
+
+def _record(properties: dict[str, Json]) -> dict[str, Json]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _require_keys(raw: Json, keys: tuple[str, ...], field: str) -> None:
+    if not isinstance(raw, dict) or set(raw) != set(keys):
+        message = f"{field} should be an object with exactly these keys: {', '.join(keys)}"
+        raise Misread(message)

@@ -1,0 +1,86 @@
+"""Numbers and texts as a model writes them: read with suspicion, or refused in words that the model can act on."""
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+
+from bot.api import Json
+
+MAX_TEXT = 2000
+
+# Control characters other than line breaks and tabs, and halves of surrogate pairs, which no file can hold.
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+class Misread(ValueError):
+    """What a model wrote does not say what was asked for; the message is for the model."""
+
+
+def number(raw: Json, what: str) -> float:
+    """Return a finite number; texts such as "0.7" and "70 %" count; raises Misread for anything else."""
+    value: object = raw
+    if isinstance(raw, str) and len(raw) <= 40:
+        text, percent = raw.strip(), raw.strip().endswith("%")
+        try:
+            value = float(text.removesuffix("%")) / (100.0 if percent else 1.0)
+        except ValueError:
+            value = None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        message = f"{what} should be a number, not {short(raw)}"
+        raise Misread(message)
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        message = f"{what} should be a finite number, not {short(raw)}"
+        raise Misread(message)
+    return found
+
+
+def share(raw: Json, what: str, *, percent: bool) -> float:
+    """Return a probability in [0, 1], given as such or in percent; raises Misread."""
+    written_so = isinstance(raw, str) and raw.strip().endswith("%")
+    value = number(raw, what) / (100.0 if percent and not written_so else 1.0)
+    if not 0.0 <= value <= 1.0:
+        bounds = "0 and 100" if percent else "0 and 1"
+        message = f"{what} should be between {bounds}, not {short(raw)}"
+        raise Misread(message)
+    return value
+
+
+def moment(raw: Json, what: str) -> float:
+    """Return seconds since 1970 for an ISO date or moment (UTC where it names no zone); raises Misread."""
+    try:
+        parsed = datetime.fromisoformat(raw.strip()) if isinstance(raw, str) else None
+        if parsed is not None:
+            return (parsed if parsed.utcoffset() is not None else parsed.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        pass
+    message = f"{what} should be a date such as 2026-03-01, not {short(raw)}"
+    raise Misread(message)
+
+
+def text(raw: Json, limit: int = MAX_TEXT) -> str:
+    """Return a text cut to ``limit`` characters and without what no file can hold; empty for anything else."""
+    return _UNWRITABLE.sub("", raw[: 2 * limit]).strip()[:limit] if isinstance(raw, str) else ""
+
+
+def written(raw: Json) -> Json:
+    """Return a JSON value with all its texts as ``text`` cleans them, uncut."""
+    match raw:
+        case str():
+            return _UNWRITABLE.sub("", raw)
+        case list():
+            return [written(item) for item in raw]
+        case dict():
+            return {_UNWRITABLE.sub("", key): written(item) for key, item in raw.items()}
+        case _:
+            return raw
+
+
+def short(raw: Json) -> str:
+    """Return a value as it may stand in a message: JSON of at most 60 characters."""
+    shown = json.dumps(raw, ensure_ascii=True, default=str)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -1,0 +1,81 @@
+"""What can be set on BLF: the ablations of its paper as switches, and the bounds of what it may say.
+
+How many trials there are, how they become one answer, calibration and clairvoyance are the engine's (config.toml).
+"""
+
+from enum import StrEnum
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from bot.api import Settings
+
+Level = Annotated[int, Field(ge=1, le=99)]
+# Below one half, so that a clamp leaves a choice.
+Margin = Annotated[float, Field(ge=0.0, lt=0.5)]
+
+
+class Mode(StrEnum):
+    """How the model works: one action after the other, or all searches at once and then one answer."""
+
+    SEQUENTIAL = "sequential"
+    BATCH = "batch"
+
+
+class ZeroShot(StrEnum):
+    """Whether the model answers at once: not, with the prompt of the loop, or with a short one."""
+
+    OFF = "off"
+    STANDARD = "standard"
+    SHORT = "short"
+
+
+class EarlyStop(StrEnum):
+    """What happens when searches no longer move the probability: nothing, the prompt says it, or code ends it."""
+
+    OFF = "off"
+    TOLD = "told"
+    FORCED = "forced"
+
+
+class BlfSettings(Settings):
+    """``belief`` false is the loop without belief states; ``tools`` names the tools of the desk to use (None: all).
+
+    ``step_margin`` and ``submit_margin`` keep a yes-or-no probability from 0 and 1 within the loop and in the end
+    (0.01 suits venues where a bet at long odds pays), ``option_floor`` is the least probability of an option.
+    ``quantiles`` are the percentages at which a number or a date is asked for, ``curve_step_mass`` the least
+    probability of one step of its grid. ``compaction_chars`` is the length of evidence and open questions from which
+    the role summariser shortens them (0: never). ``early_stop`` looks at the last ``early_stop_after`` actions.
+    Source: BLF (arXiv 2604.18576v3), section 3 and appendix C.
+    """
+
+    belief: bool = True
+    mode: Mode = Mode.SEQUENTIAL
+    search: bool = True
+    tools: tuple[str, ...] | None = None
+    crowd: bool = True
+    prior: bool = True
+    zero_shot: ZeroShot = ZeroShot.OFF
+    steps: int = Field(default=10, ge=1, le=100)
+    queries: int = Field(default=5, ge=1, le=20)
+    step_margin: Margin = 0.02
+    submit_margin: Margin = 0.05
+    option_floor: Margin = 0.01
+    quantiles: tuple[Level, ...] = Field(default=(5, 10, 25, 50, 75, 90, 95), min_length=2)
+    curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
+    compaction_chars: int = Field(default=2000, ge=0)
+    early_stop: EarlyStop = EarlyStop.TOLD
+    early_stop_shift: float = Field(default=0.03, gt=0.0, lt=1.0)
+    early_stop_after: int = Field(default=3, ge=1, le=20)
+
+    @model_validator(mode="after")
+    def _levels_rise(self) -> Self:
+        if list(self.quantiles) != sorted(set(self.quantiles)):
+            message = f"quantiles {list(self.quantiles)} should rise, each once"
+            raise ValueError(message)
+        return self
+
+    @property
+    def states_beliefs(self) -> bool:
+        """Whether the model keeps a belief; the short zero-shot prompt has no room for one."""
+        return self.belief and self.zero_shot is not ZeroShot.SHORT

@@ -1,0 +1,64 @@
+"""The belief state of one trial: what the ledger records of it, plus the names by which evidence can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bot.api import Belief, Confidence, Evidence, Prediction
+
+MAX_SEARCHES = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One piece of evidence; ``name`` (F1, A2, ...) is never given to another one."""
+
+    name: str
+    text: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What is believed now. ``given`` counts the names given out, ``stated`` says that a model has stated it."""
+
+    predictions: Mapping[str, Prediction]
+    confidence: Confidence = Confidence.LOW
+    anchor: str = ""
+    evidence_for: tuple[Item, ...] = ()
+    evidence_against: tuple[Item, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    reason: str = ""
+    given: int = 0
+    stated: bool = False
+
+    @property
+    def belief(self) -> Belief:
+        """The state as the engine records it."""
+        return Belief(
+            predictions=self.predictions,
+            confidence=self.confidence,
+            anchor=self.anchor,
+            evidence_for=_evidence(self.evidence_for),
+            evidence_against=_evidence(self.evidence_against),
+            open_questions=self.open_questions,
+            searches=self.searches,
+            reason=self.reason,
+        )
+
+    @property
+    def chars(self) -> int:
+        """The length of evidence and open questions, which is what grows."""
+        items = (*self.evidence_for, *self.evidence_against)
+        return sum(len(item.text) + len(item.source) for item in items) + sum(map(len, self.open_questions))
+
+    def having_searched(self, queries: tuple[str, ...]) -> State:
+        """Return the state with these searches added, each once."""
+        known = tuple(dict.fromkeys((*self.searches, *(query for query in queries if query))))
+        return replace(self, searches=known[:MAX_SEARCHES])
+
+
+def _evidence(items: tuple[Item, ...]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(text=item.text, source=item.source) for item in items)

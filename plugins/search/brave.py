@@ -1,0 +1,154 @@
+"""Brave Search: an index of its own that bounds results by date; needs a key (``X-Subscription-Token``).
+
+Source: the service's reference of ``GET /res/v1/web/search``. The date of a page is its ``page_age``; the bound is in
+whole days, so what was published later on the last day is dropped here.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import Literal
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from bot.api import (
+    Can,
+    ContractError,
+    Hit,
+    SearchEngine,
+    SearchSpec,
+    Settings,
+    Workplace,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+
+MAX_BYTES = 4_000_000
+MAX_RESULTS = 20
+# The service refuses longer queries.
+MAX_CHARS, MAX_WORDS = 400, 50
+EARLIEST = "1970-01-01"
+
+
+class BraveSettings(Settings):
+    """The key, and where and for whom to search."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    key: SecretStr
+    """The subscription token."""
+
+    base_url: str = Field(
+        default="https://api.search.brave.com",
+        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
+    )
+    """Where the service is."""
+
+    country: str = Field(default="US", pattern=r"^([A-Z]{2}|ALL)$")
+    """The country whose results come first, by its two letters, or ``ALL``."""
+
+    language: str = Field(default="en", pattern=r"^[a-z]{2}(-[a-z]+)?$")
+    """The language of results."""
+
+    safesearch: Literal["off", "moderate", "strict"] = "moderate"
+    """How strictly pages for adults are left out."""
+
+    extra_snippets: bool = True
+    """Ask for up to five more snippets of each page; not every subscription has them."""
+
+
+class _Result(BaseModel):
+    title: str | None = None
+    url: str
+    description: str | None = None
+    page_age: str | None = None
+    age: str | None = None
+    extra_snippets: list[str] | None = None
+
+
+class _Section(BaseModel):
+    results: list[_Result]
+
+
+class _Reply(BaseModel):
+    # Present in every answer; ``web`` is missing where nothing was found.
+    type: Literal["search"]
+    web: _Section | None = None
+
+
+class Brave:
+    """Implements the port SearchEngine."""
+
+    def __init__(self, settings: BraveSettings, workplace: Workplace) -> None:
+        self._settings = settings
+        self._http = workplace.http
+        self._clock = workplace.clock
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        """Return at most ``limit`` hits; a query is cut to the 50 words and 400 characters that the service takes."""
+        asked = {
+            "q": " ".join(query.split()[:MAX_WORDS])[:MAX_CHARS],
+            "count": str(min(limit, MAX_RESULTS)),
+            "country": self._settings.country,
+            "search_lang": self._settings.language,
+            "safesearch": self._settings.safesearch,
+            "result_filter": "web",
+            "text_decorations": "false",
+            "extra_snippets": str(self._settings.extra_snippets).lower(),
+        }
+        if before is not None:
+            asked["freshness"] = f"{EARLIEST}to{_last_day(before)}"
+        url = f"{self._settings.base_url.rstrip('/')}/res/v1/web/search?{urlencode(asked)}"
+        headers = {"X-Subscription-Token": self._settings.key.get_secret_value(), "Accept": "application/json"}
+        reply = _parsed(await self._http.get(url, max_bytes=MAX_BYTES, headers=headers))
+        hits = [self._hit(result) for result in (reply.web.results if reply.web else []) if _is_web(result.url)]
+        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+
+    def _hit(self, result: _Result) -> Hit:
+        snippets = [result.description or "", *(result.extra_snippets or ())]
+        return Hit(
+            url=result.url,
+            title=plain_snippet(result.title or "", longest=500),
+            snippet=plain_snippet("\n".join(snippets)),
+            published_at=parse_date(result.page_age or result.age, now=self._clock.now()),
+        )
+
+
+@asynccontextmanager
+async def open_brave(settings: BraveSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+    """Yield the engine; there is nothing to close."""
+    yield Brave(settings, workplace)
+
+
+@hookimpl
+def foxcast_search_engines() -> list[SearchSpec[BraveSettings]]:
+    """Offer the one engine of this plugin."""
+    return [
+        SearchSpec(
+            name="brave",
+            summary="Web search with a date bound in days and up to six snippets a page; needs a key",
+            abilities=frozenset({Can.SEARCH_BEFORE_DATE}),
+            settings=BraveSettings,
+            open=open_brave,
+        )
+    ]
+
+
+def _last_day(before: datetime) -> date:
+    """Return the last day (UTC) of which at least a moment lies before the bound."""
+    return (before.astimezone(UTC) - timedelta(microseconds=1)).date()
+
+
+def _is_web(url: str) -> bool:
+    return url.startswith(("https://", "http://")) and url.isprintable()
+
+
+def _parsed(body: bytes) -> _Reply:
+    try:
+        return _Reply.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        message = f"brave: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
+        raise ContractError(message) from None

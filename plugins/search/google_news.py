@@ -1,0 +1,127 @@
+"""Google News as a feed: headlines with exact times; needs no key.
+
+There is no reference, only the operators ``after:`` and ``before:`` of the search, in whole days. Others measured that
+``before:`` alone lets later articles through and that both together do not, so both are sent. Whatever has no date, or
+a later one, is dropped here: the engine may bound dates because each article carries its own. The addresses are
+Google's, which lead on to the publisher.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
+
+from pydantic import ConfigDict, Field
+
+from bot.api import (
+    Can,
+    ContractError,
+    Hit,
+    SearchEngine,
+    SearchSpec,
+    Settings,
+    Workplace,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+
+MAX_BYTES = 4_000_000
+
+
+class GoogleNewsSettings(Settings):
+    """Whose edition is searched, and how far back."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    base_url: str = Field(default="https://news.google.com", pattern=r"^https?://")
+    """Where the service is."""
+
+    country: str = Field(default="US", pattern=r"^[A-Z]{2}$")
+    """The country of the edition, by its two letters."""
+
+    language: str = Field(default="en", pattern=r"^[a-z]{2}$")
+    """The language of the edition."""
+
+    days_back: int = Field(default=3650, ge=1, le=36_500)
+    """How old an article may be, in days before the bound."""
+
+
+class GoogleNews:
+    """Implements the port SearchEngine."""
+
+    def __init__(self, settings: GoogleNewsSettings, workplace: Workplace) -> None:
+        self._settings = settings
+        self._http = workplace.http
+        self._clock = workplace.clock
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        """Return at most ``limit`` hits; where a moment is given, only those whose date is known."""
+        country, language = self._settings.country, self._settings.language
+        asked = {
+            "q": query if before is None else f"{query} {self._range(before)}",
+            "hl": f"{language}-{country}",
+            "gl": country,
+            "ceid": f"{country}:{language}",
+        }
+        url = f"{self._settings.base_url.rstrip('/')}/rss/search?{urlencode(asked)}"
+        items = _items(await self._http.get(url, max_bytes=MAX_BYTES))
+        hits = [self._hit(item, number) for number, item in enumerate(items)]
+        return [hit for hit in hits if before is None or (hit.published_at and hit.published_at < before)][:limit]
+
+    def _range(self, before: datetime) -> str:
+        # ``before:`` excludes the day that it names.
+        last = before.astimezone(UTC) - timedelta(microseconds=1)
+        first = last - timedelta(days=self._settings.days_back)
+        return f"after:{first.date()} before:{last.date() + timedelta(days=1)}"
+
+    def _hit(self, item: ET.Element, number: int) -> Hit:
+        url = (item.findtext("link") or "").strip()
+        if not url.startswith(("https://", "http://")) or not url.isprintable():
+            message = f"google_news: item {number}: link: no address of the web"
+            raise ContractError(message)
+        return Hit(
+            url=url,
+            title=plain_snippet(item.findtext("title") or "", longest=500),
+            snippet=plain_snippet(item.findtext("description") or ""),
+            published_at=parse_date(item.findtext("pubDate"), now=self._clock.now()),
+        )
+
+
+@asynccontextmanager
+async def open_google_news(settings: GoogleNewsSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+    """Yield the engine; there is nothing to close."""
+    yield GoogleNews(settings, workplace)
+
+
+@hookimpl
+def foxcast_search_engines() -> list[SearchSpec[GoogleNewsSettings]]:
+    """Offer the one engine of this plugin."""
+    return [
+        SearchSpec(
+            name="google_news",
+            summary="Headlines with exact times, bounded by date; no key, no text",
+            abilities=frozenset({Can.SEARCH_BEFORE_DATE}),
+            settings=GoogleNewsSettings,
+            open=open_google_news,
+        )
+    ]
+
+
+def _items(body: bytes) -> list[ET.Element]:
+    """Return the articles of a feed; raises ContractError for what is none, and for one that declares entities."""
+    try:
+        text = body.decode()
+        if "<!DOCTYPE" in text or "<!ENTITY" in text:
+            message = "google_news: the answer is no feed: it declares a document type"
+            raise ContractError(message)
+        feed = ET.fromstring(text)  # noqa: S314 - without a document type there is nothing to expand
+    except (ET.ParseError, ValueError) as error:
+        message = f"google_news: the answer is not XML: {error}"
+        raise ContractError(message) from error
+    channel = feed.find("channel")
+    if feed.tag != "rss" or channel is None:
+        message = f"google_news: channel: missing, the answer is <{feed.tag[:50]}>"
+        raise ContractError(message)
+    return channel.findall("item")

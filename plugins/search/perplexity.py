@@ -1,0 +1,133 @@
+"""Perplexity Search: ranked results with long extracts of pages, no written answer; needs a key (Bearer).
+
+Source: the service's reference of ``POST /search`` and its guide to date filters. The bound is a day that is itself
+excluded (``search_before_date_filter``, month/day/year), by the day of publishing; a page may have changed since.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from bot.api import (
+    Can,
+    ContractError,
+    Hit,
+    Json,
+    SearchEngine,
+    SearchSpec,
+    Settings,
+    Workplace,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+
+MAX_BYTES = 8_000_000
+MAX_RESULTS = 20
+
+
+class PerplexitySettings(Settings):
+    """The key, and how to search."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    key: SecretStr
+    """The API key."""
+
+    base_url: str = Field(
+        default="https://api.perplexity.ai",
+        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
+    )
+    """Where the service is."""
+
+    country: str | None = Field(default=None, pattern=r"^[A-Z]{2}$")
+    """The country whose results come first, by its two letters."""
+
+    tokens_per_page: int = Field(default=1024, ge=1, le=10_000)
+    """How long the extract of each page may be, in tokens; what is over 5,000 characters is cut."""
+
+
+class _Result(BaseModel):
+    url: str
+    title: str | None = None
+    snippet: str | None = None
+    date: str | None = None
+
+
+class _Reply(BaseModel):
+    results: list[_Result]
+
+
+class Perplexity:
+    """Implements the port SearchEngine."""
+
+    def __init__(self, settings: PerplexitySettings, workplace: Workplace) -> None:
+        self._settings = settings
+        self._http = workplace.http
+        self._clock = workplace.clock
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        """Return at most ``limit`` hits."""
+        asked: dict[str, Json] = {
+            "query": query,
+            "max_results": min(limit, MAX_RESULTS),
+            "max_tokens_per_page": self._settings.tokens_per_page,
+        }
+        if self._settings.country is not None:
+            asked["country"] = self._settings.country
+        if before is not None:
+            asked["search_before_date_filter"] = _first_day_after(before)
+        url = f"{self._settings.base_url.rstrip('/')}/search"
+        headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}"}
+        reply = _parsed(await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers))
+        hits = [self._hit(result) for result in reply.results if _is_web(result.url)]
+        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+
+    def _hit(self, result: _Result) -> Hit:
+        return Hit(
+            url=result.url,
+            title=plain_snippet(result.title or "", longest=500),
+            snippet=plain_snippet(result.snippet or ""),
+            published_at=parse_date(result.date, now=self._clock.now()),
+        )
+
+
+@asynccontextmanager
+async def open_perplexity(settings: PerplexitySettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+    """Yield the engine; there is nothing to close."""
+    yield Perplexity(settings, workplace)
+
+
+@hookimpl
+def foxcast_search_engines() -> list[SearchSpec[PerplexitySettings]]:
+    """Offer the one engine of this plugin."""
+    return [
+        SearchSpec(
+            name="perplexity",
+            summary="Web search with long extracts and a date bound in days; needs a key",
+            abilities=frozenset({Can.SEARCH_BEFORE_DATE}),
+            settings=PerplexitySettings,
+            open=open_perplexity,
+        )
+    ]
+
+
+def _first_day_after(before: datetime) -> str:
+    """Return, as month/day/year, the first day (UTC) that begins at the bound or after it."""
+    last = before.astimezone(UTC) - timedelta(microseconds=1)
+    return f"{last + timedelta(days=1):%m/%d/%Y}"
+
+
+def _is_web(url: str) -> bool:
+    return url.startswith(("https://", "http://")) and url.isprintable()
+
+
+def _parsed(body: bytes) -> _Reply:
+    try:
+        return _Reply.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        message = f"perplexity: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
+        raise ContractError(message) from None

@@ -1,0 +1,125 @@
+"""SearXNG: a metasearch engine that one runs oneself; needs no key, but an instance that allows JSON.
+
+Source: the project's page on its search API. Its ``time_range`` counts back from today, so it cannot bound dates and
+refuses to search before a moment. An instance without ``json`` among its formats answers 403, which arrives as
+Unauthorized: add it to ``search.formats`` in the instance's ``settings.yml``.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Literal
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from bot.api import (
+    ContractError,
+    Hit,
+    LeakError,
+    SearchEngine,
+    SearchSpec,
+    Settings,
+    Workplace,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+
+MAX_BYTES = 8_000_000
+
+
+class SearxngSettings(Settings):
+    """Where the instance is, and what it is asked for."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    base_url: str = Field(pattern=r"^https?://")
+    """The address of the instance, such as ``http://127.0.0.1:8888``."""
+
+    categories: str = Field(default="general", pattern=r"^[a-z ]+(,[a-z ]+)*$")
+    """What is searched, separated by commas (``general,news``)."""
+
+    language: str = Field(default="en", pattern=r"^(all|auto|[a-z]{2}(-[A-Z]{2})?)$")
+    """The language of results, or ``all``."""
+
+    time_range: Literal["day", "month", "year"] | None = None
+    """How old results may be, counted back from today."""
+
+
+class _Result(BaseModel):
+    # Some kinds of result have none.
+    url: str | None = None
+    title: str | None = None
+    content: str | None = None
+    published: str | None = Field(default=None, alias="publishedDate")
+
+
+class _Reply(BaseModel):
+    results: list[_Result]
+
+
+class Searxng:
+    """Implements the port SearchEngine."""
+
+    def __init__(self, settings: SearxngSettings, workplace: Workplace) -> None:
+        self._settings = settings
+        self._http = workplace.http
+        self._clock = workplace.clock
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        """Return at most ``limit`` hits of the first page; raises LeakError where a moment is given."""
+        if before is not None:
+            message = "searxng cannot bound the dates of what it finds; use another engine where a cutoff is set"
+            raise LeakError(message)
+        asked = {
+            "q": query,
+            "format": "json",
+            "categories": self._settings.categories,
+            "language": self._settings.language,
+        }
+        if self._settings.time_range is not None:
+            asked["time_range"] = self._settings.time_range
+        url = f"{self._settings.base_url.rstrip('/')}/search?{urlencode(asked)}"
+        reply = _parsed(await self._http.get(url, max_bytes=MAX_BYTES, headers={"Accept": "application/json"}))
+        return [self._hit(result, result.url) for result in reply.results if result.url and _is_web(result.url)][:limit]
+
+    def _hit(self, result: _Result, url: str) -> Hit:
+        return Hit(
+            url=url,
+            title=plain_snippet(result.title or "", longest=500),
+            snippet=plain_snippet(result.content or ""),
+            published_at=parse_date(result.published, now=self._clock.now()),
+        )
+
+
+@asynccontextmanager
+async def open_searxng(settings: SearxngSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+    """Yield the engine; there is nothing to close."""
+    yield Searxng(settings, workplace)
+
+
+@hookimpl
+def foxcast_search_engines() -> list[SearchSpec[SearxngSettings]]:
+    """Offer the one engine of this plugin."""
+    return [
+        SearchSpec(
+            name="searxng",
+            summary="Metasearch of an instance of one's own; no key, no date bound",
+            settings=SearxngSettings,
+            open=open_searxng,
+        )
+    ]
+
+
+def _is_web(url: str) -> bool:
+    return url.startswith(("https://", "http://")) and url.isprintable()
+
+
+def _parsed(body: bytes) -> _Reply:
+    try:
+        return _Reply.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        message = f"searxng: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
+        raise ContractError(message) from None

@@ -1,0 +1,152 @@
+"""Tavily: search made for agents, with the text of pages; needs a key (``Authorization: Bearer``).
+
+Source: the service's reference of ``POST /search``. The bound is in whole days (``end_date``, that day included), by
+the day of publishing or of the last change. Only the topic ``news`` brings dates, so hits of the others come undated.
+An exhausted plan (432, 433) comes as Rejected with the service's own words.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+
+from bot.api import (
+    Can,
+    ContractError,
+    Hit,
+    Json,
+    SearchEngine,
+    SearchSpec,
+    Settings,
+    Workplace,
+    hookimpl,
+    parse_date,
+    plain_snippet,
+)
+
+MAX_BYTES = 32_000_000
+MAX_RESULTS = 20
+# The service refuses longer queries.
+MAX_CHARS = 400
+TEXT_CHARS = 200_000
+
+
+class TavilySettings(Settings):
+    """The key, and how to search."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    key: SecretStr
+    """The API key."""
+
+    base_url: str = Field(
+        default="https://api.tavily.com",
+        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
+    )
+    """Where the service is."""
+
+    topic: Literal["general", "news", "finance"] = "general"
+    """What is searched; only ``news`` brings dates."""
+
+    depth: Literal["basic", "advanced"] = "basic"
+    """How thoroughly; ``advanced`` costs two credits a search instead of one."""
+
+    country: str | None = Field(default=None, pattern=r"^[a-z][a-z ]+$")
+    """The country whose results come first, by its English name (``united states``); topic ``general`` only."""
+
+    @model_validator(mode="after")
+    def _country_is_for_the_general_topic(self) -> Self:
+        if self.country is not None and self.topic != "general":
+            message = "the service takes a country with topic = 'general' only; remove country or change topic"
+            raise ValueError(message)
+        return self
+
+
+class _Result(BaseModel):
+    url: str
+    title: str | None = None
+    content: str | None = None
+    raw_content: str | None = None
+    published_date: str | None = None
+
+
+class _Reply(BaseModel):
+    results: list[_Result]
+
+
+class Tavily:
+    """Implements the port SearchEngine."""
+
+    def __init__(self, settings: TavilySettings, workplace: Workplace) -> None:
+        self._settings = settings
+        self._http = workplace.http
+        self._clock = workplace.clock
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        """Return at most ``limit`` hits with text; a query is cut to the 400 characters that the service takes."""
+        asked: dict[str, Json] = {
+            "query": query[:MAX_CHARS],
+            "topic": self._settings.topic,
+            "search_depth": self._settings.depth,
+            "max_results": min(limit, MAX_RESULTS),
+            "include_raw_content": "text",
+            "include_answer": False,
+        }
+        if self._settings.country is not None:
+            asked["country"] = self._settings.country
+        if before is not None:
+            asked["end_date"] = _last_day(before).isoformat()
+        url = f"{self._settings.base_url.rstrip('/')}/search"
+        headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}"}
+        reply = _parsed(await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers))
+        hits = [self._hit(result) for result in reply.results if _is_web(result.url)]
+        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+
+    def _hit(self, result: _Result) -> Hit:
+        return Hit(
+            url=result.url,
+            title=plain_snippet(result.title or "", longest=500),
+            snippet=plain_snippet(result.content or ""),
+            published_at=parse_date(result.published_date, now=self._clock.now()),
+            text=plain_snippet(result.raw_content or "", longest=TEXT_CHARS),
+        )
+
+
+@asynccontextmanager
+async def open_tavily(settings: TavilySettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+    """Yield the engine; there is nothing to close."""
+    yield Tavily(settings, workplace)
+
+
+@hookimpl
+def foxcast_search_engines() -> list[SearchSpec[TavilySettings]]:
+    """Offer the one engine of this plugin."""
+    return [
+        SearchSpec(
+            name="tavily",
+            summary="Web or news search with the text of pages and a date bound in days; needs a key",
+            abilities=frozenset({Can.SEARCH_BEFORE_DATE, Can.SEARCH_TEXT}),
+            settings=TavilySettings,
+            open=open_tavily,
+        )
+    ]
+
+
+def _last_day(before: datetime) -> date:
+    """Return the last day (UTC) of which at least a moment lies before the bound."""
+    return (before.astimezone(UTC) - timedelta(microseconds=1)).date()
+
+
+def _is_web(url: str) -> bool:
+    return url.startswith(("https://", "http://")) and url.isprintable()
+
+
+def _parsed(body: bytes) -> _Reply:
+    try:
+        return _Reply.model_validate_json(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        message = f"tavily: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
+        raise ContractError(message) from None

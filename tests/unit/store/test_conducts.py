@@ -1,0 +1,65 @@
+from dataclasses import replace
+from datetime import timedelta
+
+from bot.domain.conduct import Conduct
+from bot.store.conducts import Demotion
+from tests.unit.store.conftest import NOON, Scribe
+
+HOUR = timedelta(hours=1)
+GOOD = Conduct(role="forecaster", model="house:small", asked=7, unparsed=1, submitted=True, gap=0.125)
+BAD = Conduct(role="forecaster", model="house:small", asked=7, unparsed=7, submitted=False, half=True)
+
+
+async def test_how_a_model_did_comes_back_as_it_was_newest_first(scribe: Scribe) -> None:
+    conducts = scribe.ledger.conducts
+    judge = Conduct(role="judge", model="house:small", asked=1, unparsed=0)
+    for hour, conduct in enumerate((GOOD, BAD, judge)):
+        await conducts.add(conduct, scope="f1", trial=hour + 1, at=NOON + hour * HOUR)
+    await conducts.add(replace(GOOD, model="house:large"), scope="f1", trial=1, at=NOON)
+    assert await conducts.recent("house:small", limit=9) == (judge, BAD, GOOD)
+    assert await conducts.recent("house:small", limit=2) == (judge, BAD)
+    assert await conducts.recent("house:unknown", limit=9) == ()
+    assert await conducts.models() == ("house:large", "house:small")
+
+
+async def test_of_one_moment_the_conduct_written_last_is_the_newest(scribe: Scribe) -> None:
+    for trial, conduct in enumerate((GOOD, BAD), 1):
+        await scribe.ledger.conducts.add(conduct, scope="f1", trial=trial, at=NOON)
+    assert await scribe.ledger.conducts.recent("house:small", limit=1) == (BAD,)
+
+
+async def test_conducts_up_to_a_moment_can_be_left_out(scribe: Scribe) -> None:
+    conducts = scribe.ledger.conducts
+    await conducts.add(BAD, scope="f1", trial=1, at=NOON)
+    await conducts.add(GOOD, scope="f1", trial=2, at=NOON + HOUR)
+    assert await conducts.recent("house:small", limit=9, after=NOON - HOUR) == (GOOD, BAD)
+    assert await conducts.recent("house:small", limit=9, after=NOON) == (GOOD,)
+    assert await conducts.recent("house:small", limit=9, after=NOON + HOUR) == ()
+
+
+async def test_a_trial_taken_up_again_is_graded_once(scribe: Scribe) -> None:
+    conducts = scribe.ledger.conducts
+    for conduct in (GOOD, GOOD, BAD):
+        await conducts.add(conduct, scope="f1", trial=1, at=NOON)
+    assert await conducts.recent("house:small", limit=9) == (GOOD,)
+    await conducts.add(replace(BAD, role="judge"), scope="f1", trial=1, at=NOON)
+    assert len(await conducts.recent("house:small", limit=9)) == 2
+
+
+async def test_a_model_is_demoted_until_its_time_is_over(scribe: Scribe) -> None:
+    demotion = Demotion(model="house:small", at=NOON, until=NOON + HOUR, why="it never submits")
+    await scribe.ledger.conducts.demote(demotion)
+    assert await scribe.ledger.conducts.demotions(now=NOON) == (demotion,)
+    assert await scribe.ledger.conducts.demotions(now=NOON + HOUR - timedelta.resolution) == (demotion,)
+    assert await scribe.ledger.conducts.demotions(now=NOON + HOUR) == ()
+
+
+async def test_of_many_demotions_of_a_model_the_latest_in_force_counts(scribe: Scribe) -> None:
+    conducts = scribe.ledger.conducts
+    first = Demotion(model="house:small", at=NOON, until=NOON + 9 * HOUR, why="first")
+    second = Demotion(model="house:small", at=NOON + HOUR, until=NOON + 3 * HOUR, why="second")
+    other = Demotion(model="house:large", at=NOON, until=NOON + 2 * HOUR, why="other")
+    for demotion in (second, first, other):
+        await conducts.demote(demotion)
+    assert await conducts.demotions(now=NOON + HOUR) == (other, second)
+    assert await conducts.demotions(now=NOON + 5 * HOUR) == (first,)

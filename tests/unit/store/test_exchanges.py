@@ -1,0 +1,94 @@
+import hashlib
+import sqlite3
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.errors import ContractError, StoreError
+from bot.store.exchanges import Exchange, ExchangeKey
+from bot.store.ledger import open_ledger, read_ledger
+from bot.store.packing import PACKED_AT_ONCE
+from tests.unit.store.conftest import NOON, Scribe
+
+PAGE = ExchangeKey("page", "aa")
+
+
+async def test_a_trial_gets_back_all_it_was_told_and_nothing_of_others(scribe: Scribe) -> None:
+    exchanges = scribe.ledger.exchanges
+    told = {ExchangeKey("search", "bb"): '["a"]', PAGE: '"first"', ExchangeKey("page", "aa", 1): '"second"'}
+    for key, body in told.items():
+        await exchanges.add("f1", 1, key, body, at=NOON)
+    await exchanges.add("f1", 2, PAGE, '"of the second trial"', at=NOON)
+    await exchanges.add("f2", 1, PAGE, '"of another forecast"', at=NOON)
+    found = await exchanges.of("f1", 1)
+    assert found == {
+        key: Exchange(digest=hashlib.sha256(body.encode()).hexdigest(), body=body) for key, body in told.items()
+    }
+    assert list(found) == sorted(told)
+    assert await exchanges.of("f3", 1) == {}
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(body=st.text(max_size=2000))
+async def test_any_text_comes_back_as_it_was(scribe: Scribe, body: str) -> None:
+    key = ExchangeKey("tool", hashlib.sha256(body.encode()).hexdigest())
+    digest = await scribe.ledger.exchanges.add("f1", 1, key, body, at=NOON)
+    assert (await scribe.ledger.exchanges.of("f1", 1))[key] == Exchange(digest=digest, body=body)
+
+
+@pytest.mark.parametrize("size", [PACKED_AT_ONCE, PACKED_AT_ONCE + 1, 3_000_000])
+async def test_small_and_large_answers_are_kept_alike(scribe: Scribe, size: int) -> None:
+    body = "ü" + "x" * (size - 2)
+    digest = await scribe.ledger.exchanges.add("f1", 1, PAGE, body, at=NOON)
+    assert digest == hashlib.sha256(body.encode()).hexdigest()
+    assert (await scribe.ledger.exchanges.of("f1", 1))[PAGE].body == body
+    document = await scribe.ledger.documents.get(digest)
+    assert (len(document.content), document.media_type) == (size, "application/json")
+
+
+async def test_text_that_no_utf8_can_carry_is_kept_with_a_mark_in_its_place(scribe: Scribe) -> None:
+    await scribe.ledger.exchanges.add("f1", 1, PAGE, '"half \ud83d of it"', at=NOON)
+    assert (await scribe.ledger.exchanges.of("f1", 1))[PAGE].body == '"half \ufffd of it"'
+
+
+async def test_the_same_exchange_again_changes_nothing(scribe: Scribe) -> None:
+    first = await scribe.ledger.exchanges.add("f1", 1, PAGE, '"text"', at=NOON)
+    again = await scribe.ledger.exchanges.add("f1", 1, PAGE, '"text"', at=NOON + timedelta(hours=1))
+    assert first == again
+    assert scribe.rows("select at, answer from exchange") == [("2026-03-01T12:00:00.000000Z", first)]
+
+
+async def test_another_answer_under_the_same_name_is_refused_and_not_kept(scribe: Scribe) -> None:
+    await scribe.ledger.exchanges.add("f1", 1, PAGE, '"text"', at=NOON)
+    with pytest.raises(ContractError, match=r"page aa \(0\) of trial 1 of f1 is on record with another answer"):
+        await scribe.ledger.exchanges.add("f1", 1, PAGE, '"other"', at=NOON)
+    assert (await scribe.ledger.exchanges.of("f1", 1))[PAGE].body == '"text"'
+    assert scribe.rows("select count(*) from document") == [(1,)]
+
+
+async def test_an_answer_that_many_trials_got_is_kept_once(scribe: Scribe) -> None:
+    for trial in (1, 2, 3):
+        await scribe.ledger.exchanges.add("f1", trial, PAGE, '"text"', at=NOON)
+    assert scribe.rows("select (select count(*) from exchange), (select count(*) from document)") == [(3, 1)]
+
+
+async def test_damage_is_noticed_and_not_replayed(scribe: Scribe) -> None:
+    await scribe.ledger.exchanges.add("f1", 1, PAGE, '"text"', at=NOON)
+    connection = sqlite3.connect(scribe.path)
+    with connection:
+        connection.execute("update document set packed = x'00'")
+    connection.close()
+    with pytest.raises(StoreError, match="damaged"):
+        await scribe.ledger.exchanges.of("f1", 1)
+
+
+async def test_the_record_outlives_the_run_and_is_read_beside_it(scribe: Scribe) -> None:
+    await scribe.ledger.exchanges.add("f1", 1, PAGE, '"text"', at=NOON)
+    async with read_ledger(scribe.path) as records:
+        assert (await records.exchanges.of("f1", 1))[PAGE].body == '"text"'
+        with pytest.raises(StoreError, match="reading only"):
+            await records.exchanges.add("f1", 1, ExchangeKey("page", "bb"), '"text"', at=NOON)
+    async with open_ledger(scribe.path.parent / "other.sqlite", now=NOON) as other:
+        assert await other.exchanges.of("f1", 1) == {}
