@@ -1,7 +1,9 @@
 """The only module that plugins import; it re-exports and holds no logic."""
 
+from bot.desk.untrusted import quoted
 from bot.domain.belief import Belief, Confidence, Evidence
 from bot.domain.conduct import Conduct
+from bot.domain.curves import curve_through, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
 from bot.domain.forecast import Forecast, Limits
 from bot.domain.learning import Fitted, Round, Sheet
@@ -173,7 +175,10 @@ __all__ = [
     "VenueSpec",
     "Void",
     "Workplace",
+    "curve_through",
     "hookimpl",
     "parse_date",
     "plain_snippet",
+    "quantiles_of",
+    "quoted",
 ]

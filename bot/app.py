@@ -2,12 +2,13 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import structlog
 
@@ -111,14 +112,21 @@ class App:
         return tuple(_jobs(self))
 
 
+class Terms(TypedDict, total=False):
+    """How an App runs: how long one pass of the forecast job may take (a single pass over everything has no end to it),
+    whether a person agreed to what it is expected to cost, and ``only``: these forecasters, and no venue at all.
+    """
+
+    patience_s: float
+    confirmed: bool
+    only: Collection[str] | None
+
+
 @asynccontextmanager
-async def open_app(
-    config: Config, registry: Registry, *, clock: Clock, patience_s: float = PATIENCE_S, confirmed: bool = False
-) -> AsyncIterator[App]:
+async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms: Unpack[Terms]) -> AsyncIterator[App]:
     """Take the state folder, open the ledger, the venues and the forecasters; close all of them at the end.
 
-    ``patience_s`` bounds one pass of the forecast job; a single pass over everything has no end to it. ``confirmed``
-    says that a person agreed to what the run is expected to cost.
+    Without venues there is no submitter either, so that nothing can leave.
     Raises InstanceLocked where another Foxcast runs, ConfigError for settings that a plugin refuses.
     """
     folder = folder_of(config)
@@ -127,13 +135,15 @@ async def open_app(
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
         outfitter = await _outfitter(config, registry, clock, stack, folder=folder)
-        lanes = {name: _lane(config, name) for name in _usable(config, registry)}
+        only, usable = terms.get("only"), [*_usable(config, registry)]
+        lanes = {} if only is not None else {name: _lane(config, name) for name in usable}
         venues = {name: await outfitter.venue(name) for name in lanes}
         submitters = {name: await outfitter.submitter(lane) for name, lane in lanes.items()}
-        seats = await outfitter.seats(name for venue in venues for name in _forecasters(config, registry, venue))
+        named = [name for venue in venues for name in _forecasters(config, registry, venue)]
+        seats = await outfitter.seats(named if only is None else only)
         gateway, workshop = await _models(outfitter, seats, ledger)
         surveyed: set[str] = set()
-        archives = [archive for name in venues if (archive := _own_archive(config, registry, name))]
+        archives = [archive for name in usable if (archive := _own_archive(config, registry, name))]
         app = App(
             config=config,
             registry=registry,
@@ -145,7 +155,11 @@ async def open_app(
             seats=seats,
             means=_means(outfitter, seats, ledger, archives, workshop),
             gateway=gateway,
-            spending=Spending(prices=gateway, ask_above_usd=config.llm.budget.ask_above_usd, confirmed=confirmed),
+            spending=Spending(
+                prices=gateway,
+                ask_above_usd=config.llm.budget.ask_above_usd,
+                confirmed=terms.get("confirmed", False),
+            ),
             surveyed=surveyed,
             outbox=Outbox(
                 ledger=ledger,
@@ -156,9 +170,10 @@ async def open_app(
             ),
             chores=[outfitter.chore(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
-            patience_s=patience_s,
+            patience_s=terms.get("patience_s", PATIENCE_S),
         )
-        await _recover(app)
+        if only is None:
+            await _recover(app)
         yield app
 
 
@@ -214,6 +229,7 @@ def _means(
         clock=clock,
         random=outfitter.random,
         benches=workshop,
+        repeats=partial(_repeats, config, registry),
     )
 
 
@@ -274,6 +290,11 @@ def _forecasters(config: Config, registry: Registry, venue: str) -> tuple[str, .
     return tuple(name for name in config.venues[venue].forecasters if name in registry.forecasters)
 
 
+def _repeats(config: Config, registry: Registry, venue: str, forecaster: str) -> bool:
+    """Leave alone what a person asked for once: a question of their own, or somebody else than who forecasts there."""
+    return venue in config.venues and forecaster in _forecasters(config, registry, venue)
+
+
 def _lane(config: Config, name: str) -> Lane:
     table = config.venues[name]
     if config.forecaster(table.forecasters[0]).clairvoyant:
@@ -303,7 +324,7 @@ async def _recover(app: App) -> None:
 
 def _jobs(app: App) -> Iterator[Job]:
     every = app.config.daemon
-    attending = Attending(folder=app.folder, ledger=app.ledger, clock=app.clock)
+    attending = Attending(folder=app.folder, ledger=app.ledger, clock=app.clock, seats=app.seats, spending=app.spending)
     yield _job("attend", "do what people asked", every.attend_every_s, partial(attend, attending))
     for name, venue in app.venues.items():
         finding = Discovery(

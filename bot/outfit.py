@@ -49,7 +49,8 @@ class Outfitter:
     async def venue(self, name: str) -> Venue:
         """Open the reader of a venue."""
         spec = self.registry.venues[name]
-        return await self._opened(spec, spec.reader)
+        venue: Venue = await self._opened(spec, spec.reader)
+        return venue
 
     async def submitter(self, lane: Lane) -> Submitter | None:
         """Open the paper book in paper mode; the venue's writer in live modes alone."""

@@ -12,6 +12,27 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    # Options are read from here alone, before the folders that they are for are looked into.
+    group = parser.getgroup("foxcast")
+    group.addoption("--run-model-campaign", action="store_true", help="forecast 50 questions with the real small model")
+    group.addoption("--run-live", action="store_true", help="ask the real services whose keys are set")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "model_campaign: takes many minutes with the small model; --run-model-campaign")
+    config.addinivalue_line("markers", "live: asks a real service; --run-live")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for marker, option in (("model_campaign", "--run-model-campaign"), ("live", "--run-live")):
+        if not config.getoption(option):
+            skip = pytest.mark.skip(reason=f"runs with {option} only")
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(skip)
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of reference texts, test vectors and real rounds beside this repository."""

@@ -17,7 +17,7 @@ QUOTE_CHARS = 20_000
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # Also wide and small forms of the brackets: a model may read them as the real ones.
-_FENCE = re.compile("[<\ufe64\uff1c](?=\\s*[/\uff0f]?\\s*untrusted)", re.IGNORECASE)
+_FENCE = re.compile("[<\ufe64\uff1c](?=[\\s/\uff0f]{0,40}untrusted)", re.IGNORECASE)
 _NO_LABEL = re.compile(r"[^\w .,:;()/+-]+")
 
 
@@ -28,12 +28,7 @@ def plain(text: str, limit: int = QUOTE_CHARS) -> str:
     """
     # Everything beyond is cut off anyway: the first pass need not look at all of a long text.
     whole = clean(text[: 4 * limit + 100])
-    kept = "".join(
-        character
-        for character in _BREAKS.sub("\n", whole)
-        if character in "\n\t" or unicodedata.category(character) not in _UNSEEN
-    )
-    kept = kept.strip()
+    kept = _seen(_BREAKS.sub("\n", whole)).strip()
     if len(kept) <= limit and len(text) <= 4 * limit + 100:
         return kept
     return f"{kept[:limit].rstrip()} [cut after {limit} characters]"
@@ -49,3 +44,9 @@ def quoted(text: str, label: str, limit: int = QUOTE_CHARS) -> str:
     mark = digest(f"{label}\n{inside}".encode())[:16]
     name = _NO_LABEL.sub(" ", plain(label, LABEL_CHARS)).strip() or "text"
     return f'<untrusted-{mark} label="{name}">\n{inside}\n</untrusted-{mark}>'
+
+
+def _seen(text: str) -> str:
+    # Few characters of a text are unseen: ask about each different one, once.
+    unseen = [c for c in set(text) if c not in "\n\t" and unicodedata.category(c) in _UNSEEN]
+    return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text

@@ -9,15 +9,13 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
 
 from bot.domain.prediction import Curve, CurveShape
 
-if TYPE_CHECKING:
-    import numpy as np
-
 # Equal quantiles are a jump; it is drawn this wide, as a share of the grid's length. No venue's cells are so narrow.
 _JUMP = 1e-6
+# A quantile farther outside than this many lengths of the grid says no more on it than one as far as that.
+_FARTHEST = 1e6
 # Beyond this steepness a tail is a point mass for every grid there is, and exp would leave the floats.
 _STEEPEST = 500.0
 
@@ -37,7 +35,7 @@ def curve_through(quantiles: Mapping[float, float], shape: CurveShape, *, step_m
     bounds = (-math.inf if shape.open_lower else low, math.inf if shape.open_upper else high)
     within = [min(max(value, bounds[0]), bounds[1]) for value in values]
     # In units of the grid's length: a difference of dates in seconds would lose digits in the cubic.
-    spots = _apart([(value - low) / (high - low) for value in within])
+    spots = _apart([min(max((value - low) / (high - low), -_FARTHEST), _FARTHEST) for value in within])
     ends = ((bounds[0] - low) / (high - low), (bounds[1] - low) / (high - low))
     cdf = _with_floor(_through([(point - low) / (high - low) for point in shape.grid], spots, levels, ends), step_mass)
     if not shape.open_lower:
@@ -92,26 +90,32 @@ def _apart(spots: Sequence[float]) -> list[float]:
 
 def _through(
     grid: Sequence[float], spots: Sequence[float], levels: Sequence[float], ends: tuple[float, float]
-) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+) -> list[float]:
     import numpy as np  # noqa: PLC0415 - with scipy a second, and most questions have no grid
-    from scipy.interpolate import PchipInterpolator  # noqa: PLC0415 - as above
+    from scipy.interpolate import PchipInterpolator
 
     inner = PchipInterpolator(spots, levels)
     slope = inner.derivative()
     points = np.asarray(grid, dtype=float)
     cdf = np.asarray(inner(np.clip(points, spots[0], spots[-1])), dtype=float)
     below, above = points < spots[0], points > spots[-1]
-    lower = _Tail(levels[0], spots[0] - ends[0], _density(float(slope(spots[0])), spots[:2], levels[:2]))
-    upper = _Tail(1.0 - levels[-1], ends[1] - spots[-1], _density(float(slope(spots[-1])), spots[-2:], levels[-2:]))
+    first = _density(float(slope(spots[0])), levels[0], levels[1], spots[1] - spots[0])
+    last = _density(float(slope(spots[-1])), 1.0 - levels[-1], 1.0 - levels[-2], spots[-1] - spots[-2])
+    lower = _Tail(levels[0], spots[0] - ends[0], first)
+    upper = _Tail(1.0 - levels[-1], ends[1] - spots[-1], last)
     cdf[below] = [lower.beyond(spots[0] - point) for point in points[below]]
     cdf[above] = [1.0 - upper.beyond(point - spots[-1]) for point in points[above]]
-    return np.maximum.accumulate(np.clip(cdf, 0.0, 1.0))
+    rising: list[float] = np.maximum.accumulate(np.clip(cdf, 0.0, 1.0)).tolist()
+    return rising
 
 
-def _density(slope: float, spots: Sequence[float], levels: Sequence[float]) -> float:
-    # PCHIP may end flat where levels are spaced unevenly. A tail that began with no density would put its mass at the
-    # far bound, so it begins with half the mean density beside it at least (a normal one has 0.7 of it at 5 %).
-    return max(slope, (levels[1] - levels[0]) / (spots[1] - spots[0]) / 2)
+def _density(slope: float, outer: float, inner: float, gap: float) -> float:
+    """Return the density with which a tail begins; outer and inner are the masses beyond the two outermost quantiles.
+
+    PCHIP may end flat where levels are spaced unevenly, and a tail without density would put its mass at the far
+    bound. So it has at least the density of the exponential tail through both quantiles.
+    """
+    return max(slope, outer * math.log(inner / outer) / gap)
 
 
 class _Tail:
@@ -140,7 +144,7 @@ def _rate(ratio: float) -> float:
 
     The left side grows from 0 to infinity and lies above u, so the ratio itself bounds u.
     """
-    from scipy.optimize import brentq  # noqa: PLC0415 - a second, and most questions have no grid
+    from scipy.optimize import brentq
 
     def first_over_mean(rate: float) -> float:
         return 1.0 if abs(rate) < 1e-9 else -rate / math.expm1(-rate)
@@ -156,4 +160,4 @@ def _with_floor(cdf: Sequence[float], step_mass: float) -> list[float]:
     """Mix with even steps in the share that gives every step its least mass; both ends stay in their range."""
     steps = len(cdf) - 1
     share = steps * step_mass
-    return [min(1.0, float((1.0 - share) * value + share * index / steps)) for index, value in enumerate(cdf)]
+    return [min(1.0, (1.0 - share) * value + share * index / steps) for index, value in enumerate(cdf)]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from bot.domain.question import QuestionRef, require_aware
+from bot.domain.question import Question, QuestionRef, require_aware
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,4 +34,20 @@ class UnlockQuestion:
     kind: Literal["unlock"] = "unlock"
 
 
-Request = LockQuestion | UnlockQuestion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastQuestion:
+    """Forecast a question now; ``question`` is how it stands, where the ledger may not know it."""
+
+    ref: QuestionRef
+    forecaster: str
+    question: Question | None = None
+    kind: Literal["forecast"] = "forecast"
+
+    def __post_init__(self) -> None:
+        """Refuse a question under the name of another."""
+        if self.question is not None and self.question.ref != self.ref:
+            message = f"a forecast of {self.ref} is asked for with the question {self.question.ref}"
+            raise ValueError(message)
+
+
+Request = LockQuestion | UnlockQuestion | ForecastQuestion

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PORTS = {"http": 80, "https": 443}
 LONGEST = 8192
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+# Even an empty user name, which reading drops.
+_USER = re.compile(r"[^/?#]*//[^/?#]*@")
 _NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # Names that by their definition or by custom are answered inside a network. RFC 6761, 6762, 8375, 9476.
 _LOCAL = ("localhost", "local", "internal", "intranet", "lan", "home.arpa", "onion", "alt")
@@ -54,6 +56,9 @@ def read(url: str, *, relative_to: str | None = None) -> Target:
     if "\\" in url or not url.isprintable() or " " in url.strip():
         message = "an address with odd characters is not fetched"
         raise Rejected(message)
+    if _USER.match(url.strip()):
+        message = f"{shown(url.strip())}: an address with a user name is not fetched"
+        raise Rejected(message)
     try:
         parsed = httpx.URL(url.strip()) if relative_to is None else httpx.URL(relative_to).join(url.strip())
     except (httpx.InvalidURL, ValueError):
@@ -80,9 +85,6 @@ def _target(url: httpx.URL) -> Target:
     text = shown(str(url))
     if url.scheme not in PORTS:
         message = f"{text}: only http and https are fetched"
-        raise Rejected(message)
-    if url.userinfo or "@" in url.netloc.decode("ascii", "replace"):
-        message = f"{text}: an address with a user name is not fetched"
         raise Rejected(message)
     port = PORTS[url.scheme] if url.port is None else url.port
     if port not in PORTS.values():

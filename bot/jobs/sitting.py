@@ -1,5 +1,6 @@
 """One forecaster with one question: trials -> aggregate -> calibrate -> record."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -22,6 +23,9 @@ from bot.jobs.together import together
 from bot.ports import Clock, Forecaster, Random
 from bot.store.forecasts import Running
 from bot.store.ledger import Ledger
+
+# Why a forecast was made that a person wanted now.
+ASKED_FOR = "asked for"
 
 
 class Benches(Protocol):
@@ -72,9 +76,16 @@ class Seat:
     clairvoyant: bool = False
 
 
+def _always(_venue: str, _forecaster: str) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What every sitting works with; ``benches`` is None where no forecaster asks models."""
+    """What every sitting works with; ``benches`` is None where no forecaster asks models.
+
+    ``repeats`` says whether a forecaster forecasts the questions of a venue again by itself.
+    """
 
     ledger: Ledger
     teacher: Teacher
@@ -84,6 +95,7 @@ class Means:
     random: Random
     benches: Benches | None = None
     watch: Watch = field(default_factory=Unwatched)
+    repeats: Callable[[str, str], bool] = _always
 
 
 class NoAnswer(Exception):
@@ -107,7 +119,8 @@ class Sitting:
         if not any(trial.belief for trial in trials):
             raise NoAnswer("; ".join(f"trial {trial.number}: {trial.end} {trial.detail}".strip() for trial in trials))
         forecast = await self._combined(trials, known)
-        following = next_due(running.question, made_at=forecast.made_at, policy=means.policy)
+        repeated = means.repeats(running.question.ref.venue, seat.name)
+        following = next_due(running.question, made_at=forecast.made_at, policy=means.policy) if repeated else None
         await means.ledger.forecasts.complete(forecast, next_due=following)
         return forecast
 

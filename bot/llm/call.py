@@ -15,10 +15,10 @@ from bot.domain.step import Usage
 from bot.errors import ContractError, Rejected
 from bot.ids import derive_id
 from bot.llm.errands import Alarm, Errands
-from bot.llm.parts import Part, Parts
+from bot.llm.parts import Parts, keep
 from bot.llm.price import Rate
 from bot.llm.purse import Claim, Hold, Purse, Shortage
-from bot.llm.record import MEDIA_TYPE, RECORD, Asked, Record
+from bot.llm.record import RECORD, Asked, Record
 from bot.llm.roles import provider_of
 from bot.store.calls import Reservation, Settlement
 from bot.store.codec import stamp
@@ -129,7 +129,7 @@ class Call:
     async def begin(self) -> None:
         """Write down what is asked and that it may cost its worst case; nothing leaves before this is durable."""
         if not self.written:
-            await asyncio.gather(self._reserve(), *(self._keep(part) for part in self.order.parts.unkept))
+            await asyncio.gather(self._reserve(), keep(self.order.parts.unkept, self.till.ledger.documents))
 
     def give_up(self) -> None:
         """Settle a call whose caller is gone: at once in the purse, and in the ledger soon."""
@@ -211,8 +211,3 @@ class Call:
         except Exception:
             self.written = False
             raise
-
-    async def _keep(self, part: Part) -> None:
-        if part.content is not None:
-            await self.till.ledger.documents.put(part.content, MEDIA_TYPE)
-            part.content = None

@@ -65,13 +65,10 @@ class Gateway:
         table = self.roles.role(inquiry.role)
         orders = self._orders(inquiry, table)
         limit_s = min(table.timeout_s, deadline_s)
-        limit = asyncio.timeout(limit_s)
         try:
-            async with limit:
+            async with asyncio.timeout(limit_s) as limit:
                 return await self._answer(orders, Patience(whole_s=table.timeout_s, limit=limit))
         except TimeoutError as error:
-            if not limit.expired():
-                raise
             message = f"{orders[0].model}, asked as {inquiry.role}: no answer within {limit_s:.3g} s"
             raise Unavailable(message) from error
 
@@ -132,7 +129,8 @@ class Gateway:
                 return answer
             failures.append(answer)
         self._report(orders, failures)
-        failures[-1].__notes__ = [str(failure) for failure in failures[:-1]]
+        for failure in failures[:-1]:
+            failures[-1].add_note(f"before that: {failure}")
         raise failures[-1]
 
     async def _call(self, order: Order, patience: Patience) -> Answer | FoxcastError:

@@ -3,13 +3,18 @@
 A step of a trial sends the whole conversation so far; what it costs here depends on the messages that are new.
 """
 
+import asyncio
 import math
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bot.domain.prompt import Message, Prompt
 from bot.ids import digest
 from bot.llm.record import MESSAGE, OFFER, Offer
+from bot.store.documents import Documents, put
+from bot.store.packing import packed
 
 # The messages remembered hold about this much text; a forgotten one is hashed again.
 REMEMBERED_CHARS = 16_000_000
@@ -19,11 +24,11 @@ BYTES_PER_TOKEN = 4
 
 @dataclass(slots=True, kw_only=True)
 class Part:
-    """A message, or the offer, as a document; ``content`` is there until it is on record."""
+    """A message, or the offer, as a document; ``text`` is there until it is on record."""
 
     digest: str
     tokens: int
-    content: bytes | None
+    text: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,7 @@ class Parts:
     @property
     def unkept(self) -> list[Part]:
         """The parts that are not known to be on record, each once."""
-        return list({part.digest: part for part in (*self.messages, self.offer) if part.content is not None}.values())
+        return list({part.digest: part for part in (*self.messages, self.offer) if part.text is not None}.values())
 
 
 class Memory:
@@ -79,9 +84,17 @@ class Memory:
         return known
 
 
+async def keep(parts: Sequence[Part], documents: Documents) -> None:
+    """Put parts on record."""
+    found = [await packed(part.text) for part in parts if part.text is not None]
+    await asyncio.gather(*(documents.writer.run(partial(put, document=document)) for document in found))
+    for part in parts:
+        part.text = None
+
+
 def _part(text: str) -> Part:
     content = text.encode()
-    return Part(digest=digest(content), tokens=math.ceil(len(content) / BYTES_PER_TOKEN), content=content)
+    return Part(digest=digest(content), tokens=math.ceil(len(content) / BYTES_PER_TOKEN), text=text)
 
 
 def _chars(message: Message) -> int:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from bot.config.model import ModelSection
 from bot.domain.prompt import Completion, Price
-from bot.errors import ConfigError
+from bot.errors import ConfigError, ContractError, FoxcastError
+from bot.llm.roles import name_of
 from bot.ports import Llm
 
 FREE = Price(tokens_in=0.0, tokens_cached=0.0, tokens_out=0.0)
@@ -55,11 +56,21 @@ class Tariff:
         if said.free:
             return Rate(price=FREE, own=True)
         whole = said.price_in is not None and said.price_out is not None
-        told = None if whole else await llm.price(model.partition(":")[2])
+        told = None if whole else await _told(model, llm)
         price = _merged(said, told or FREE)
         if not (0 < price.tokens_in < math.inf and 0 < price.tokens_out < math.inf):
             raise ConfigError(_unpriced(model, whole=whole, told=told))
         return Rate(price=price, own=said.price_in is not None or said.price_out is not None)
+
+
+async def _told(model: str, llm: Llm) -> Price | None:
+    try:
+        return await llm.price(name_of(model))
+    except FoxcastError:
+        raise
+    except Exception as error:
+        message = f"{model}: its provider failed with {type(error).__name__}: {error} when asked for its price"
+        raise ContractError(message) from error
 
 
 def _merged(said: ModelSection, told: Price) -> Price:

@@ -13,8 +13,6 @@ from bot.ids import digest
 from bot.store.codec import Form
 from bot.store.documents import Documents
 
-MEDIA_TYPE = "application/json"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:

@@ -63,9 +63,10 @@ def alike(ink: Iterable[Colour], paper: frozenset[Colour]) -> bool:
     )
 
 
-def lengths_px(value: str) -> list[float]:
-    """Return all lengths in a value, in pixels of a usual screen."""
-    return [float(number) * _UNITS[unit or ""] for number, unit in _LENGTH.findall(value)]
+def lengths_px(value: str, *, of_itself: bool = False) -> list[float]:
+    """Return all lengths in a value, in pixels of a usual screen; of shares ``of_itself`` the whole is far."""
+    share = _FAR_PX / 100.0 if of_itself else _UNITS["%"]
+    return [float(number) * (share if unit == "%" else _UNITS[unit or ""]) for number, unit in _LENGTH.findall(value)]
 
 
 def _of(declared: Declared, *names: str) -> Iterator[str]:
@@ -112,7 +113,9 @@ def _moves_away(function: str, inner: str) -> bool:
         return any(abs(scale) <= _FAINT for scale in lengths_px(inner)[:2])
     if function in {"rotatex", "rotatey"}:
         return inner.strip() in {"90deg", "-90deg", "270deg", ".25turn", "0.25turn", "100grad"}
-    return function.startswith("translate") and any(px <= -_FAR_PX or px >= _BEYOND_PX for px in lengths_px(inner))
+    return function.startswith("translate") and any(
+        px <= -_FAR_PX or px >= _BEYOND_PX for px in lengths_px(inner, of_itself=True)
+    )
 
 
 def _is_clipped(declared: Declared) -> bool:

@@ -21,7 +21,8 @@ from bot.errors import ContractError, Unavailable
 if TYPE_CHECKING:
     from types import TracebackType
 
-_START = "import sys; sys.path.append(sys.argv[1]); from bot.pages.child import main; main()"
+# The child runs the code of this very tree, whatever else is installed.
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from bot.pages.child import main; main()"
 _ROOT = Path(__file__).resolve().parents[2]
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 # A character is at most six bytes of JSON, as an escape.
@@ -34,13 +35,13 @@ class ReadLimits:
     """``page_s`` bounds one page by the clock, ``cpu_s`` by computing; ``waiting`` is how many may stand in line.
 
     ``chars`` is the longest text that is returned. After ``pages`` pages the child is replaced, since libraries keep
-    caches. The limit of memory counts address space, of which a fresh child takes about a quarter.
+    caches. The limit of memory counts address space, of which a fresh child takes about 90 MB.
     """
 
     page_s: float = 5.0
     start_s: float = 20.0
     cpu_s: int = 4
-    memory_bytes: int = 1024 * _MiB
+    memory_bytes: int = 512 * _MiB
     chars: int = 100_000
     waiting: int = 32
     pages: int = 500

@@ -31,6 +31,8 @@ _OFF_SCREEN = (
 _VIEWPORT_PX = 1280.0
 _MOST_RULES = 4000
 _MOST_MEANINGS = 4
+# Each level of nesting repeats the selectors around it: deeper ones count as if they stood alone, which hides more.
+_DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def _opened(prelude: str, around: list[_Block]) -> _Block:
     prelude = prelude.rpartition(";")[2].strip()
     if prelude.startswith("@"):
         return _Block(outer.selector, seen=outer.seen and _applies(prelude.lower()))
-    if not outer.selector:
+    if not outer.selector or len(around) > _DEEPEST:
         return _Block(prelude, seen=outer.seen)
     inner = prelude.replace("&", f":is({outer.selector})") if "&" in prelude else f":is({outer.selector}) {prelude}"
     return _Block(inner, seen=outer.seen)

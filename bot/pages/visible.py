@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _UNSHOWN = (
     "script, style, template, noscript, iframe, object, embed, applet, canvas, audio, video, svg, datalist, select,"
     "noembed, noframes, meter, progress, rp, body title, body link, body meta,"
-    "[hidden], [aria-hidden=true i], [popover], dialog:not([open]), input[type=hidden i], .sr-only, .visually-hidden, .screen-reader-text"
+    "[hidden], [aria-hidden=true i], [popover], dialog:not([open]), input[type=hidden i],"
+    ".sr-only, .visually-hidden, .screen-reader-text"
 )
 # The children of such an element are replaced by the template, unless it takes them up.
 _SHADOWED = ":has(> template[shadowrootmode])"
@@ -36,6 +37,8 @@ _TELLING = frozenset(
         "-webkit-text-fill-color", "background-color", "background", "background-image",
     }
 )  # fmt: skip
+# What stands in a tree beside elements: text that cannot be read goes, and comments go always.
+_LEAVES = frozenset({"-text", "-comment"})
 _CELLS = frozenset({"td", "th"})
 _INLINE = frozenset(
     {
@@ -105,12 +108,9 @@ def _judged(
         node, look = waiting.pop()
         for child in node.iter(include_text=True):
             declared = style.get(child.mem_id)
-            if child.tag == "-text":
-                readable = look.readable
-                anything = anything or (readable and look.counts and bool((child.text_content or "").strip()))
-                if not readable:
-                    doomed.append(child)
-            elif child.tag == "-comment" or child.mem_id in hidden or (declared and removes(declared)):
+            if child.tag == "-text" and look.readable:
+                anything = anything or (look.counts and bool((child.text_content or "").strip()))
+            elif child.tag in _LEAVES or child.mem_id in hidden or (declared and removes(declared)):
                 doomed.append(child)
             else:
                 waiting.append((child, _looks(child.tag, declared, look)))

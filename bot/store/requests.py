@@ -16,7 +16,8 @@ from bot.store.database import make_private, sync, translated
 
 FOLDER = "requests"
 REFUSED = "refused"
-MAX_BYTES = 64 * 1024
+# A question of somebody's own may come with it, with a long background.
+MAX_BYTES = 1024 * 1024
 
 _REQUEST: Form[Request] = Form("request", Request)
 
@@ -52,8 +53,14 @@ class Waiting:
 
 
 def ask(state: Path, request: Request, *, at: datetime) -> Path:
-    """Leave a request for the daemon of the state folder, readable by its owner alone; raises StoreError."""
+    """Leave a request for the daemon of the state folder, readable by its owner alone; raises StoreError.
+
+    Raises ContractError for one that is too large to be read.
+    """
     text = _REQUEST.encode(request)
+    if len(text.encode()) > MAX_BYTES:
+        message = f"a {request.kind} of {request.ref} takes more than {MAX_BYTES} bytes; shorten its texts"
+        raise ContractError(message)
     name = f"{stamp(at).replace(':', '')}-{derive_id('request', text)}"
     path = state / FOLDER / f"{name}.json"
     partial = path.with_suffix(".partial")

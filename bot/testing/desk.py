@@ -31,7 +31,7 @@ def in_turn(*said: Said) -> Script:
     """Return a script that says these things one after the other; asked once more it fails the test."""
     left = iter(said)
 
-    def script(prompt: Prompt) -> Said:
+    def script(_prompt: Prompt) -> Said:
         try:
             return next(left)
         except StopIteration:
@@ -64,7 +64,7 @@ class ScriptedTool:
     uses: int | None = None
 
 
-def tool_that_says(name: str, text: str, **parameters: Json) -> ScriptedTool:
+def tool_that_says(name: str, text: str, /, **parameters: Json) -> ScriptedTool:
     """Return a tool with these parameters (name = JSON schema, all required) that always gives the same text back."""
     schema: dict[str, Json] = {
         "type": "object",

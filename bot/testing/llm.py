@@ -41,7 +41,8 @@ class ScriptedLlm:
 
     ``prices`` are by the name of the model, ``price`` is that of all others; None is not known. ``clock`` is needed for
     what is slow. ``requests`` holds all requests in the order in which they came, ``priced`` the models whose price was
-    asked; ``running`` counts the requests under way, ``most`` the most there ever were, ``cancelled`` those given up.
+    asked; ``running`` counts the requests under way, ``most`` the most there ever were, ``cancelled`` those given up;
+    ``asked`` is set by the first request.
     """
 
     turns: list[Turn] = field(default_factory=lambda: [said("yes")])
@@ -53,6 +54,7 @@ class ScriptedLlm:
     running: int = 0
     most: int = 0
     cancelled: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def price(self, model: str) -> Price | None:
         self.priced.append(model)
@@ -61,6 +63,7 @@ class ScriptedLlm:
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         turn = self.turns[min(len(self.requests), len(self.turns) - 1)]
         self.requests.append(Requested(model=model, prompt=prompt, sampling=sampling))
+        self.asked.set()
         self.running += 1
         self.most = max(self.most, self.running)
         try:

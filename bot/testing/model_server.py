@@ -18,8 +18,8 @@ from typing import Any, Self, TypeAlias
 
 from bot.domain.step import Json
 from bot.ports import Clock
+from bot.testing.loopback import End, LoopbackServer, Received, Sent
 from bot.testing.schema import fill, variant
-from bot.testing.wire import End, Received, Sent, WireServer
 
 ENDPOINT = "/v1/chat/completions"
 
@@ -133,7 +133,7 @@ class ModelServer:
     def __init__(self, script: Script, *, clock: Clock | None = None, keep: bool = True) -> None:
         self.script = script
         self.requests: list[Asked] = []
-        self.wire = WireServer(self._answer, clock=clock)
+        self.wire = LoopbackServer(self._answer, clock=clock)
         self._keep = keep
         self._count = 0
 

@@ -1,187 +1,224 @@
-"""An HTTP server on the loopback interface that answers as told, also badly: real sockets, real bytes.
+"""The hostile corpus, the half on the wire: what bursts, stalls, breaks off, or leads inside."""
 
-It parses with h11, which httpx brings along. It knows nothing of what is asked; ``bot.testing.model_server`` does.
-"""
+from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from http import HTTPStatus
-from types import TracebackType
-from typing import Self
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import chain
 
-import h11
+from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unavailable
+from bot.testing.hidden import VISIBLE, page
+from bot.testing.pages import HOME, HTML, HostilePage, Manner, Reply, entry, html
 
-from bot.clock import SystemClock
-from bot.ports import Clock
+_ANY: tuple[type[FoxcastError], ...] = (ContractError, Rejected, Unavailable, NotFound)
+_FINE = page("").encode()
 
-LOOPBACK = "127.0.0.1"
-_CHUNK = 65_536
-JSON_TYPE = {"Content-Type": "application/json"}
-
-
-class End(StrEnum):
-    """What becomes of an answer: it arrives, or the connection ends before it, in its midst, or never."""
-
-    WHOLE = "whole"
-    NO_ANSWER = "no answer"
-    MIDWAY = "midway"
-    NEVER = "never"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """A request as it came; names of headers in lower case."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """An answer and how it goes out: after ``delay_s``, and byte by byte where ``drip_s`` is the time between two."""
-
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=lambda: dict(JSON_TYPE))
-    body: bytes = b""
-    delay_s: float = 0.0
-    drip_s: float | None = None
-    end: End = End.WHOLE
-
-
-class WireServer:
-    """Answers each request with what ``answer`` returns for it, on a free port of 127.0.0.1, while it is entered.
-
-    ``in_flight`` requests are being answered now, ``most_in_flight`` is how many were at once; ``hung_up`` counts the
-    clients that left while they were kept waiting for ever.
-    """
-
-    def __init__(self, answer: Callable[[Received], Sent], *, clock: Clock | None = None) -> None:
-        self._answer = answer
-        self._clock = clock or SystemClock()
-        self._talks: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
-        self._listening: asyncio.Server | None = None
-        self.address = ""
-        self.received = 0
-        self.in_flight = 0
-        self.most_in_flight = 0
-        self.hung_up = 0
-        self.connections = 0
-
-    async def __aenter__(self) -> Self:
-        self._listening = await asyncio.start_server(self._accept, LOOPBACK, 0)
-        self.address = f"http://{LOOPBACK}:{self._listening.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._listening is not None:
-            self._listening.close()
-        talks = tuple(self._talks)
-        for talk in talks:
-            talk.cancel()
-        if talks:
-            await asyncio.wait(talks)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something about this server is so, for instance ``lambda: server.hung_up == 1``."""
-        while not condition():
-            self._news.clear()
-            await self._news.wait()
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        talk = asyncio.get_running_loop().create_task(self._talk(reader, writer))
-        self._talks.add(talk)
-        talk.add_done_callback(self._talks.discard)
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = h11.Connection(h11.SERVER)
-        try:
-            while (request := await _receive(connection, reader)) is not None:
-                await self._respond(request, connection, (reader, writer))
-                if connection.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
-                    break
-                connection.start_next_cycle()
-        except (ConnectionError, h11.RemoteProtocolError, asyncio.CancelledError):
-            pass  # the client left or the server is being closed: both are what tests are about
-        finally:
-            writer.close()
-
-    async def _respond(
-        self,
-        request: Received,
-        connection: h11.Connection,
-        pipe: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
-        self.received += 1
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        self._news.set()
-        try:
-            await self._send(self._answer(request), connection, pipe)
-        finally:
-            self.in_flight -= 1
-            self._news.set()
-
-    async def _send(
-        self, sent: Sent, connection: h11.Connection, pipe: tuple[asyncio.StreamReader, asyncio.StreamWriter]
-    ) -> None:
-        reader, writer = pipe
-        if sent.delay_s > 0:
-            await self._clock.sleep(sent.delay_s)
-        if sent.end is End.NO_ANSWER:
-            writer.transport.abort()
-            raise ConnectionAbortedError
-        if sent.end is End.NEVER:
-            await reader.read(1)  # comes back when the client leaves
-            self.hung_up += 1
-            raise ConnectionAbortedError
-        async for part in self._parts(sent, connection):
-            writer.write(part)
-            await writer.drain()
-        if sent.end is End.MIDWAY:
-            raise ConnectionAbortedError
-
-    async def _parts(self, sent: Sent, connection: h11.Connection) -> AsyncIterator[bytes]:
-        """Yield the bytes of an answer as they are to go out."""
-        headers = [*sent.headers.items(), ("Content-Length", str(len(sent.body)))]
-        reason = HTTPStatus(sent.status).phrase
-        head = connection.send(h11.Response(status_code=sent.status, headers=headers, reason=reason)) or b""
-        body = sent.body[: len(sent.body) // 2] if sent.end is End.MIDWAY else sent.body
-        data = connection.send(h11.Data(data=body)) or b""
-        if sent.drip_s is None:
-            yield head + data
-        else:
-            yield head
-            for place in range(len(data)):
-                await self._clock.sleep(sent.drip_s)
-                yield data[place : place + 1]
-        if sent.end is End.WHOLE:
-            yield connection.send(h11.EndOfMessage()) or b""
+# An address inside, in as many spellings as there are ways to slip it past a check of text.
+SPELLINGS = (
+    "127.0.0.1",
+    "127.1",
+    "127.0.1",
+    "0x7f000001",
+    "2130706433",
+    "017700000001",
+    "0177.0.0.1",
+    "0x7f.0.0.1",
+    "0x7f.1",
+    "0",
+    "0.0.0.0",  # noqa: S104 - nothing is bound
+    "127.0.0.1.",
+    "localhost",
+    "LOCALHOST.",
+    "x.localhost",
+    "[::1]",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[::127.0.0.1]",
+    "[64:ff9b::7f00:1]",
+    "[2002:7f00:1::]",
+    "[fe80::1%25eth0]",
+    "192.0.0.192",
+    "224.0.0.1",
+    "\u2460\u2461\u2466.0.0.1",
+    "169.254.169.254",
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.1",
+    "100.64.0.1",
+    "198.18.0.1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "[fd00:ec2::254]",
+    "[ff02::1]",
+    "[2001:0:7f00:1::]",
+    "[5f00::1]",
+)
+# What a name server may answer with, besides or instead of a public address.
+_INSIDE = (
+    "127.0.0.1",
+    "10.1.2.3",
+    "169.254.169.254",
+    "::1",
+    "::ffff:10.0.0.1",
+    "64:ff9b::a00:1",
+    "2002:a00:1::",
+    "fe80::1%1",
+)
 
 
-async def _receive(connection: h11.Connection, reader: asyncio.StreamReader) -> Received | None:
-    """Return the next request, None where the client closes instead."""
-    head: h11.Request | None = None
-    parts: list[bytes] = []
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            connection.receive_data(await reader.read(_CHUNK))
-        elif isinstance(event, h11.Request):
-            head = event
-        elif isinstance(event, h11.Data):
-            parts.append(bytes(event.data))
-        elif isinstance(event, h11.EndOfMessage) and head is not None:
-            headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
-            return Received(
-                method=head.method.decode(), path=head.target.decode("latin-1"), headers=headers, body=b"".join(parts)
+def wire_pages() -> Iterator[HostilePage]:
+    """Yield this half of the corpus."""
+    return chain(_packed(), _slow(), _heads(), _statuses(), _redirects(), _addresses())
+
+
+def _packed() -> Iterator[HostilePage]:
+    packed = gzip.compress(_FINE)
+    bomb = gzip.compress(bytes(60_000_000), compresslevel=9)
+    broken = {
+        "bomb": (bomb, "gzip"),
+        "bomb in a bomb": (gzip.compress(bomb), "gzip, gzip"),
+        "twice": (gzip.compress(packed), "gzip,gzip"),
+        "bomb declared twice": (bomb, "gzip, identity, gzip"),
+        "deflate": (zlib.compress(_FINE), "deflate"),
+        "other": (_FINE, "br"),
+        "newer": (_FINE, "zstd"),
+        "not packed": (_FINE, "gzip"),
+        "cut short": (packed[:-20], "gzip"),
+        "more after it": (packed * 2, "gzip"),
+        "long name": (_FINE, "x" * 3000),
+        "just above": (gzip.compress(b" " * 2_000_001), "gzip"),
+    }
+    for name, (body, encoding) in broken.items():
+        yield entry("packed", name, html(body, HTML, ("Content-Encoding", encoding)), ends=(ContractError, Unavailable))
+    yield entry("packed", "packed page", html(packed, HTML, ("Content-Encoding", "GZIP")), visible=(VISIBLE,))
+    # Packed once more than declared, it is a gzip file, which is no page.
+    twice = html(gzip.compress(packed), HTML, ("Content-Encoding", "gzip"))
+    yield entry("packed", "twice declared once", twice, ends=(ContractError,))
+
+
+def _slow() -> Iterator[HostilePage]:
+    chunked = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    replies = {
+        "no head": Reply(raw=b"", manner=Manner.STALL),
+        "half a head": Reply(raw=b"HTTP/1.1 200 OK\r\nCont", manner=Manner.STALL),
+        "half a body": Reply(body=b"<p>x", manner=Manner.STALL),
+        "endless body": Reply(body=b"x" * 65_536, manner=Manner.ENDLESS),
+        "endless chunks": Reply(raw=chunked, body=b"1\r\nx\r\n" * 5000, manner=Manner.ENDLESS),
+        "endless head": Reply(raw=b"HTTP/1.1 200 OK\r\n", body=b"X-A: b\r\n" * 5000, manner=Manner.ENDLESS),
+        "endless hints": Reply(raw=b"", body=b"HTTP/1.1 103 Early Hints\r\n\r\n", manner=Manner.ENDLESS),
+        "broken off": Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n", manner=Manner.RESET),
+        "too large": Reply(body=b"x" * 1_000_001),
+    }
+    for name, reply in replies.items():
+        yield entry("slow", name, reply, ends=(ContractError, Unavailable))
+
+
+def _heads() -> Iterator[HostilePage]:
+    lines = {
+        "long header": "X-A: " + "b" * 200_000,
+        "many headers": "\r\n".join(["X-A: b"] * 20_000),
+        "null": "X-A: a\0b",
+        "no colon": "nonsense",
+        "negative length": "Content-Length: -1",
+        "two lengths": "Content-Length: 3\r\nContent-Length: 900",
+        "long length": "Content-Length: " + "9" * 400,
+        "length too large": "Content-Length: 99999",
+        "packed chunks": "Transfer-Encoding: gzip, chunked",
+        "odd chunks": "Transfer-Encoding: chunked",
+        "folded": "X-A: b\r\n c: d\r\n\te",
+        "eighty kilobytes": "X-A: " + "b" * 80_000,
+    }
+    for name, line in lines.items():
+        raw = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{line}\r\n\r\n".encode()
+        yield entry("heads", name, Reply(raw=raw, body=_FINE), ends=_ANY, page_too=name == "folded")
+    for name, raw in (
+        ("no head at all", b""),
+        ("another protocol", b"SSH-2.0-x\r\n"),
+        ("odd status", b"HTTP/1.1 99999 X\r\n\r\n"),
+    ):
+        yield entry("heads", name, Reply(raw=raw, body=_FINE), ends=_ANY)
+    yield entry("heads", "length too small", html(_FINE, HTML, ("Content-Length", "200")), ends=_ANY, page_too=True)
+
+
+def _statuses() -> Iterator[HostilePage]:
+    expected = {
+        204: ContractError,
+        206: ContractError,
+        304: ContractError,
+        401: Rejected,
+        403: Rejected,
+        404: NotFound,
+        410: NotFound,
+        418: Rejected,
+        429: Unavailable,
+        451: Rejected,
+        500: Unavailable,
+        503: Unavailable,
+    }
+    for status, error in expected.items():
+        body = b"" if status in {204, 304} else _FINE
+        reply = Reply(status=status, headers=(("Content-Type", HTML), ("Retry-After", "9" * 50)), body=body)
+        yield entry("statuses", str(status), reply, ends=(error,))
+
+
+def _leading(name: str, location: str, *ends: type[FoxcastError]) -> HostilePage:
+    return entry("redirects", name, Reply(status=302, headers=(("Location", location),)), ends=ends)
+
+
+def _redirects() -> Iterator[HostilePage]:
+    for host in SPELLINGS:
+        location = f"http://{host}/secret".encode().decode("latin-1")
+        yield _leading(f"to {host}", location, Rejected)
+    for location in (
+        "file:///etc/passwd",
+        "ftp://a.test/",
+        "gopher://a.test/",
+        "javascript:x",
+        "data:text/html,x",
+        "ws://a.test/",
+        "http://u:p@a.test/",
+        "http://a.test:8080/",
+        "http://a.test:22/",
+        "//127.0.0.1/",
+        "http:\\\\127.0.0.1\\",
+        "http://[::1",
+        "http://",
+        "http://a b/",
+        "http://ex%61mple.test%00/",
+        "HTTP://LOCALHOST/",
+    ):
+        yield _leading(f"to {location}", location, Rejected, ContractError)
+    yield entry("redirects", "nowhere", Reply(status=302, headers=()), ends=(ContractError,))
+    circle = "redirects--in-a-circle"
+    yield _leading("in a circle", f"/{circle}", ContractError)
+    for host, answers in (("later.test", ((HOME,), ("127.0.0.1",))), ("inner.test", (("10.0.0.7",),))):
+        reply = Reply(status=301, headers=(("Location", "/x"),))
+        yield HostilePage(
+            name=f"redirects: by {host}",
+            family="redirects",
+            url=f"http://{host}/by-{host}",
+            reply=reply,
+            ends=(Rejected,),
+            hosts={host: answers},
+        )
+
+
+def _addresses() -> Iterator[HostilePage]:
+    """Addresses inside, asked for directly or behind a name."""
+    for host in SPELLINGS:
+        yield HostilePage(
+            name=f"addresses: {host}", family="addresses", url=f"http://{host}/", reply=Reply(), ends=(Rejected,)
+        )
+    for number, address in enumerate(_INSIDE):
+        for kind, answers in (("alone", (address,)), ("first", (address, HOME)), ("last", (HOME, address))):
+            host = f"{kind}{number}.test"
+            yield HostilePage(
+                name=f"addresses: {address} {kind}",
+                family="addresses",
+                url=f"http://{host}/",
+                reply=Reply(),
+                ends=(Rejected,),
+                hosts={host: (answers,)},
             )
-        else:
-            return None

@@ -28,7 +28,12 @@ ENOUGH = 30
 # Words of a question that tell its kind, by source.
 _KINDS = {
     "acled": (("ten times", "tenfold"), ("", "increase")),
-    "wikipedia": (("vaccine", "vaccine"), ("Elo rating", "elo"), ("FIDE ranking", "rank"), ("world record", "swimming")),
+    "wikipedia": (
+        ("vaccine", "vaccine"),
+        ("Elo rating", "elo"),
+        ("FIDE ranking", "rank"),
+        ("world record", "swimming"),
+    ),
 }
 
 
@@ -64,7 +69,8 @@ def anchor_of(question: Question, desk: Desk, settings: BlfSettings) -> Anchor:
         crowd = question.crowd
         return Anchor("crowd", f"the crowd's estimate of {crowd.at:%Y-%m-%d}", crowd.prediction)
     if settings.prior and question.crowd is None and isinstance(question.shape, BinaryShape):
-        if (found := _learned(question, desk)) or (found := _tabled(question)):
+        found = _learned(question, desk) or (_tabled(question) if settings.prior_table else None)
+        if found is not None:
             return found
     return Anchor("even", "nothing is known yet", _even(question))
 

@@ -60,7 +60,9 @@ class Ballot:
             return {target: self.form.read(field, one) for target, one in zip(self.targets, raw, strict=True)}
         if isinstance(raw, dict) and set(raw) & set(self.targets) and not self._is_one(raw):
             if missing := set(self.targets) ^ set(raw):
-                message = f"{field} should name each of {', '.join(self.targets)} once; see {', '.join(sorted(missing))}"
+                message = (
+                    f"{field} should name each of {', '.join(self.targets)} once; see {', '.join(sorted(missing))}"
+                )
                 raise Misread(message)
             return {target: self.form.read(field, raw[target]) for target in self.targets}
         one = self.form.read(field, raw)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from bot.api import Binary, Choice, Curve, CurveShape, Json, Prediction, curve_through, quantiles_of
+from bot.api import Binary, Choice, Curve, CurveShape, Json, Prediction
+from plugins.blf.house import curve_through, quantiles_of
 from plugins.blf.reading import Misread, moment, number, share
 
 DATE = "date"
@@ -66,7 +67,7 @@ class BinaryForm:
         return Binary(min(max(probability, margin), 1.0 - margin))
 
     def shown(self, prediction: Prediction) -> str:
-        return f"{prediction.probability:.3f}" if isinstance(prediction, Binary) else ""
+        return _in_words(prediction.probability, percent=self.percent) if isinstance(prediction, Binary) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,9 @@ class ChoiceForm:
 
     def shown(self, prediction: Prediction) -> str:
         given = prediction.probabilities if isinstance(prediction, Choice) else {}
-        return ", ".join(f"{option} {given[option]:.3f}" for option in self.options if option in given)
+        return ", ".join(
+            f"{option} {_in_words(given[option], percent=self.percent)}" for option in self.options if option in given
+        )
 
     def _floored(self, weights: Mapping[str, float]) -> Choice:
         count = len(self.options)
@@ -170,6 +173,10 @@ class CurveForm:
 
     def _value(self, value: float) -> str:
         return datetime.fromtimestamp(value, UTC).date().isoformat() if self._dated else f"{value:.6g}"
+
+
+def _in_words(probability: float, *, percent: bool) -> str:
+    return f"{100.0 * probability:.4g} %" if percent else f"{probability:.4g}"
 
 
 def _record(properties: dict[str, Json]) -> dict[str, Json]:

@@ -42,7 +42,12 @@ def number(raw: Json, what: str) -> float:
 def share(raw: Json, what: str, *, percent: bool) -> float:
     """Return a probability in [0, 1], given as such or in percent; raises Misread."""
     written_so = isinstance(raw, str) and raw.strip().endswith("%")
-    value = number(raw, what) / (100.0 if percent and not written_so else 1.0)
+    given = number(raw, what)
+    if percent and not written_so and 0.0 < given < 1.0:
+        # 0.7 may be seven in a thousand or a fraction; to guess wrong would cost most of what there is to lose.
+        message = f"{what} should be a whole percentage, not {short(raw)}"
+        raise Misread(message)
+    value = given / (100.0 if percent and not written_so else 1.0)
     if not 0.0 <= value <= 1.0:
         bounds = "0 and 100" if percent else "0 and 1"
         message = f"{what} should be between {bounds}, not {short(raw)}"

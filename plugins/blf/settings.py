@@ -39,7 +39,12 @@ class EarlyStop(StrEnum):
 
 
 class BlfSettings(Settings):
-    """``belief`` false is the loop without belief states; ``tools`` names the tools of the desk to use (None: all).
+    """The switches and bounds of one forecaster.
+
+    ``belief`` false is the loop without belief states; ``tools`` names the tools of the desk to use (None: all).
+    ``search`` false leaves out web searches. ``crowd`` and ``prior`` show the crowd's price and a base rate and start
+    from them; ``prior_table`` false takes base rates only from outcomes known before the cutoff, for strict backtests:
+    the published table saw them all.
 
     ``step_margin`` and ``submit_margin`` keep a yes-or-no probability from 0 and 1 within the loop and in the end
     (0.01 suits venues where a bet at long odds pays), ``option_floor`` is the least probability of an option.
@@ -55,6 +60,7 @@ class BlfSettings(Settings):
     tools: tuple[str, ...] | None = None
     crowd: bool = True
     prior: bool = True
+    prior_table: bool = True
     zero_shot: ZeroShot = ZeroShot.OFF
     steps: int = Field(default=10, ge=1, le=100)
     queries: int = Field(default=5, ge=1, le=20)

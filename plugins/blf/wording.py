@@ -8,10 +8,12 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
-from bot.api import BinaryShape, ChoiceShape, CurveShape, Json, Question, Tool, quoted
+from bot.api import Binary, BinaryShape, ChoiceShape, CurveShape, Json, Question, Tool
 from plugins.blf.anchors import Anchor
 from plugins.blf.ballot import Ballot
 from plugins.blf.belief import FIELD
+from plugins.blf.forms import BinaryForm, ChoiceForm
+from plugins.blf.house import quoted
 from plugins.blf.settings import BlfSettings, EarlyStop, Mode, ZeroShot
 
 SUBMIT = "submit"
@@ -23,7 +25,7 @@ def template(name: str) -> Template:
     return Template((files("plugins.blf") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n"))
 
 
-def system(question: Question, settings: BlfSettings, *, steps: int) -> str:
+def system(question: Question, settings: BlfSettings, ballot: Ballot, *, steps: int) -> str:
     """Return what the model is told about its work, which is the same for all questions of one shape."""
     if settings.zero_shot is ZeroShot.SHORT:
         name = "short"
@@ -36,8 +38,8 @@ def system(question: Question, settings: BlfSettings, *, steps: int) -> str:
         belief_field=FIELD,
         steps=steps,
         queries=settings.queries,
-        early_stop=_early_stop(settings),
-        bounds=_bounds(question, settings),
+        early_stop=_early_stop(settings, ballot),
+        bounds=_bounds(settings, ballot),
     )
     # A rule that is switched off leaves its line empty.
     return filled.replace("\n\n- ", "\n- ")
@@ -49,7 +51,7 @@ def asked(question: Question, settings: BlfSettings, ballot: Ballot, anchor: Anc
         title=quoted(question.title, "question"),
         background=quoted(question.background, "background") if question.background else "none given",
         criteria=quoted(question.criteria, "resolution criteria") if question.criteria else "none given",
-        targets=_targets(question, ballot),
+        targets=_targets(question),
         cutoff=cutoff,
         crowd=_crowd(question, settings, ballot),
         prior=f"\n\n## Prior\n{anchor.text}" if anchor.kind == "prior" else "",
@@ -115,9 +117,11 @@ def _task(question: Question) -> str:
         case ChoiceShape():
             return "Exactly one of the named options comes true; you give the probability of each."
         case CurveShape(unit="date"):
-            return "The answer is a date; you give your distribution as dates at the named percentages (p50: the median)."
+            return "The answer is a date; you give your distribution as dates at the named percentages (p50: median)."
         case CurveShape():
-            return "The answer is a number; you give your distribution as values at the named percentages (p50: the median)."
+            return (
+                "The answer is a number; you give your distribution as values at the named percentages (p50: median)."
+            )
 
 
 def _form(question: Question) -> str:
@@ -125,27 +129,28 @@ def _form(question: Question) -> str:
     return f"{_task(question)}{many}"
 
 
-def _bounds(question: Question, settings: BlfSettings) -> str:
-    match question.shape:
-        case BinaryShape():
-            low, high = settings.submit_margin, 1.0 - settings.submit_margin
-            return f"What you submit lies between {low:g} and {high:g}; nothing is quite certain."
-        case ChoiceShape():
-            return "The probabilities of all options sum to 1, and none of them is 0."
-        case CurveShape():
+def _bounds(settings: BlfSettings, ballot: Ballot) -> str:
+    match ballot.form:
+        case BinaryForm() as form:
+            low, high = (form.shown(Binary(edge)) for edge in (settings.submit_margin, 1.0 - settings.submit_margin))
+            return f"What you submit lies between {low} and {high}; nothing is quite certain."
+        case ChoiceForm(percent=percent):
+            return f"The probabilities of all options sum to {'100 %' if percent else '1'}, and none of them is 0."
+        case _:
             return "The values rise with the percentage. Let the outer ones leave room for what would surprise you."
 
 
-def _early_stop(settings: BlfSettings) -> str:
+def _early_stop(settings: BlfSettings, ballot: Ballot) -> str:
     if settings.early_stop is EarlyStop.OFF:
         return ""
+    percent = isinstance(ballot.form, BinaryForm | ChoiceForm) and ballot.form.percent
+    shift = f"{100.0 * settings.early_stop_shift:g} points" if percent else f"{settings.early_stop_shift:g}"
     return (
-        f"- If your last {settings.early_stop_after} actions together moved your answer by less than "
-        f"{settings.early_stop_shift:g}, submit."
+        f"- If your last {settings.early_stop_after} actions together moved your answer by less than {shift}, submit."
     )
 
 
-def _targets(question: Question, ballot: Ballot) -> str:
+def _targets(question: Question) -> str:
     lines = [_unit(question)] if _unit(question) else []
     if len(question.targets) == 1:
         due = question.targets[0].resolves_at or question.closes_at
@@ -167,13 +172,13 @@ def _unit(question: Question) -> str:
         case CurveShape(unit=unit, grid=grid) as shape:
             lower = "open" if shape.open_lower else "closed"
             upper = "open" if shape.open_upper else "closed"
-            edges = f"from {edge(grid[0], unit)} ({lower}) to {edge(grid[-1], unit)} ({upper})"
+            edges = f"from {_edge(grid[0], unit)} ({lower}) to {_edge(grid[-1], unit)} ({upper})"
             return f"Unit: {unit or 'none'}; range {edges}. An open end may be exceeded."
         case _:
             return ""
 
 
-def edge(value: float, unit: str) -> str:
+def _edge(value: float, unit: str) -> str:
     """Return an end of a grid in its unit."""
     from datetime import UTC, datetime  # noqa: PLC0415 - only dates need it
 

@@ -45,7 +45,7 @@ _FINISHES = {
 def messages(prompt: Prompt, *, marked: bool = False) -> list[Json]:
     """Return the messages as they go out; ``marked`` tells the provider up to where they will stay as they are."""
     sent = [_message(message) for message in prompt.messages]
-    if marked and 0 < prompt.stable <= len(sent) and (text := prompt.messages[prompt.stable - 1].text):
+    if marked and 0 < prompt.stable <= len(sent) and (text := _sendable(prompt.messages[prompt.stable - 1].text)):
         sent[prompt.stable - 1]["content"] = [
             {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}},
         ]
@@ -240,13 +240,18 @@ def _tool(tool: Tool) -> Json:
 
 
 def _message(message: Message) -> dict[str, Json]:
-    sent: dict[str, Json] = {"role": message.speaker.value, "content": message.text}
+    sent: dict[str, Json] = {"role": message.speaker.value, "content": _sendable(message.text)}
     if message.speaker is Speaker.TOOL:
         sent["tool_call_id"] = message.answers
     if message.calls:
-        sent["content"] = message.text or None
+        sent["content"] = _sendable(message.text) or None
         sent["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _sendable(call.arguments)}}
             for call in message.calls
         ]
     return sent
+
+
+def _sendable(text: str) -> str:
+    """Return the text with a question mark for each half of a surrogate pair: a model may write it, UTF-8 lacks it."""
+    return text.encode(errors="replace").decode()

@@ -1,8 +1,13 @@
-"""The lock files: every version pinned and hashed, from no named address, and what pyproject.toml asks for."""
+"""The lock files, and what is installed: versions pinned and hashed, nothing that runs unasked, files as published."""
 
+import base64
+import hashlib
 import re
+import sysconfig
 import tomllib
 from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +22,14 @@ PINNED = re.compile(
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = (ROOT / "requirements.lock").read_text()
 TOOLS = (ROOT / "tests" / "requirements.lock").read_text()
+# A .pth file runs at each start of the interpreter, whatever is imported: in 2026 one such file stole credentials.
+PTH = {
+    "distutils-precedence.pth",  # setuptools
+    "a1_coverage.pth",  # coverage, for subprocesses
+    "_foxcast.pth",  # this project, installed in place
+}
+# Stole credentials, or fail in a plain install on a call with tools or on one that is repeated.
+BAD_LITELLM = ("1.82.7", "1.82.8", "1.92.0", "1.102.4", "1.103.0", "1.104.0", "1.105.0", "1.106.0", "1.106.2")
 
 
 def entries(lock: str) -> list[str]:
@@ -55,6 +68,22 @@ def unmet(requirements: list[Requirement], lock: str) -> list[str]:
     ]
 
 
+def altered(distribution: metadata.Distribution) -> list[str]:
+    """Return the files of a distribution that are gone or not as its RECORD says, and those it does not list."""
+    listed = {Path(str(file.locate())).resolve(): file for file in distribution.files or ()}
+    faults = [str(file) for path, file in listed.items() if file.hash and digest(path) != file.hash.value]
+    folders = {path.parent for path in listed if path.name == "__init__.py"}
+    found = {path for folder in folders for path in folder.iterdir() if path.suffix in {".py", ".so", ".pth"}}
+    return [*faults, *map(str, sorted(found - listed.keys()))]
+
+
+def digest(path: Path) -> str | None:
+    """Return the SHA-256 as RECORD writes it, None for a file that is not there."""
+    if not path.is_file():
+        return None
+    return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
+
+
 @pytest.mark.parametrize("lock", [RUNTIME, TOOLS], ids=["runtime", "tools"])
 def test_every_line_of_a_lock_is_a_version_with_hashes(lock: str) -> None:
     assert [entry for entry in entries(lock) if not PINNED.match(entry)] == []
@@ -69,6 +98,42 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
 def test_tests_run_on_the_versions_that_users_install() -> None:
     held = pins(TOOLS)
     assert {name: held.get(name) for name in pins(RUNTIME)} == pins(RUNTIME)
+
+
+def test_nothing_installed_runs_at_the_start_of_the_interpreter_but_what_is_known() -> None:
+    folders = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    lying = {path.name for folder in folders for path in folder.glob("*.pth")}
+    shipped = {file.name for one in metadata.distributions() for file in one.files or () if file.suffix == ".pth"}
+    assert (lying | shipped) - PTH == set()
+
+
+def test_the_library_for_models_is_as_it_was_published() -> None:
+    assert altered(metadata.distribution("litellm")) == []
+
+
+def test_no_version_of_it_that_is_known_to_be_bad_can_be_installed() -> None:
+    (wish,) = [wish for wish in map(Requirement, PROJECT["project"]["dependencies"]) if wish.name == "litellm"]
+    assert [version for version in BAD_LITELLM if wish.specifier.contains(version)] == []
+    assert pins(RUNTIME)["litellm"].isdisjoint(BAD_LITELLM)
+
+
+@pytest.mark.parametrize("change", ["edit", "removal", "addition"])
+def test_a_changed_file_is_found(change: str, tmp_path: Path) -> None:
+    package, info = tmp_path / "lantern", tmp_path / "lantern-1.dist-info"
+    package.mkdir()
+    info.mkdir()
+    (package / "__init__.py").write_text("x = 1")
+    (info / "RECORD").write_text(f"lantern/__init__.py,sha256={digest(package / '__init__.py')},5\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lantern\nVersion: 1\n")
+    distribution = metadata.PathDistribution(info)
+    assert altered(distribution) == []
+    if change == "edit":
+        (package / "__init__.py").write_text("x = 2")
+    elif change == "removal":
+        (package / "__init__.py").unlink()
+    else:
+        (package / "extra.pth").write_text("import os")
+    assert len(altered(distribution)) == 1
 
 
 @pytest.mark.parametrize(

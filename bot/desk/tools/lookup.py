@@ -1,4 +1,4 @@
-"""Reading one address that the trial has come across; an address that a model makes up could carry out what it knows."""
+"""Reading an address that the trial has come across; one that a model makes up could carry out what it knows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class LookupUrl:
         return described(
             NAME,
             "Read a page. Only addresses from search results, from the question, or from pages read before.",
+            {"url": text_of("the address, exactly as it was given", ADDRESS_CHARS)},
             required=("url",),
-            url=text_of("the address, exactly as it was given", ADDRESS_CHARS),
         )
 
     async def run(self, arguments: Mapping[str, Json], take: Take) -> Outcome:
@@ -43,7 +43,7 @@ class LookupUrl:
         text = page_text(reading.page, self.scene)
         label = f"page_{digest(url.encode())[:8]}"
         return Outcome(
-            text=f"{label}:\n{quoted(text, label, 2 * len(text) + 100)}",
+            text=quoted(text, label, 2 * len(text) + 100),
             note=Note(addresses=readable_links(text, self.scene)),
         )
 

@@ -7,6 +7,7 @@ from bot.config.model import DeskSection
 from bot.desk.leaks.blocks import Blocks
 from bot.desk.notebook import Notebook
 from bot.desk.parts import PageReader
+from bot.desk.record import Record
 from bot.desk.untrusted import plain, quoted
 from bot.domain.question import Question
 from bot.ports import Fetcher
@@ -40,6 +41,7 @@ class Scene:
     guards: Guards
     bound: datetime
     notebook: Notebook
+    record: Record
     fetcher: Fetcher
     reader: PageReader
 

@@ -15,7 +15,7 @@ from bot.desk.leaks.content import Verdict, judge
 from bot.desk.leaks.dates import bound_for, fit_engines, is_late
 from bot.desk.notebook import Found, Note
 from bot.desk.parts import Engine
-from bot.desk.record import key_text
+from bot.desk.record import Told, key_text
 from bot.desk.take import Take, within
 from bot.desk.tools.scene import Scene
 from bot.desk.tools.tool import Cannot, Outcome, described, text_of
@@ -59,8 +59,8 @@ class WebSearch:
         return described(
             NAME,
             "Search the web. Returns numbered results with address, date and a short excerpt of each.",
+            {"query": text_of(f"a few words; only the first {QUERY_CHARS} characters are used", 4 * QUERY_CHARS)},
             required=("query",),
-            query=text_of(f"a few words; only the first {QUERY_CHARS} characters are used", 4 * QUERY_CHARS),
         )
 
     async def run(self, arguments: Mapping[str, Json], take: Take) -> Outcome:
@@ -80,17 +80,8 @@ class WebSearch:
 
     async def _ask(self, query: str, take: Take) -> list[Result] | None:
         for engine in self.engines:
-            before = bound_for(engine, self.scene.bound)
-            asked = {
-                "engine": engine.name,
-                "query": query,
-                "before": before.isoformat() if before else None,
-                "limit": self.scene.section.results,
-            }
             try:
-                told = await take.through(
-                    "search", asked, lambda engine=engine: within(SEARCH_S, engine.name, self._hits(engine, query))
-                )
+                told = await self._ask_one(engine, query, take)
             except StoreError:
                 raise
             except FoxcastError:
@@ -99,9 +90,14 @@ class WebSearch:
             return [Result(hit=hit, exchange=key_text(told.key), place=place) for place, hit in enumerate(hits)]
         return None
 
-    async def _hits(self, engine: Engine, query: str) -> object:
-        before = bound_for(engine, self.scene.bound)
-        return HITS.plain(await engine.engine.search(query, before=before, limit=self.scene.section.results))
+    async def _ask_one(self, engine: Engine, query: str, take: Take) -> Told:
+        before, limit = bound_for(engine, self.scene.guards.cutoff), self.scene.section.results
+
+        async def hits() -> object:
+            return HITS.plain(await engine.engine.search(query, before=before, limit=limit))
+
+        asked = {"engine": engine.name, "query": query, "before": before and before.isoformat(), "limit": limit}
+        return await take.through("search", asked, lambda: within(SEARCH_S, engine.name, hits()))
 
     def _dated(self, found: Sequence[Result]) -> tuple[list[Result], Caught]:
         guards, seen, caught = self.scene.guards, set(), Caught()
@@ -126,7 +122,7 @@ class WebSearch:
         return await judge([hit_text(result.hit, self.scene) for result in results], guards.cutoff, take)
 
     def _outcome(self, number: int, kept: Sequence[Result], caught: Caught, *, checked: bool) -> Outcome:
-        head = [f"search_{number}: {len(kept)} results." if kept else f"search_{number}: no results."]
+        head = [f"search_{number}: {len(kept) or 'no'} {'result' if len(kept) == 1 else 'results'}."]
         head += [f"{told[0].upper()}{told[1:]}." for told in (caught.says("results"),) if told]
         if kept and self.scene.guards.backdated and not checked:
             head.append("Nobody checked whether these results tell of what came after the cutoff.")

@@ -28,7 +28,7 @@ class Outcome:
     note: Note = field(default_factory=Note)
 
 
-class Cannot(Exception):  # noqa: N818 - it says what happened, and never leaves the desk
+class Cannot(Exception):
     """A tool cannot do what it was asked; the message is for the model."""
 
     def __init__(self, text: str, *, caught: Caught | None = None, note: Note | None = None) -> None:
@@ -50,11 +50,17 @@ class Instrument(Protocol):
         ...
 
 
-def described(name: str, description: str, *, required: tuple[str, ...] = (), **properties: dict[str, Json]) -> Tool:
+def described(
+    name: str,
+    description: str,
+    properties: Mapping[str, dict[str, Json]] | None = None,
+    *,
+    required: tuple[str, ...] = (),
+) -> Tool:
     """Return a tool whose arguments are the given properties and nothing else."""
     parameters: dict[str, Json] = {
         "type": "object",
-        "properties": dict(properties),
+        "properties": dict(properties or {}),
         "required": list(required),
         "additionalProperties": False,
     }
@@ -105,7 +111,7 @@ def _integer_fault(value: object, schema: Mapping[str, Any]) -> str | None:
     if isinstance(value, bool) or not whole:
         return "is not a whole number"
     least = schema.get("minimum")
-    return f"is less than {least}" if least is not None and value < least else None  # type: ignore[operator]
+    return f"is less than {least}" if least is not None and value < least else None
 
 
 def _list_fault(value: object, schema: Mapping[str, Any]) -> str | None:

@@ -118,7 +118,7 @@ def _without_thoughts(text: str) -> str:
     return text if text.startswith("{") else _REST_OF_THOUGHTS.sub("", _THOUGHTS.sub("", text))
 
 
-class _Unusable(ValueError):  # noqa: N818 - as all errors here, named for what happened
+class _Unusable(ValueError):
     """The text is JSON in form, with a value that nobody can use."""
 
 

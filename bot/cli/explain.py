@@ -1,0 +1,77 @@
+"""``foxcast explain``: the whole chain of one forecast, from the question to the score, out of the ledger alone."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.app import Records
+from bot.cli.dossier import Dossier, dossier_of
+from bot.cli.named import FORECAST_HELP, trace_named
+from bot.cli.options import spread
+from bot.cli.output.console import emit, stdout
+from bot.cli.output.explain import print_explanation
+from bot.cli.output.explanation import Explanation, as_plain
+from bot.cli.records import read
+from bot.cli.session import configured
+from bot.desk.combine import Pool
+from bot.domain.learning import Fitted
+from bot.lab.chain import chain_of
+from bot.lab.pooled import pooled
+from bot.store.forecasts import Trace
+
+app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is explained, and how."""
+
+    name: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)]
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    full: Annotated[bool, typer.Option("--full", help="Cut nothing, and list every call to a model.")] = False
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw how the belief moved, as .svg or .png.")] = (
+        None
+    )
+
+
+@app.command()
+@spread(Options)
+def explain(ctx: typer.Context, options: Options) -> None:
+    """Explain one forecast: every step, its evidence and cost, and how it became the answer."""
+    from bot.cli.output.plot import draw, require_drawable
+
+    if options.plot is not None:
+        require_drawable(options.plot)
+    found = read(configured(ctx), lambda records: explanation_of(records, options.name))
+    if options.plot is not None:
+        draw(found.trace, options.plot)
+    if options.as_json:
+        emit(as_plain(found))
+    else:
+        print_explanation(stdout(), found, full=options.full)
+
+
+async def explanation_of(records: Records, name: str) -> Explanation:
+    """Gather all about the forecast that a name means; raises NotFound as ``trace_named`` does."""
+    trace = await trace_named(records, name)
+    forecast = trace.forecast
+    chain = await chain_of(records.ledger, trace)
+    if forecast is None:
+        return Explanation(trace=trace, chain=chain)
+    return Explanation(
+        trace=trace,
+        chain=chain,
+        dossier=await _dossier(records, trace),
+        pooled=pooled(trace, Pool(records.config.forecaster(forecast.forecaster).aggregate)),
+        fitted=await _fitted(records, forecast.fitted),
+    )
+
+
+async def _dossier(records: Records, trace: Trace) -> Dossier:
+    return await dossier_of(records, trace.question.ref, forecast=trace.forecast)
+
+
+async def _fitted(records: Records, digest: str | None) -> Fitted | None:
+    return None if digest is None else await records.ledger.learning.get(digest)

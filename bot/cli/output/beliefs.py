@@ -1,0 +1,75 @@
+"""Predictions in full words: every option of a choice, and the quantiles of a number or a date."""
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from bot.cli.output.figures import percent
+from bot.cli.output.figures import prediction as shortly
+from bot.domain.prediction import Choice, Curve, CurveShape, Prediction, Shape
+
+QUANTILES = (0.1, 0.5, 0.9)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def quantile(curve: Curve, shape: CurveShape, level: float) -> float | None:
+    """Return the value below which there is so much probability, straight between the points of the grid.
+
+    None where it lies beyond an end of the grid.
+    """
+    place = bisect_left(curve.cdf, level)
+    if place == len(curve.cdf) or (place == 0 and curve.cdf[0] > level):
+        return None
+    if place == 0:
+        return shape.grid[0]
+    low, high = curve.cdf[place - 1], curve.cdf[place]
+    share = (level - low) / (high - low)
+    return shape.grid[place - 1] + share * (shape.grid[place] - shape.grid[place - 1])
+
+
+def words(prediction: Prediction, shape: Shape) -> str:
+    """Return a prediction in full."""
+    match prediction:
+        case Choice(probabilities=options):
+            return ", ".join(f"{name} {percent(share)}" for name, share in options.items())
+        case Curve() if isinstance(shape, CurveShape):
+            return ", ".join(f"{percent_of(level)} {value(prediction, shape, level)}" for level in QUANTILES)
+        case _:
+            return shortly(prediction)
+
+
+def value(curve: Curve, shape: CurveShape, level: float) -> str:
+    """Return a quantile with its unit, or on which side of the grid it lies."""
+    found = quantile(curve, shape, level)
+    if found is not None:
+        return measured(found, shape.unit)
+    below = curve.cdf[0] > level
+    return f"{'below' if below else 'above'} {measured(shape.grid[0 if below else -1], shape.unit)}"
+
+
+def percent_of(level: float) -> str:
+    """Return the name of a quantile."""
+    return f"{100 * level:g}%:"
+
+
+def measured(number: float, unit: str) -> str:
+    """Return a number in its unit; the unit ``date`` means seconds since 1970."""
+    if unit == "date":
+        return f"{EPOCH + timedelta(seconds=number):%Y-%m-%d}"
+    return f"{number:.6g} {unit}".strip()
+
+
+def moves(before: Mapping[str, Prediction] | None, after: Mapping[str, Prediction], shape: Shape) -> list[str]:
+    """Return how each target moved, a line each, or one line for all where they moved together."""
+    lines = {key: _move(before.get(key) if before else None, now, shape) for key, now in after.items()}
+    if len({*lines.values()}) == 1:
+        (line, *_) = lines.values()
+        return [line if len(lines) == 1 else f"{line} ({len(lines)} targets)"]
+    return [f"{key}: {line}" for key, line in lines.items()]
+
+
+def _move(before: Prediction | None, after: Prediction, shape: Shape) -> str:
+    now = words(after, shape)
+    if before is None:
+        return now
+    return f"{now}, as before" if before == after else f"{words(before, shape)} -> {now}"

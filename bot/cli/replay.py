@@ -1,0 +1,108 @@
+"""``foxcast replay``: a forecast run again on what is on record, to see that it comes to the same number."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Annotated, Any
+
+import typer
+
+from bot.app import Records, open_records
+from bot.cli.exits import ExitCode
+from bot.cli.named import FORECAST_HELP, trace_named
+from bot.cli.output.console import emit, stdout
+from bot.cli.output.replay import as_plain, print_replayed
+from bot.cli.session import configured
+from bot.clock import SeededRandom, SystemClock
+from bot.config.model import Config
+from bot.desk.workshop import Workshop
+from bot.discovery import discover
+from bot.errors import ConfigError, NotFound
+from bot.jobs.sitting import Seat
+from bot.lab.replay import Offline, Replayed, replay
+from bot.outfit import Outfitter
+from bot.registry import Registry, assemble, load_registry
+from bot.store.forecasts import Trace
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("replay")
+def replay_forecast(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a forecast again on what is on record, offline, and compare every step."""
+    config = configured(ctx)
+    trace, again = asyncio.run(_replayed(config, name))
+    if as_json:
+        emit(as_plain(trace, again))
+    else:
+        print_replayed(stdout(), trace, again)
+    if not again.identical:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+async def _replayed(config: Config, name: str) -> tuple[Trace, Replayed]:
+    async with open_records(config) as records, AsyncExitStack() as stack:
+        trace = await trace_named(records, name)
+        forecast = trace.forecast
+        if forecast is None:
+            message = f"forecast {trace.id} is {trace.state}; only what was completed can be replayed"
+            raise NotFound(message)
+        random = SeededRandom(config.seed)
+        seat = await _seat(config, forecast.forecaster, records, random, stack)
+        fitted = None if forecast.fitted is None else await records.ledger.learning.get(forecast.fitted)
+        return trace, await replay(trace, seat, _workshop(config, records), random, fitted)
+
+
+async def _seat(config: Config, name: str, records: Records, random: SeededRandom, stack: AsyncExitStack) -> Seat:
+    """Open the forecaster alone."""
+    registry = registry_for(config, name)
+    if name not in registry.forecasters:
+        blamed = "".join(f"; {broken.plugin} is broken: {broken.reason}" for broken in registry.broken)
+        message = f"no enabled plugin offers the forecaster {name} any more, so it cannot be replayed{blamed}"
+        raise ConfigError(message)
+    outfitter = Outfitter(
+        config=config,
+        registry=registry,
+        clock=SystemClock(),
+        random=random,
+        http=Offline(),
+        folder=records.folder,
+        stack=stack,
+    )
+    return await outfitter.seat(name)
+
+
+def _workshop(config: Config, records: Records) -> Workshop:
+    nowhere = Offline()
+    return Workshop(
+        section=config.desk,
+        fetcher=nowhere,
+        reader=nowhere,
+        ledger=records.ledger,
+        clock=SystemClock(),
+        sealed=True,
+    )
+
+
+def registry_for(config: Config, forecaster: str) -> Registry:
+    """Return a registry with the plugin alone that is named like the forecaster, if that offers it; else with all.
+
+    So a provider's library is not even imported, as long as plugins are called what they offer.
+    """
+    origin = config.forecaster(forecaster).uses or forecaster
+    if origin in config.plugins:
+        empty: dict[str, Any] = {table: {} for table in ("venues", "search", "data", "models", "notifiers")}
+        own = {name: table for name, table in config.forecasters.items() if name in {forecaster, origin}}
+        alone = config.model_copy(update={**empty, "plugins": (origin,), "forecasters": own})
+        try:
+            registry = assemble(alone, discover(config.plugin_files))
+        except ConfigError:
+            # A variable of the environment may belong to a plugin that was left out.
+            return load_registry(config)
+        if forecaster in registry.forecasters:
+            return registry
+    return load_registry(config)

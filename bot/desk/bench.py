@@ -1,0 +1,145 @@
+"""The bench of one trial: the tools that are allowed now, the models, and the record that both go through."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from bot.desk.leaks.caught import Caught
+from bot.desk.notebook import Note, Notebook
+from bot.desk.opening import OPENING, Opening
+from bot.desk.record import Record, digest_of
+from bot.desk.take import Take
+from bot.desk.tools.tool import Cannot, Instrument, Outcome, misfit
+from bot.desk.untrusted import plain
+from bot.desk.voices import Voices
+from bot.domain.conduct import Conduct
+from bot.domain.prompt import Answer, Dialect, Prompt, Tool
+from bot.domain.research import SourcePolicy
+from bot.domain.step import Json, Observation, ToolResult
+from bot.errors import ContractError
+from bot.ids import digest
+from bot.store.codec import Form, clean
+from bot.store.documents import Documents
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One use of a tool as it is on record: result, note, and the exchanges it went through."""
+
+    result: ToolResult
+    note: Note
+    names: tuple[str, ...] = ()
+
+
+USE: Form[Use] = Form("use of a tool", Use)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialBench:
+    """Implements ``bot.desk.desk.Bench``."""
+
+    opening: Opening
+    instruments: Mapping[str, Instrument]
+    notebook: Notebook
+    record: Record
+    voices: Voices
+    documents: Documents
+
+    @property
+    def policy(self) -> SourcePolicy:
+        """How questions of this source are worked on."""
+        return self.opening.policy
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What may be used now."""
+        return self.opening.offered(self.notebook)
+
+    @property
+    def caught(self) -> Caught:
+        """What the guards caught so far."""
+        return self.notebook.caught
+
+    async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
+        """Use a tool; whatever is wrong with the call comes as a failed result too."""
+        self._open()
+        told = await self.record.through("tool", _asked(tool, arguments), lambda _: self._used(tool, arguments))
+        use = USE.value(told.plain)
+        self.record.count(use.names)
+        self.notebook.add(tool, use.note)
+        documents = dict.fromkeys((*use.result.observation.documents, told.digest))
+        observation = Observation(text=use.result.observation.text, documents=tuple(documents))
+        return dataclasses.replace(use.result, observation=observation)
+
+    def dialect(self, role: str) -> Dialect:
+        """Return how the role is to be asked, the same throughout the trial."""
+        return self.voices.dialect(role)
+
+    async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
+        """Ask the model in a role."""
+        self._open()
+        return (await self.voices.ask(role, prompt, seed=seed)).answer
+
+    async def keep(self, text: str) -> str:
+        """Put a text on record and return its digest."""
+        content = clean(text).encode()
+        return digest(content) if self.record.sealed else await self.documents.put(content, "text/plain")
+
+    async def grade(self, conduct: Conduct) -> None:
+        """Pass on how a model did; a replay grades nobody."""
+        if self.voices.models is not None and not self.record.sealed:
+            await self.voices.models.grade(conduct, self.voices.charge)
+
+    def _open(self) -> None:
+        # On record before the first exchange, and not for trials that use nothing.
+        if not self.record.sealed:
+            self.record.at_once("desk", digest_of({}), lambda: OPENING.plain(self.opening))
+
+    async def _used(self, tool: str, arguments: Mapping[str, Json]) -> object:
+        take = Take(self.voices, self.documents)
+        try:
+            outcome = await self._outcome(tool, arguments, take)
+        except Cannot as cannot:
+            outcome = Outcome(text=str(cannot), failed=True, note=cannot.note)
+        if outcome.note.caught != Caught():
+            log.info("left out", tool=tool, scope=self.record.scope, **dataclasses.asdict(outcome.note.caught))
+        result = ToolResult(
+            observation=Observation(text=outcome.text, documents=tuple(dict.fromkeys(take.rests_on))),
+            usage=take.usage,
+            data=outcome.data,
+            failed=outcome.failed,
+        )
+        return USE.plain(Use(result=result, note=outcome.note, names=tuple(take.names)))
+
+    async def _outcome(self, tool: str, arguments: Mapping[str, Json], take: Take) -> Outcome:
+        # A tool that the trial began with may not be configured any more.
+        offered = {offer.name: offer for offer in self.tools if offer.name in self.instruments}
+        if tool not in offered:
+            message = f"There is no tool {plain(str(tool), 60)!r} to be used now. {_available(offered)}"
+            raise Cannot(message)
+        if why := misfit(arguments, offered[tool].parameters):
+            message = f"{tool} was not used: {why}. {_available(offered)}"
+            raise Cannot(message)
+        return await self.instruments[tool].run(arguments, take)
+
+
+def _available(offered: Mapping[str, Tool]) -> str:
+    calls = (f"{name}({', '.join(map(str, _names(tool)))})" for name, tool in offered.items())
+    return f"Available: {', '.join(calls) or 'none'}."
+
+
+def _names(tool: Tool) -> list[str]:
+    properties = tool.parameters["properties"]
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def _asked(tool: str, arguments: object) -> str:
+    try:
+        return digest_of({"tool": tool, "arguments": dict(arguments) if isinstance(arguments, Mapping) else arguments})
+    except ContractError:
+        # Nested beyond what can be written down: refused in the same words whatever it is.
+        return digest_of({"tool": tool, "unreadable": True})

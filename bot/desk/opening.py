@@ -1,0 +1,44 @@
+"""What a trial begins with, on record: it is the same when the trial is taken up under another configuration."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from bot.desk.notebook import Notebook
+from bot.desk.tools import lookup, search, summary
+from bot.domain.prompt import Tool
+from bot.domain.research import SourcePolicy
+from bot.store.codec import Form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """The policy, all tools that it lets be used, the addresses that may be read from the beginning, and the guards.
+
+    ``bound`` is the moment before which data is asked for, ``content`` whether a model judges texts by what they tell.
+    """
+
+    policy: SourcePolicy = field(default_factory=SourcePolicy)
+    tools: tuple[Tool, ...] = ()
+    addresses: tuple[str, ...] = ()
+    bound: datetime
+    backdated: bool = False
+    content: bool = False
+
+    def offered(self, notebook: Notebook) -> tuple[Tool, ...]:
+        """Return the tools that may be used now."""
+        first = self.policy.first
+        if first is not None and first not in notebook.used:
+            only = tuple(tool for tool in self.tools if tool.name == first)
+            if only:
+                return only
+        return tuple(tool for tool in self.tools if self._ready(tool.name, notebook))
+
+    def _ready(self, name: str, notebook: Notebook) -> bool:
+        if name == search.NAME:
+            return self.policy.searches is None or len(notebook.searches) < self.policy.searches
+        if name == summary.NAME:
+            return any(notebook.searches.values())
+        return bool(notebook.known) if name == lookup.NAME else True
+
+
+OPENING: Form[Opening] = Form("beginning of a trial", Opening)

@@ -1,0 +1,112 @@
+"""What a forecast rests on, read from the record of its trials: calls to models, sources, and what each document is."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.domain.prompt import Answer
+from bot.domain.step import Step
+from bot.errors import ContractError, NotFound
+from bot.llm.record import RECORD, Asked
+from bot.store.codec import Form
+from bot.store.documents import Documents
+from bot.store.exchanges import Exchange
+from bot.store.forecasts import Trace
+from bot.store.ledger import Ledger
+
+MODEL, TOOL = "model", "tool"
+# What the tools of the desk call a result, and what evidence names as its source.
+RESULT = re.compile(r"\bsearch_\d+_result_\d+\b")
+_ANSWER: Form[Answer] = Form("answer", Answer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """An answer of a model to a trial, with the digest of its exchange.
+
+    ``role`` and ``asked`` are there where the record of the call is.
+    """
+
+    trial: int
+    exchange: str
+    answer: Answer
+    role: str = ""
+    asked: Asked | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What was asked in a trial and went wrong: the kind of exchange, and what was said."""
+
+    trial: int
+    kind: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What is on record beside the steps of a forecast.
+
+    ``kinds`` says of a document by which kind of exchange it came; ``addresses`` where a result was found, by trial and
+    name; ``spent_usd`` is what all calls cost in US dollars, also those without an answer.
+    """
+
+    calls: tuple[Call, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    addresses: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    spent_usd: float = 0.0
+
+    def calls_of(self, trial: int, step: Step) -> list[Call]:
+        """Return the calls to models that a step rests on."""
+        cited = {*step.observation.documents}
+        return [call for call in self.calls if call.trial == trial and {call.answer.document, call.exchange} & cited]
+
+    def address(self, trial: int, source: str) -> str | None:
+        """Return where the result was found that a source names; None where it names none on record."""
+        found = RESULT.search(source)
+        return None if found is None else self.addresses.get((trial, found.group()))
+
+    def kind(self, document: str) -> str:
+        """Say what a document is: an exchange of some kind, the record of a call, or else a text that was kept."""
+        if any(call.answer.document == document for call in self.calls):
+            return "call"
+        return self.kinds.get(document, "text")
+
+
+async def chain_of(ledger: Ledger, trace: Trace) -> Chain:
+    """Read what is on record of all trials of a forecast; raises StoreError for what is damaged."""
+    calls: list[Call] = []
+    faults: list[Fault] = []
+    kinds: dict[str, str] = {}
+    addresses: dict[tuple[int, str], str] = {}
+    for trial in [record.number for record in trace.trials]:
+        for key, exchange in (await ledger.exchanges.of(trace.id, trial)).items():
+            kinds[exchange.digest] = key.kind
+            body = json.loads(exchange.body)
+            if "told" not in body:
+                faults.append(Fault(trial=trial, kind=key.kind, says=str(body.get("says", ""))))
+            elif key.kind == MODEL:
+                calls.append(await _call(ledger.documents, trial, exchange, body["told"]))
+            elif key.kind == TOOL:
+                addresses.update(_found(trial, body["told"]))
+    spent_usd = await ledger.calls.spent_on(trace.id)
+    return Chain(calls=tuple(calls), faults=tuple(faults), kinds=kinds, addresses=addresses, spent_usd=spent_usd)
+
+
+async def _call(documents: Documents, trial: int, exchange: Exchange, told: Any) -> Call:  # noqa: ANN401 - the JSON edge
+    answer = _ANSWER.value(told)
+    try:
+        record = RECORD.decode((await documents.get(answer.document)).content.decode())
+    except (NotFound, ContractError, UnicodeDecodeError):
+        # Models that no gateway stands before keep a record of another form, or none.
+        return Call(trial=trial, exchange=exchange.digest, answer=answer)
+    return Call(trial=trial, exchange=exchange.digest, answer=answer, role=record.role, asked=record.asked)
+
+
+def _found(trial: int, told: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], str]]:
+    note = told.get("note", {})
+    for place, found in enumerate(note.get("found", ()), 1):
+        yield (trial, f"search_{note.get('search', 0)}_result_{place}"), str(found.get("url", ""))

@@ -1,0 +1,270 @@
+"""The contract kit of model providers: what every one must do, against a scripted endpoint over real HTTP.
+
+Subclass it as ``bot.testing.contracts`` says. The provider is to be pointed at a chat-completions endpoint.
+"""
+# ruff: noqa: S101 - pytest is made of assert
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import ValidationError
+
+from bot.clock import SeededRandom, SystemClock
+from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Speaker, Tool, ToolCall
+from bot.domain.step import Json, Usage
+from bot.errors import ContractError, FoxcastError, Rejected, Unauthorized, Unavailable
+from bot.http import HttpReader
+from bot.ports import Llm
+from bot.specs import API_VERSION, ModelSpec, Settings, Workplace
+from bot.testing.model_server import (
+    ModelServer,
+    Reply,
+    call,
+    cut_short,
+    drip,
+    fail,
+    hang,
+    hang_up,
+    huge,
+    page,
+    refuse,
+    say,
+    torn,
+)
+
+KEY = "key-that-nobody-may-see"
+QUESTION = Prompt(messages=(Message(speaker=Speaker.USER, text="Will it rain?"),))
+SAMPLING = Sampling(max_tokens=64)
+SEARCH = Tool(
+    name="search",
+    description="Search the web.",
+    parameters={"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]},
+)
+SUBMIT = Tool(name="submit", description="End.", parameters={"type": "object", "properties": {}})
+SCHEMA: Mapping[str, Json] = {"type": "object", "properties": {"percent": {"type": "integer"}}, "required": ["percent"]}
+USAGE = Usage(calls=1, tokens_in=100, tokens_out=20)
+
+# What goes over the wire -> what it means. Source: the API reference of chat completions. Where a server counts no
+# tokens, they are estimated: a quarter of the characters asked (13) and answered, rounded up.
+ANSWERS = {
+    "text": (say("42 %, perhaps"), Completion(text="42 %, perhaps", usage=USAGE)),
+    "a call": (
+        Reply(calls=(("search", '{"query": "rain"}'),)),
+        Completion(
+            calls=(ToolCall(id="call_1_1", name="search", arguments='{"query": "rain"}'),),
+            finish=Finish.CALLS,
+            usage=USAGE,
+        ),
+    ),
+    "calls in parallel": (
+        Reply(calls=(("search", "{}"), ("submit", "not even JSON"))),
+        Completion(
+            calls=(
+                ToolCall(id="call_1_1", name="search", arguments="{}"),
+                ToolCall(id="call_1_2", name="submit", arguments="not even JSON"),
+            ),
+            finish=Finish.CALLS,
+            usage=USAGE,
+        ),
+    ),
+    "thoughts": (
+        Reply(text="9 %", thinking="Clouds are rare."),
+        Completion(text="9 %", thinking="Clouds are rare.", usage=USAGE),
+    ),
+    "a refusal": (refuse("I must not."), Completion(text="I must not.", finish=Finish.REFUSED, usage=USAGE)),
+    "a filter": (
+        Reply(text="I", finish="content_filter"),
+        Completion(text="I", finish=Finish.REFUSED, usage=USAGE),
+    ),
+    "a cut": (cut_short('{"percent": 4'), Completion(text='{"percent": 4', finish=Finish.LENGTH, usage=USAGE)),
+    "cached tokens": (
+        Reply(text="x", tokens_in=1000, tokens_cached=900, tokens_out=7),
+        Completion(text="x", usage=Usage(calls=1, tokens_in=1000, tokens_cached=900, tokens_out=7)),
+    ),
+    "an escaped emoji": (
+        Reply(raw=rb'{"choices": [{"message": {"content": "\u00e9 \ud83e\udd8a"}, "finish_reason": "stop"}]}'),
+        Completion(text="é 🦊", usage=Usage(calls=1, tokens_in=4, tokens_out=1)),
+    ),
+}
+
+FAILURES: dict[str, tuple[Reply, type[FoxcastError]]] = {
+    "400": (fail(400), Rejected),
+    "401": (fail(401), Unauthorized),
+    "402": (fail(402), Unauthorized),
+    "403": (fail(403), Unauthorized),
+    "404": (fail(404), Rejected),
+    "413": (fail(413), Rejected),
+    "422": (fail(422), Rejected),
+    "429": (fail(429), Unavailable),
+    "500": (fail(500), Unavailable),
+    "502": (fail(502), Unavailable),
+    "503": (fail(503), Unavailable),
+    "529": (fail(529), Unavailable),
+    "no answer": (hang_up(), Unavailable),
+    "half a body": (torn(say("a text that is long enough to be torn")), Unavailable),
+    "an error of status 200": (Reply(raw=b'{"error": {"message": "slow down", "code": 429}}'), Unavailable),
+    "a web page": (page(), ContractError),
+    "broken JSON": (Reply(raw=b'{"choices": ['), ContractError),
+    "an empty object": (Reply(raw=b"{}"), ContractError),
+    "a list": (Reply(raw=b"[]"), ContractError),
+    "no choice": (Reply(raw=b'{"choices": []}'), ContractError),
+    "a wrong type": (Reply(raw=b'{"choices": [{"message": {"content": 5}, "finish_reason": "stop"}]}'), ContractError),
+    "too many bytes": (huge(3 * 2**20), ContractError),
+}
+
+
+class ModelContract:
+    """What every provider must do.
+
+    ``model`` names a model that the provider knows nothing of, as it is named after the colon of a reference;
+    ``settings_for`` makes settings that reach it at a base URL with ``KEY`` as its key.
+    """
+
+    spec: ClassVar[ModelSpec[Any]]
+    model: ClassVar[str]
+
+    def settings_for(self, base_url: str) -> Settings:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def opened(self, base_url: str, folder: Path = Path()) -> AsyncIterator[Llm]:
+        """Open the provider on real HTTP."""
+        clock = SystemClock()
+        async with HttpReader(clock=clock, random=SeededRandom(1)) as http:
+            workplace = Workplace(clock=clock, http=http, folder=folder)
+            opening: AbstractAsyncContextManager[Llm] = self.spec.open(self.settings_for(base_url), workplace)
+            async with opening as llm:
+                yield llm
+
+    @pytest.fixture
+    async def server(self) -> AsyncIterator[ModelServer]:
+        async with ModelServer(say("yes")) as server:
+            yield server
+
+    @pytest.fixture
+    async def llm(self, server: ModelServer, tmp_path: Path) -> AsyncIterator[Llm]:
+        async with self.opened(server.base_url, tmp_path) as llm:
+            yield llm
+
+    def test_it_is_built_for_this_version(self) -> None:
+        assert self.spec.api_version == API_VERSION
+
+    def test_unknown_settings_are_refused(self) -> None:
+        with pytest.raises(ValidationError, match="no_such_setting"):
+            self.spec.settings.model_validate({"no_such_setting": 1})
+
+    def test_the_key_is_hidden(self) -> None:
+        settings = self.settings_for("http://127.0.0.1:1/v1")
+        assert KEY not in f"{settings!r} {settings} {settings.model_dump_json()}"
+
+    @pytest.mark.parametrize("name", ANSWERS)
+    async def test_a_reply_becomes_its_completion(self, server: ModelServer, llm: Llm, name: str) -> None:
+        reply, expected = ANSWERS[name]
+        server.script = reply
+        got = await llm.complete(self.model, QUESTION, SAMPLING)
+        shown = (got.text, got.calls, got.thinking, got.finish, got.usage)
+        assert shown == (expected.text, expected.calls, expected.thinking, expected.finish, expected.usage)
+        assert server.count == 1
+
+    @pytest.mark.parametrize("name", FAILURES)
+    async def test_a_failure_says_who_must_act_after_one_request(
+        self, server: ModelServer, llm: Llm, name: str
+    ) -> None:
+        server.script, expected = FAILURES[name]
+        with pytest.raises(FoxcastError) as caught:
+            await llm.complete(self.model, QUESTION, SAMPLING)
+        assert (type(caught.value), server.count) == (expected, 1)
+
+    @pytest.mark.parametrize("status", [429, 503])
+    async def test_the_wait_that_is_asked_for_is_kept(self, server: ModelServer, llm: Llm, status: int) -> None:
+        server.script = fail(status, retry_after_s=17)
+        with pytest.raises(Unavailable) as caught:
+            await llm.complete(self.model, QUESTION, SAMPLING)
+        assert (caught.value.retry_after_s, server.count) == (17.0, 1)
+
+    @pytest.mark.parametrize("status", [400, 401])
+    async def test_the_key_is_sent_and_shown_to_nobody(self, server: ModelServer, llm: Llm, status: int) -> None:
+        server.script = fail(status, why=f"your key {KEY} will not do")
+        with pytest.raises(FoxcastError, match="will not do") as caught:
+            await llm.complete(self.model, QUESTION, SAMPLING)
+        assert KEY in " ".join(server.requests[0].headers.values())
+        assert KEY not in f"{caught.value} {caught.value!r}"
+
+    async def test_cancelling_ends_the_request(self, server: ModelServer, llm: Llm) -> None:
+        server.script = hang()
+        asking = asyncio.ensure_future(llm.complete(self.model, QUESTION, SAMPLING))
+        await server.wire.until(lambda: server.wire.in_flight == 1)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await server.wire.until(lambda: server.wire.hung_up == 1)
+
+    async def test_a_dripping_answer_ends_with_the_deadline_above(self, server: ModelServer, llm: Llm) -> None:
+        await llm.complete(self.model, QUESTION, SAMPLING)  # what the provider does once is no part of a deadline
+        server.script = drip(say("y" * 100_000), every_s=0.01)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await llm.complete(self.model, QUESTION, SAMPLING)
+        assert server.count == 2
+
+    async def test_a_tool_must_be_called_and_one_at_a_time(self, server: ModelServer, llm: Llm) -> None:
+        server.script = call(("search", {"query": "rain"}))
+        await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT)), SAMPLING)
+        body = server.requests[0].body
+        assert body["tool_choice"] == "required"
+        assert body["parallel_tool_calls"] is False
+        assert {name: dict(schema) for name, schema in server.requests[0].tools.items()} == {
+            "search": dict(SEARCH.parameters),
+            "submit": dict(SUBMIT.parameters),
+        }
+
+    async def test_the_only_tool_is_named(self, server: ModelServer, llm: Llm) -> None:
+        prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), only="submit")
+        await llm.complete(self.model, prompt, SAMPLING)
+        assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "submit"}}
+
+    async def test_a_schema_is_asked_for(self, server: ModelServer, llm: Llm) -> None:
+        server.script = say('{"percent": 4}')
+        got = await llm.complete(self.model, Prompt(messages=QUESTION.messages, schema=SCHEMA), SAMPLING)
+        assert server.requests[0].schema == SCHEMA
+        assert json.loads(got.text) == {"percent": 4}
+
+    async def test_a_conversation_arrives_whole_and_in_order(self, server: ModelServer, llm: Llm) -> None:
+        made = ToolCall(id="call_7", name="search", arguments='{"query": "rain"}')
+        conversation = (
+            Message(speaker=Speaker.SYSTEM, text="Forecast."),
+            Message(speaker=Speaker.USER, text="Will it rain? \ud83e"),
+            Message(speaker=Speaker.ASSISTANT, calls=(made,)),
+            Message(speaker=Speaker.TOOL, text="dry", answers="call_7"),
+        )
+        await llm.complete(self.model, Prompt(messages=conversation, tools=(SEARCH,), stable=2), SAMPLING)
+        system, user, assistant, tool = server.requests[0].messages
+        assert (system["role"], system["content"]) == ("system", "Forecast.")
+        assert (user["role"], user["content"]) == ("user", "Will it rain? ?")
+        assert assistant["tool_calls"][0]["id"] == "call_7"
+        assert assistant["tool_calls"][0]["function"] == {"name": "search", "arguments": '{"query": "rain"}'}
+        assert (tool["role"], tool["tool_call_id"], tool["content"]) == ("tool", "call_7", "dry")
+
+    async def test_sampling_is_sent_as_far_as_it_is_named(self, server: ModelServer, llm: Llm) -> None:
+        await llm.complete(self.model, QUESTION, SAMPLING)
+        await llm.complete(self.model, QUESTION, Sampling(max_tokens=9, temperature=0.5, seed=3))
+        bare, full = (request.body for request in server.requests)
+        assert bare["max_tokens"] == 64
+        assert {"temperature", "seed", "reasoning_effort", "tools", "response_format"} & bare.keys() == set()
+        assert (full["max_tokens"], full["temperature"], full["seed"]) == (9, 0.5, 3)
+
+    async def test_an_unknown_price_is_none_and_never_nothing(self, llm: Llm) -> None:
+        assert await llm.price(self.model) is None
+        assert (await llm.complete(self.model, QUESTION, SAMPLING)).cost_usd is None
+
+    async def test_many_ask_at_once(self, server: ModelServer, llm: Llm) -> None:
+        server.script = lambda asked: say(str(asked.messages[-1]["content"]))
+        prompts = [Prompt(messages=(Message(speaker=Speaker.USER, text=str(number)),)) for number in range(40)]
+        got = await asyncio.gather(*(llm.complete(self.model, prompt, SAMPLING) for prompt in prompts))
+        assert [answer.text for answer in got] == [str(number) for number in range(40)]
+        assert server.count == 40

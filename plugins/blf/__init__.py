@@ -1,0 +1,26 @@
+"""BLF, the Bayesian linguistic forecaster: a model that searches, keeps a written belief, and submits it.
+
+It needs a model in the role main; the role summariser, where it has one, keeps its notes short. Every ablation of the
+paper is a setting, so that variants can run side by side on the same questions.
+"""
+
+from bot.api import Can, ForecasterSpec, hookimpl
+from plugins.blf.forecaster import open_blf
+from plugins.blf.learning import RateLearner
+from plugins.blf.settings import BlfSettings
+
+
+@hookimpl
+def foxcast_forecasters() -> list[ForecasterSpec[BlfSettings]]:
+    """Offer the one forecaster of this plugin."""
+    return [
+        ForecasterSpec(
+            name="blf",
+            summary="A language model that searches step by step and writes down what it believes and why",
+            abilities=frozenset({Can.ASK_MODELS, Can.LEARN}),
+            settings=BlfSettings,
+            open=open_blf,
+            learner=lambda _: RateLearner(),
+            trials=5,
+        )
+    ]

@@ -1,0 +1,49 @@
+"""Counts how models did in a trial, for the verdict on whether they go on being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from bot.api import Binary, Conduct
+from plugins.blf.ballot import Predictions, distance
+
+
+@dataclass(slots=True)
+class Tally:
+    """The moves asked of each model in turn, and those that were none. A fallback may take over within a trial."""
+
+    asked: dict[str, int] = field(default_factory=dict)
+    unparsed: dict[str, int] = field(default_factory=dict)
+    last: str = ""
+
+    def heard(self, model: str) -> None:
+        """Count an answer."""
+        self.asked[model] = self.asked.get(model, 0) + 1
+        self.last = model
+
+    def garbled(self) -> None:
+        """Count the last answer as no move."""
+        self.unparsed[self.last] = self.unparsed.get(self.last, 0) + 1
+
+    def verdicts(self, role: str, *, believed: Predictions | None, submitted: Predictions | None) -> Iterator[Conduct]:
+        """Yield one conduct per model; only the one that spoke last had the chance to submit.
+
+        ``believed`` is what it last said that it believes, None where it never did.
+        """
+        for model, asked in self.asked.items():
+            ended = model == self.last
+            gap = distance(believed, submitted) if ended and believed is not None and submitted is not None else 0.0
+            yield Conduct(
+                role=role,
+                model=model,
+                asked=asked,
+                unparsed=self.unparsed.get(model, 0),
+                submitted=submitted is not None if ended else None,
+                half=ended and submitted is not None and _is_half(submitted),
+                gap=gap,
+            )
+
+
+def _is_half(predictions: Predictions) -> bool:
+    return all(prediction == Binary(0.5) for prediction in predictions.values())

@@ -1,0 +1,77 @@
+"""Wikipedia: pages as they stood at a moment, from their revisions; no key.
+
+The rendered form of an old revision (``action=parse&oldid=``) takes every template, module and data item in its state
+of today: a table that lives in a template would show the future. So the source text of the revision is read, which
+nobody can change afterwards, and written out here without asking for anything else. What a page takes from other pages
+is therefore missing; its place is marked with the name of the template in brackets. A title leads where it leads
+today: a page that was moved since is found under both names, one that was merged into another is not found as it was.
+Sources: the service's help of ``action=query&prop=revisions``; L. Werkmeister (2024) on permanent links.
+"""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from bot.api import Can, DataSpec, NotFound, PageSource, Passage, SourcePolicy, Workplace, hookimpl
+from plugins.data.wikipedia.api import SOURCE, Encyclopedia, Revision, WikipediaSettings
+from plugins.data.wikipedia.sections import Article, article
+
+# Named in an error, so that another page can be asked for.
+OFFERED = 10
+
+_AMBIGUOUS = re.compile(
+    r"\{\{\s*(?:disambig\w*|hndis|geodis|dab|begriffsklärung|homonymie|desambiguación|disambigua)\s*[|}]", re.IGNORECASE
+)
+_MEANING = re.compile(r"^\*+[^\[\n]*\[\[([^\[\]|#]+)", re.MULTILINE)
+
+
+class Wikipedia:
+    """Implements the port PageSource."""
+
+    def __init__(self, encyclopedia: Encyclopedia) -> None:
+        self._encyclopedia = encyclopedia
+
+    async def contents(self, page: str, *, before: datetime) -> Sequence[str]:
+        """Return the headings; the lead has none and is not among them."""
+        _, found = await self._article(page, before)
+        return found.headings
+
+    async def section(self, page: str, heading: str, *, before: datetime) -> Passage:
+        """Return the text under a heading with the sections below it, its tables as lines of cells."""
+        revision, found = await self._article(page, before)
+        text = found.under(heading)
+        if text is None:
+            message = f"{SOURCE}: {revision.title} has no heading {heading!r}; it has {', '.join(found.headings)}"
+            raise NotFound(message)
+        return Passage(url=revision.url, page=revision.title, heading=heading, text=text, revised_at=revision.at)
+
+    async def _article(self, page: str, before: datetime) -> tuple[Revision, Article]:
+        revision = await self._encyclopedia.revision(page, before=before)
+        if _AMBIGUOUS.search(revision.wikitext):
+            meant = "; ".join(_MEANING.findall(revision.wikitext)[:OFFERED])
+            message = f"{SOURCE}: {revision.title} names several pages, ask for one of them: {meant}"
+            raise NotFound(message)
+        return revision, article(revision.wikitext)
+
+
+@asynccontextmanager
+async def open_wikipedia(settings: WikipediaSettings, workplace: Workplace) -> AsyncIterator[PageSource]:
+    """Yield the source; there is nothing to close."""
+    yield Wikipedia(Encyclopedia(settings, workplace))
+
+
+@hookimpl
+def foxcast_data_sources() -> list[DataSpec[WikipediaSettings]]:
+    """Offer the one source of this plugin."""
+    return [
+        DataSpec(
+            name=SOURCE,
+            summary="Pages of Wikipedia as they stood at the moment, tables included",
+            abilities=frozenset({Can.PAGES}),
+            settings=WikipediaSettings,
+            pages=open_wikipedia,
+            serves=frozenset({"wikipedia"}),
+            policy=SourcePolicy(first="fetch_wikipedia_toc"),
+        )
+    ]

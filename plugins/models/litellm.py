@@ -1,0 +1,262 @@
+"""Models of the many named providers, through the library litellm: ``litellm:anthropic/...``, ``litellm:gemini/...``.
+
+The library takes seconds to import, so it is imported by the first call, in a thread. Its retries, caches, routers and
+telemetry stay off: it asks once. Its replies have no bound on their size before they are read.
+"""
+
+import asyncio
+import logging
+import os
+import warnings
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from types import ModuleType
+from typing import Any, NoReturn
+
+from pydantic import Field, SecretStr
+
+from bot.api import (
+    Completion,
+    ContractError,
+    Llm,
+    ModelSpec,
+    Price,
+    Prompt,
+    Rejected,
+    Sampling,
+    Settings,
+    Unauthorized,
+    Unavailable,
+    Workplace,
+    hookimpl,
+)
+from plugins.models._chat import MAX_REPLY_BYTES, choice, completion, messages, sampled
+
+NAME = "litellm"
+# Must stand in the environment before the import: no list of prices and no list of headers is fetched from the network,
+# and no .env file of a parent folder is read into our environment, which is what the library's default mode does.
+GUARDS = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_MODE": "PRODUCTION",
+}
+LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+# Providers that bill a repeated beginning less only where it is marked.
+_MARKED = frozenset({"anthropic", "bedrock", "vertex_ai"})
+_SHOWN_CHARS = 300
+
+
+class LitellmSettings(Settings):
+    """Keys and addresses by the provider's name in the library, the part of a model before the slash.
+
+    Without a key the library looks for one in its own variables. ``drop_params`` leaves out what a model does not
+    take, instead of refusing the call; a seed is always left out then, because it is a wish and no order.
+    """
+
+    keys: dict[str, SecretStr] = Field(default_factory=dict)
+    base_urls: dict[str, str] = Field(default_factory=dict)
+    drop_params: bool = False
+    deadline_s: float = Field(default=1800.0, gt=0, le=86_400)
+
+
+class Litellm:
+    """Implements ``bot.api.Llm``."""
+
+    def __init__(self, settings: LitellmSettings) -> None:
+        self._settings = settings
+        self._loading = asyncio.Lock()
+        self._library: ModuleType | None = None
+
+    async def price(self, model: str) -> Price | None:
+        library = await self._loaded()
+        found = _listed(library.model_cost, model)
+        if found is None:
+            return None
+        read, written = found.get("input_cost_per_token"), found.get("output_cost_per_token")
+        # A list that says nothing and one that says zero are told apart by nobody; free is what config declares free.
+        if read is None or written is None or not (read or written):
+            return None
+        cached = found.get("cache_read_input_token_cost")
+        return Price(
+            tokens_in=read * 1e6, tokens_cached=(read if cached is None else cached) * 1e6, tokens_out=written * 1e6
+        )
+
+    async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
+        library = await self._loaded()
+        deadline_s = self._settings.deadline_s
+        request = self._request(library, model, prompt, sampling)
+        try:
+            # The library's own time-out counts per operation of the socket.
+            async with asyncio.timeout(deadline_s):
+                reply = await library.acompletion(**request)
+        except TimeoutError as error:
+            message = f"{NAME}:{model}: no complete answer within {deadline_s:g} s"
+            raise Unavailable(message) from error
+        except Exception as error:  # noqa: BLE001 - the library raises errors of a dozen others; each becomes one of ours
+            _translate(error, library, shown=f"{NAME}:{model}", secret=str(request.get("api_key") or ""))
+        return _completion(reply, f"{NAME}:{model}", prompt)
+
+    async def aclose(self) -> None:
+        """Close the connections and the worker that the library opened on this event loop."""
+        if self._library is None:
+            return
+        from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
+        from litellm.llms.custom_httpx.async_client_cleanup import (
+            close_litellm_async_clients,
+        )
+
+        with suppress(RuntimeError):  # a worker of an earlier event loop has ended with it
+            await GLOBAL_LOGGING_WORKER.stop()
+        await close_litellm_async_clients()  # type: ignore[no-untyped-call]  # the library does not annotate it
+        self._library.in_memory_llm_clients_cache.flush_cache()
+
+    async def _loaded(self) -> ModuleType:
+        async with self._loading:
+            if self._library is None:
+                self._library = await asyncio.to_thread(_load)
+            return self._library
+
+    def _request(self, library: ModuleType, model: str, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
+        provider = model.partition("/")[0]
+        key = self._settings.keys.get(provider)
+        supported = library.get_supported_openai_params(model=model) or ()
+        wanted = sampled(sampling)
+        if "seed" not in supported:
+            wanted.pop("seed", None)
+        if prompt.tools and "parallel_tool_calls" in supported:
+            wanted["parallel_tool_calls"] = False
+        if sampling.effort is not None:
+            wanted["reasoning_effort"] = sampling.effort
+        return {
+            "model": model,
+            "messages": messages(prompt, marked=provider in _MARKED),
+            "max_tokens": sampling.max_tokens,
+            **wanted,
+            **choice(prompt),
+            "api_key": None if key is None else key.get_secret_value(),
+            "api_base": self._settings.base_urls.get(provider),
+            "drop_params": self._settings.drop_params,
+            "timeout": self._settings.deadline_s,
+            # Two names for the same in the library; either alone leaves the other's default for some providers.
+            "num_retries": 0,
+            "max_retries": 0,
+        }
+
+
+@asynccontextmanager
+async def open_litellm(settings: LitellmSettings, _: Workplace) -> AsyncIterator[Llm]:
+    """Hand out the provider; the library is imported by its first call, its connections are closed here."""
+    provider = Litellm(settings)
+    try:
+        yield provider
+    finally:
+        await provider.aclose()
+
+
+@hookimpl
+def foxcast_models() -> list[ModelSpec[LitellmSettings]]:
+    """Offer the provider."""
+    return [
+        ModelSpec(
+            name=NAME,
+            summary="Models of many named providers, through the library litellm",
+            settings=LitellmSettings,
+            open=open_litellm,
+        )
+    ]
+
+
+def _load() -> ModuleType:
+    os.environ.update(GUARDS)
+    import litellm  # seconds and 160 MB; most commands never call a model
+
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.turn_off_message_logging = True
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    # Said once by the first call of each process, about its own types.
+    warnings.filterwarnings("ignore", message="Item '.*' on TypedDict class", category=UserWarning)
+    return litellm
+
+
+def _listed(prices: Mapping[str, Mapping[str, Any]], model: str) -> Mapping[str, Any] | None:
+    """Return the entry of a model, also where the list leaves its provider out.
+
+    The library's own look-up asks some servers over the network.
+    """
+    if model in prices:
+        return prices[model]
+    provider, _, name = model.partition("/")
+    found = prices.get(name)
+    return found if found is not None and str(found.get("litellm_provider", "")).startswith(provider) else None
+
+
+def _completion(reply: Any, shown: str, prompt: Prompt) -> Completion:  # noqa: ANN401 - the library's own type is late
+    raw: dict[str, Any] = reply.model_dump(warnings=False)
+    for chosen in raw.get("choices") or ():
+        said = chosen.get("message") or {}
+        said["refusal"] = (said.get("provider_specific_fields") or {}).get("refusal")
+    cost = reply._hidden_params.get("response_cost")  # noqa: SLF001 - where the library documents it
+    answer = completion({**raw, "usage": _counted(raw.get("usage"), cost)}, shown=shown, prompt=prompt)
+    size = len(answer.text) + len(answer.thinking) + sum(len(call.arguments) for call in answer.calls)
+    if size > MAX_REPLY_BYTES:
+        message = f"{shown}: the reply is larger than {MAX_REPLY_BYTES} bytes"
+        raise ContractError(message)
+    return answer
+
+
+def _counted(usage: dict[str, Any] | None, cost: float | None) -> dict[str, Any] | None:
+    """Return the usage with the library's own reckoning of the cost; it makes up zeros where a server told nothing."""
+    if not usage or not (usage.get("prompt_tokens") or usage.get("completion_tokens")):
+        return None
+    return {**usage, "cost": cost}
+
+
+def _translate(error: Exception, library: ModuleType, *, shown: str, secret: str) -> NoReturn:
+    """Raise ours: by the status where the provider answered, by the cause where the network failed, else by class.
+
+    The library says InternalServerError, with a status of its own making, also for a broken answer and a lost
+    connection.
+    """
+    said = " ".join(str(error).split("Traceback")[0].split())
+    said = said.replace(secret, "***") if secret else said
+    message = f"{shown}: {said[:_SHOWN_CHARS]}"
+    headers = getattr(error, "litellm_response_headers", None)
+    exceptions = library.exceptions
+    if isinstance(error, exceptions.Timeout) or any(_is_transport(cause) for cause in _causes(error)):
+        raise Unavailable(message) from None
+    if headers is not None and not isinstance(error, exceptions.APIConnectionError):
+        _raise_status(int(error.status_code), message, headers)  # type: ignore[attr-defined]  # each of its errors has
+    unauthorized = (exceptions.AuthenticationError, exceptions.PermissionDeniedError)
+    unavailable = (exceptions.RateLimitError, exceptions.ServiceUnavailableError, exceptions.BadGatewayError)
+    rejected = (exceptions.BadRequestError, exceptions.NotFoundError, exceptions.UnprocessableEntityError)
+    for ours, theirs in ((Unauthorized, unauthorized), (Unavailable, unavailable), (Rejected, rejected)):
+        if isinstance(error, theirs):
+            raise ours(message) from None
+    raise ContractError(message) from error
+
+
+def _raise_status(status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
+    """Raise what a status means, as ``bot.http`` does for everyone else."""
+    if status in {401, 402, 403}:
+        raise Unauthorized(message) from None
+    if status in {408, 425, 429} or status >= 500:
+        asked = headers.get("retry-after", "")
+        raise Unavailable(message, retry_after_s=float(asked) if asked.isdigit() else None) from None
+    raise Rejected(message) from None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _is_transport(error: BaseException) -> bool:
+    """Tell a lost connection from other trouble; compared by name, because these libraries are not ours to import."""
+    names = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
+    return bool(
+        names & {"httpx.TransportError", "openai.APIConnectionError", "aiohttp.ClientError", "builtins.OSError"}
+    )

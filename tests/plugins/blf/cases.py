@@ -1,0 +1,118 @@
+"""Questions, answers and desks that the tests of BLF share."""
+
+import json
+from collections.abc import Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bot.domain.forecast import Limits
+from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape, Shape
+from bot.domain.prompt import Completion, Dialect, Prompt
+from bot.domain.question import Crowd, Question, QuestionRef, Target
+from bot.domain.step import Json, Step
+from bot.errors import FoxcastError
+from bot.testing.desk import Said, Script, ScriptedDesk, ScriptedModel, ScriptedTool, call, in_turn, tool_that_says
+from plugins.blf.forecaster import Blf
+from plugins.blf.settings import BlfSettings
+
+CUTOFF = datetime(2026, 1, 1, tzinfo=UTC)
+QUERY: Json = {"type": "string"}
+DATES = ("2026-02-01", "2026-03-01", "2026-04-01")
+GRID = tuple(float(point) for point in range(0, 101, 5))
+DAYS = tuple((CUTOFF + timedelta(days=day)).timestamp() for day in range(100))
+CHOICE = ChoiceShape(options=("red", "green", "blue"))
+CURVE = CurveShape(grid=GRID, unit="points", open_upper=True)
+DATE_CURVE = CurveShape(grid=DAYS, unit="date", open_upper=True)
+
+
+def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
+    given = {"ref": QuestionRef("harbour", "q"), "title": "Will the ship come in?", **more}
+    return Question(
+        shape=shape or BinaryShape(),
+        targets=tuple(Target(key=key, resolves_at=CUTOFF + timedelta(days=30)) for key in targets),
+        **given,
+    )
+
+
+def priced(price: float, **more: Any) -> Question:
+    return question(crowd=Crowd(prediction=Binary(price), at=CUTOFF - timedelta(days=1)), **more)
+
+
+def believing(value: Any, *, field: str = "probability", **more: Any) -> dict[str, Any]:
+    return {field: value, "confidence": "medium", "update_reasoning": "because", **more}
+
+
+def move(name: str, arguments: Mapping[str, Any] | None = None, belief: Any = None) -> Completion:
+    sent = dict(arguments or {})
+    if belief is not None:
+        sent["updated_belief"] = belief
+    return call(name, json.dumps(sent))
+
+
+def call_of(name: str, arguments: Mapping[str, Any]) -> Completion:
+    return call(name, json.dumps(arguments))
+
+
+def search(query: str = "ship", belief: Any = None) -> Completion:
+    return move("web_search", {"query": query}, belief)
+
+
+def submit(value: Any, belief: Any = None, *, field: str = "probability") -> Completion:
+    return move("submit", {field: value, "reasoning": "all in all"}, belief)
+
+
+def searches(text: str = "search_1_result_1: the ship left port") -> ScriptedTool:
+    return tool_that_says("web_search", text, query=QUERY)
+
+
+def desk(*said: Said, script: Script | None = None, dialect: Dialect = Dialect.TOOLS, **more: Any) -> ScriptedDesk:
+    model = ScriptedModel(script or in_turn(*said), dialect)
+    given: dict[str, Any] = {
+        "cutoff": CUTOFF,
+        "models": {"main": model},
+        "bench": [searches(), tool_that_says("lookup_url", "a page", url=QUERY)],
+        "limits": Limits(steps=10),
+        **more,
+    }
+    return ScriptedDesk(**given)
+
+
+async def steps_of(
+    asked: Question, at: ScriptedDesk, settings: BlfSettings | None = None
+) -> tuple[list[Step], FoxcastError | None]:
+    """Return all steps, and the error with which the stream told that the trial did not come to submitting."""
+    steps: list[Step] = []
+    try:
+        async with aclosing(Blf(settings or BlfSettings()).steps(asked, at)) as stream:
+            async for step in stream:
+                steps.append(step)  # noqa: PERF401 - those before an error count
+    except FoxcastError as error:
+        return steps, error
+    return steps, None
+
+
+def probabilities(step: Step) -> list[float]:
+    return [found.probability for found in step.belief.predictions.values() if isinstance(found, Binary)]
+
+
+def probability(step: Step) -> float:
+    (found,) = probabilities(step)
+    return found
+
+
+def offered(prompt: Prompt) -> list[str]:
+    """Return the names of what a prompt lets the model do, read from its tools or its schema."""
+    if prompt.schema is None:
+        return [tool.name for tool in prompt.tools]
+    branches: Any = prompt.schema.get("anyOf", [prompt.schema])
+    return [branch["properties"]["action"]["const"] for branch in branches]
+
+
+def announced(prompt: Prompt) -> list[str]:
+    """Return the names that the last message says can be called."""
+    text = prompt.messages[-1].text
+    for opening in ("You can call now: ", "Send exactly one of: "):
+        if opening in text:
+            return text.rpartition(opening)[2].partition(".")[0].split(", ")
+    return []

@@ -1,0 +1,272 @@
+"""Each ablation changes exactly what it should, and prompts name the tools that are offered in all of them."""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import pytest
+
+from bot.domain.forecast import Limits
+from bot.domain.prompt import Completion, Dialect, Prompt
+from bot.domain.research import SourcePolicy
+from bot.domain.step import Observation, ToolResult
+from bot.errors import Unavailable
+from bot.testing.desk import ScriptedDesk, ScriptedTool, tool_that_says
+from bot.testing.schema import fill
+from plugins.blf.settings import BlfSettings, EarlyStop, Mode, ZeroShot
+from tests.plugins.blf.cases import (
+    CHOICE,
+    CURVE,
+    DATES,
+    QUERY,
+    announced,
+    believing,
+    desk,
+    move,
+    offered,
+    priced,
+    probabilities,
+    probability,
+    question,
+    search,
+    searches,
+    steps_of,
+    submit,
+)
+
+SUMMARY = tool_that_says("summarize_results", "in short", search_index={"type": "integer"})
+SERIES = tool_that_says("series_model", "12 points")
+
+
+def bench() -> list[ScriptedTool]:
+    return [searches(), SUMMARY, tool_that_says("lookup_url", "a page", url=QUERY)]
+
+
+def first_that_fits(prompt: Prompt) -> Completion:
+    """Answer like a model that takes the first thing it may do and fills in what it must."""
+    import json
+
+    if prompt.schema is not None:
+        branches: Any = prompt.schema.get("anyOf", [prompt.schema])
+        return Completion(text=json.dumps(fill(branches[0], {})))
+    return move(prompt.tools[0].name, fill(prompt.tools[0].parameters, {}))
+
+
+async def first_prompt(settings: BlfSettings, **more: Any) -> Prompt:
+    at = desk(Unavailable("enough"), bench=bench(), **more)
+    await steps_of(priced(0.8), at, settings)
+    return at.asked[0].prompt
+
+
+def system(prompt: Prompt) -> str:
+    return prompt.messages[0].text
+
+
+def asked(prompt: Prompt) -> str:
+    return prompt.messages[1].text
+
+
+CONFIGURATIONS = [
+    {"belief": belief, "mode": mode, "search": search_on, "tools": tools, "zero_shot": zero_shot}
+    for belief, mode, search_on, tools, zero_shot in product(
+        (True, False), Mode, (True, False), (None, ("lookup_url",), ()), ZeroShot
+    )
+]
+
+
+@pytest.mark.parametrize("dialect", [*Dialect])
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+async def test_the_prompt_names_exactly_the_tools_that_are_offered(
+    configuration: Mapping[str, Any], dialect: Dialect
+) -> None:
+    at = desk(script=first_that_fits, bench=bench(), dialect=dialect, limits=Limits(steps=4))
+    steps, _ = await steps_of(question(), at, BlfSettings(**configuration))
+    assert at.asked
+    assert len(steps) <= 4
+    described: set[str] = set()
+    for said in at.asked:
+        assert announced(said.prompt) == offered(said.prompt)
+        described.update(offered(said.prompt))
+        whole = "\n".join(message.text for message in said.prompt.messages)
+        # A tool that is not offered, now or before, is not advertised anywhere.
+        assert not [item.tool.name for item in bench() if item.tool.name not in described and item.tool.name in whole]
+    assert offered(at.asked[-1].prompt) == ["submit"]
+
+
+async def test_without_belief_no_schema_and_no_prompt_speaks_of_one() -> None:
+    at = desk(search(belief=believing(0.9)), submit(0.7))
+    steps, _ = await steps_of(question(), at, BlfSettings(belief=False))
+    assert [probability(step) for step in steps] == [0.5, 0.7]
+    for said in at.asked:
+        assert not any("belief" in message.text.lower() for message in said.prompt.messages)
+        assert not any("updated_belief" in str(tool.parameters) for tool in said.prompt.tools)
+    assert at.graded[0].gap == 0.0
+
+
+async def test_without_belief_a_failed_trial_leaves_what_it_started_from() -> None:
+    steps, _ = await steps_of(question(), desk(search(), Unavailable("down")), BlfSettings(belief=False))
+    assert probability(steps[-1]) == 0.5
+
+
+async def test_without_search_only_the_search_tools_are_missing() -> None:
+    full, less = [await first_prompt(BlfSettings(search=on)) for on in (True, False)]
+    assert offered(full) == ["web_search", "summarize_results", "lookup_url", "submit"]
+    assert offered(less) == ["lookup_url", "submit"]
+    assert system(full) == system(less)
+
+
+async def test_tools_can_be_chosen_by_name_and_never_added() -> None:
+    prompt = await first_prompt(BlfSettings(tools=("lookup_url", "read_mind")))
+    assert offered(prompt) == ["lookup_url", "submit"]
+
+
+async def test_the_crowd_is_shown_and_started_from_or_neither() -> None:
+    with_crowd, without = [await first_prompt(BlfSettings(crowd=on)) for on in (True, False)]
+    assert "the crowd's estimate was: 0.8." in asked(with_crowd)
+    assert "probability: 0.8\n" in asked(with_crowd)
+    assert "crowd" not in asked(without).lower()
+    assert "0.8" not in asked(without)
+    assert system(with_crowd) == system(without)
+
+
+async def test_a_price_among_the_facts_of_a_market_question_is_not_shown_without_the_crowd() -> None:
+    at = desk(Unavailable("enough"))
+    await steps_of(priced(0.8, facts={"freeze_value": "0.8123"}), at, BlfSettings(crowd=False))
+    assert "0.8123" not in asked(at.asked[0].prompt)
+    at = desk(Unavailable("enough"))
+    await steps_of(question(facts={"freeze_value": "17.25"}), at)
+    assert "17.25" in asked(at.asked[0].prompt)
+
+
+async def test_the_prior_is_shown_and_started_from_or_neither() -> None:
+    prompts = []
+    for on in (True, False):
+        at = desk(Unavailable("enough"))
+        steps, _ = await steps_of(question(source="fred"), at, BlfSettings(prior=on))
+        prompts.append(at.asked[0].prompt)
+        assert probability(steps[0]) == (0.422 if on else 0.5)
+    assert "42.2%" in asked(prompts[0])
+    assert "42.2%" not in asked(prompts[1])
+
+
+async def test_batch_asks_all_queries_in_one_move_and_then_answers() -> None:
+    at = desk(move("search_all", {"queries": ["one", "two", "three", "four"]}, believing(0.6)), submit(0.7))
+    steps, error = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH, queries=3))
+    assert error is None
+    assert [step.action.name for step in steps] == ["search_all", "submit"]
+    assert [arguments["query"] for _, arguments in at.used] == ["one", "two", "three"]
+    assert [offered(said.prompt) for said in at.asked] == [["search_all"], ["submit"]]
+    assert steps[0].belief.searches == ("one", "two", "three")
+
+
+async def test_batch_begins_with_what_the_policy_wants_first() -> None:
+    at = desk(
+        move("search_all", {"queries": ["one"]}, believing(0.6)),
+        submit(0.7),
+        bench=[SERIES, searches()],
+        policy=SourcePolicy(first="series_model"),
+    )
+    steps, _ = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH))
+    assert [step.action.name for step in steps] == ["series_model", "search_all", "submit"]
+    assert "12 points" in asked(at.asked[0].prompt)
+
+
+async def test_batch_stops_where_the_searches_of_the_policy_end() -> None:
+    at = desk(
+        move("search_all", {"queries": ["one", "two"]}, believing(0.6)),
+        submit(0.7),
+        bench=[ScriptedTool(searches().tool, searches().run, uses=1)],
+    )
+    steps, error = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH))
+    assert error is None
+    assert len(at.used) == 1
+    assert "two: no search is left" in steps[0].observation.text
+
+
+async def test_the_standard_zero_shot_has_the_prompt_of_the_loop_and_only_submit() -> None:
+    loop, zero = [await first_prompt(BlfSettings(zero_shot=way, steps=1)) for way in (ZeroShot.OFF, ZeroShot.STANDARD)]
+    assert system(loop) == system(zero)
+    at = desk(submit(0.7, believing(0.7)))
+    steps, _ = await steps_of(question(), at, BlfSettings(zero_shot=ZeroShot.STANDARD))
+    assert [step.action.name for step in steps] == ["submit"]
+    assert offered(at.asked[0].prompt) == ["submit"]
+
+
+async def test_the_short_zero_shot_is_short_and_knows_no_belief() -> None:
+    standard, short = [await first_prompt(BlfSettings(zero_shot=way)) for way in (ZeroShot.STANDARD, ZeroShot.SHORT)]
+    assert len(system(short)) < len(system(standard)) / 3
+    assert "updated_belief" not in str(short)
+    assert offered(short) == ["submit"]
+
+
+async def test_margins_are_settings_of_prompt_schema_and_answer_alike() -> None:
+    settings = BlfSettings(submit_margin=0.01, step_margin=0.0)
+    at = desk(search(belief=believing(1.0)), submit(1.0))
+    steps, _ = await steps_of(question(), at, settings)
+    assert [probability(step) for step in steps] == [1.0, 0.99]
+    assert "0.01 and 0.99" in system(at.asked[0].prompt)
+    parameters: Any = at.asked[0].prompt.tools[-1].parameters["properties"]
+    assert parameters["probability"]["maximum"] == 0.99
+
+
+async def test_the_rule_of_early_stopping_is_told_or_not() -> None:
+    told, silent = [await first_prompt(BlfSettings(early_stop=way)) for way in (EarlyStop.TOLD, EarlyStop.OFF)]
+    rule = "moved your answer by less than 0.03"
+    assert rule in system(told)
+    assert rule not in system(silent)
+    assert "\n\n-" not in system(silent)
+
+
+def estimate(data: Any, **more: Any) -> ScriptedTool:
+    result = ToolResult(observation=Observation(text="12 points"), data=data, **more)
+    return ScriptedTool(SERIES.tool, lambda _: result)
+
+
+async def bypassed(tool: ScriptedTool, **more: Any) -> tuple[ScriptedDesk, list[float], list[str]]:
+    at = desk(bench=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
+    steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), at)
+    assert error is None
+    return at, probabilities(steps[-1]), [step.action.name for step in steps]
+
+
+async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> None:
+    tool = estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.999}})
+    at, found, actions = await bypassed(tool, models={})
+    assert actions == ["series_model", "submit"]
+    assert found == [0.3, 0.95]
+    assert at.asked == []
+    assert at.graded == []
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        estimate(None),
+        estimate({"probabilities": {DATES[0]: 0.3}}),
+        estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: float("nan")}}),
+        estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.4}}, failed=True),
+    ],
+)
+async def test_a_bypass_without_an_estimate_submits_what_it_started_from(tool: ScriptedTool) -> None:
+    _, found, actions = await bypassed(tool)
+    assert actions == ["series_model", "submit"]
+    assert found == [0.555, 0.555]
+
+
+async def test_without_the_tool_of_a_bypass_the_model_works() -> None:
+    at = desk(submit(0.7), bench=[searches()], policy=SourcePolicy(first="series_model", bypass=True))
+    steps, _ = await steps_of(question(), at)
+    assert [step.action.name for step in steps] == ["submit"]
+
+
+@pytest.mark.parametrize("shape", [CHOICE, CURVE])
+async def test_every_shape_can_be_answered_by_whoever_fills_in_the_schema(shape: Any) -> None:
+    for dialect in Dialect:
+        at = desk(script=first_that_fits, dialect=dialect, limits=Limits(steps=3))
+        steps, _ = await steps_of(question(shape, targets=DATES), at)
+        assert len(steps) == 3
+
+
+def test_quantiles_out_of_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="rise"):
+        BlfSettings(quantiles=(50, 10))

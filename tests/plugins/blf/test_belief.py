@@ -1,0 +1,122 @@
+"""What a model believes is merged with care: nothing is lost that was not taken back, nothing invalid gets in."""
+
+from typing import Any
+
+import pytest
+
+from bot.domain.prediction import Binary
+from plugins.blf.ballot import Ballot, ballot_for
+from plugins.blf.belief import MOST_ITEMS, belief_schema, merged, shown
+from plugins.blf.settings import BlfSettings
+from plugins.blf.state import State
+from tests.plugins.blf.cases import believing, question
+
+BALLOT = ballot_for(question(), BlfSettings(), percent=False)
+START = State(predictions={"outcome": Binary(0.5)})
+
+
+def after(state: State, update: Any, ballot: Ballot = BALLOT) -> State:
+    return merged(state, update, ballot, margin=0.02).state
+
+
+def item(text: str, source: str = "search_1_result_1") -> dict[str, str]:
+    return {"text": text, "source": source}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [(0.0, 0.02), (0.001, 0.02), (0.3, 0.3), (1, 0.98), ("0.4", 0.4), ("40%", 0.4)]
+)
+def test_a_probability_is_kept_from_certainty(said: Any, kept: float) -> None:
+    assert after(START, believing(said)).predictions == {"outcome": Binary(kept)}
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        None,
+        "0.7",
+        [],
+        {},
+        {"confidence": "high"},
+        believing(None),
+        {"probability": True},
+        believing(-0.1),
+        believing(70),
+        believing("likely"),
+        believing("nan"),
+        believing(float("inf")),
+        believing(10**400),
+        believing([0.1, 0.2]),
+        believing({"tomorrow": 0.5}),
+    ],
+)
+def test_an_update_without_a_valid_probability_keeps_the_whole_old_belief_and_says_why(update: Any) -> None:
+    before = after(START, believing(0.8, evidence_for=[item("it sailed")]))
+    merge = merged(before, update, BALLOT, margin=0.02)
+    assert merge.state == before
+    assert merge.note.startswith("belief kept: ")
+
+
+def test_evidence_accumulates_and_the_same_is_not_added_twice() -> None:
+    state = after(START, believing(0.6, evidence_for=[item("it sailed")], evidence_against=[item("storm ahead")]))
+    state = after(state, believing(0.7, evidence_for=[item("It sailed"), item("seen at sea")]))
+    assert [found.text for found in state.evidence_for] == ["it sailed", "seen at sea"]
+    assert [found.text for found in state.evidence_against] == ["storm ahead"]
+    assert len({found.name for found in (*state.evidence_for, *state.evidence_against)}) == 3
+
+
+def test_only_evidence_that_is_named_as_contradicted_is_taken_back() -> None:
+    state = after(START, believing(0.6, evidence_for=[item("it sailed"), item("seen at sea")]))
+    gone, kept = state.evidence_for
+    state = after(state, believing(0.4, contradicted=[gone.name.lower(), "F99"], evidence_for=[item("in harbour")]))
+    assert [found.text for found in state.evidence_for] == ["seen at sea", "in harbour"]
+    assert gone.name not in {found.name for found in state.evidence_for}
+    assert state.evidence_for[0] == kept
+
+
+def test_evidence_has_an_end() -> None:
+    state = START
+    for step in range(30):
+        state = after(state, believing(0.6, evidence_for=[item(f"{step} {number}") for number in range(9)]))
+    assert len(state.evidence_for) == MOST_ITEMS
+
+
+def test_what_is_not_said_again_stays() -> None:
+    state = after(START, believing(0.6, base_rate_anchor="one in two", key_uncertainties=["the crew"]))
+    state = after(state, {"probability": 0.7})
+    assert (state.anchor, state.open_questions, str(state.confidence)) == ("one in two", ("the crew",), "medium")
+    assert state.reason == ""
+
+
+def test_an_update_without_reason_or_confidence_counts_and_is_noted() -> None:
+    merge = merged(START, {"probability": 0.7}, BALLOT, margin=0.02)
+    assert merge.state.predictions == {"outcome": Binary(0.7)}
+    assert "without a reason" in merge.note
+    assert "no confidence" in merge.note
+
+
+def test_the_source_of_evidence_is_kept_and_a_missing_one_is_said_to_be_missing() -> None:
+    state = after(
+        START, believing(0.6, evidence_for=["bare words", {"text": "cited", "source": "https://example.org"}])
+    )
+    assert [found.source for found in state.belief.evidence_for] == ["source not stated", "https://example.org"]
+
+
+def test_no_text_of_a_model_holds_what_a_file_cannot() -> None:
+    state = after(START, believing(0.6, evidence_for=[item("a\ud800b\x00c")], base_rate_anchor="\udfff"))
+    assert state.evidence_for[0].text == "abc"
+    assert state.anchor == ""
+
+
+def test_the_printed_state_names_what_can_be_taken_back() -> None:
+    state = after(START, believing(0.6, evidence_for=[item("it sailed")], searches_tried=["ship"]))
+    printed = shown(state, BALLOT)
+    assert f"{state.evidence_for[0].name} [search_1_result_1] it sailed" in printed
+    assert "searches so far: ship" in printed
+
+
+def test_the_reason_stands_before_the_number_in_the_schema() -> None:
+    properties: Any = belief_schema(BALLOT, 0.02)["properties"]
+    names = [*properties]
+    assert names.index("update_reasoning") < names.index("probability")
+    assert properties["probability"] == {"type": "number", "minimum": 0.02, "maximum": 0.98}

@@ -1,0 +1,279 @@
+"""The provider through litellm keeps the contract; its library is loaded late, closed, and asks nobody else."""
+
+import json
+import os
+import subprocess
+import sys
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from bot.domain.prompt import Finish, Message, Prompt, Sampling, Speaker
+from bot.domain.step import Usage
+from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.specs import Settings, Workplace
+from bot.testing.clock import FakeClock
+from bot.testing.http import DictHttp
+from bot.testing.loopback import End, LoopbackServer, Received, Sent
+from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelContract
+from bot.testing.model_server import ModelServer, Reply, say
+from plugins.models.litellm import GUARDS, LitellmSettings, _translate, foxcast_models, open_litellm
+
+(SPEC,) = foxcast_models()
+SONNET = "anthropic/claude-sonnet-4-5"
+
+pytestmark = [
+    # The library says this of its own types, once in each process.
+    pytest.mark.filterwarnings("ignore:Item '.*' on TypedDict class:UserWarning"),
+    # Its import takes seconds, more on a busy machine.
+    pytest.mark.timeout(120),
+]
+
+
+class TestLitellm(ModelContract):
+    spec = SPEC
+    model = "openai/unheard-of"
+
+    def settings_for(self, base_url: str) -> Settings:
+        return settings(base_url)
+
+
+def settings(base_url: str) -> LitellmSettings:
+    providers = ("openai", "anthropic")
+    return LitellmSettings.model_validate(
+        {"keys": dict.fromkeys(providers, KEY), "base_urls": dict.fromkeys(providers, base_url)}
+    )
+
+
+def workplace() -> Workplace:
+    return Workplace(clock=FakeClock(), http=DictHttp({}), folder=Path())
+
+
+async def test_the_cost_of_a_known_model_is_that_of_its_list_price() -> None:
+    reply = Reply(text="x", tokens_in=1_000_000, tokens_cached=0, tokens_out=100_000)
+    async with ModelServer(reply) as server, open_litellm(settings(server.base_url), workplace()) as llm:
+        price = await llm.price("openai/gpt-4o")
+        answer = await llm.complete("openai/gpt-4o", QUESTION, SAMPLING)
+    # The price that OpenAI has published for this model since October 2024.
+    assert price is not None
+    assert (price.tokens_in, price.tokens_cached, price.tokens_out) == pytest.approx((2.5, 1.25, 10.0))
+    assert answer.cost_usd == pytest.approx(3.5)
+
+
+@pytest.mark.parametrize("model", ["openai/nobody", "ollama/gpt-4o", "nobody", "ollama/llama3"])
+async def test_what_the_list_does_not_price_is_unknown_and_asks_no_server(model: str) -> None:
+    async with open_litellm(LitellmSettings(), workplace()) as llm:
+        assert await llm.price(model) is None
+
+
+class Elsewhere:
+    """An endpoint of the other form that the library speaks; keeps what it was asked."""
+
+    def __init__(self, sent: Sent) -> None:
+        self.sent = sent
+        self.asked: list[Received] = []
+
+    def __call__(self, received: Received) -> Sent:
+        self.asked.append(received)
+        return self.sent
+
+
+# Source: the Messages API of Anthropic.
+TOLD = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-4-5",
+    "content": [
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "toolu_1", "name": "search", "input": {"query": "rain"}},
+    ],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 10, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 0, "output_tokens": 3},
+}
+
+
+async def told(sent: Sent, prompt: Prompt = QUESTION, sampling: Sampling = SAMPLING) -> tuple[Any, dict[str, Any]]:
+    """Ask through the other form; return the completion or the error, and the body that went out."""
+    elsewhere = Elsewhere(sent)
+    async with LoopbackServer(elsewhere) as server, open_litellm(settings(server.address), workplace()) as llm:
+        try:
+            answer: Any = await llm.complete(SONNET, prompt, sampling)
+        except FoxcastError as error:
+            answer = error
+    (received,) = elsewhere.asked
+    return answer, json.loads(received.body)
+
+
+async def test_the_beginning_that_stays_is_marked_for_caching_and_the_saving_is_counted() -> None:
+    system = Message(speaker=Speaker.SYSTEM, text="Forecast.")
+    prompt = Prompt(messages=(system, *QUESTION.messages), tools=(SEARCH,), stable=1)
+    answer, body = await told(Sent(body=json.dumps(TOLD).encode()), prompt, Sampling(max_tokens=9, seed=4))
+    assert body["system"] == [{"type": "text", "text": "Forecast.", "cache_control": {"type": "ephemeral"}}]
+    assert body["tools"][0]["name"] == "search"
+    assert "seed" not in body
+    assert (answer.text, answer.finish) == ("Let me look.", Finish.CALLS)
+    assert json.loads(answer.calls[0].arguments) == {"query": "rain"}
+    assert answer.usage == Usage(calls=1, tokens_in=100, tokens_cached=90, tokens_out=3)
+    # 10 tokens at 3, 90 cached at 0.3 and 3 written at 15 dollars a million, the published price.
+    assert answer.cost_usd == pytest.approx(30e-6 + 27e-6 + 45e-6)
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        (Sent(status=401, body=b'{"type": "error", "error": {"type": "authentication_error"}}'), Unauthorized),
+        (Sent(status=403, body=b"{}"), Unauthorized),
+        (Sent(status=400, body=b'{"type": "error", "error": {"type": "invalid_request_error"}}'), Rejected),
+        (Sent(status=404, body=b"{}"), Rejected),
+        (Sent(status=500, body=b"{}"), Unavailable),
+        (Sent(status=529, body=b'{"type": "error", "error": {"type": "overloaded_error"}}'), Unavailable),
+        (Sent(end=End.NO_ANSWER), Unavailable),
+        (Sent(body=b"{" * 100, end=End.MIDWAY), Unavailable),
+        (Sent(body=b"<html>", headers={"Content-Type": "text/html"}), ContractError),
+        (Sent(body=b"{}"), ContractError),
+    ],
+    ids=["401", "403", "400", "404", "500", "529", "no answer", "half a body", "a web page", "an empty object"],
+)
+async def test_the_other_form_fails_with_the_same_meanings(sent: Sent, kind: type[FoxcastError]) -> None:
+    error, _ = await told(sent)
+    assert type(error) is kind
+    assert type(error) is not NotFound
+
+
+async def test_the_other_form_names_its_wait_too() -> None:
+    headers = {"Retry-After": "9", "Content-Type": "application/json"}
+    error, _ = await told(Sent(status=429, headers=headers, body=b'{"type": "error", "error": {}}'))
+    assert isinstance(error, Unavailable)
+    assert error.retry_after_s == 9.0
+
+
+async def test_what_a_model_does_not_take_is_refused_before_anything_is_sent() -> None:
+    async with ModelServer(say("x")) as server, open_litellm(settings(server.base_url), workplace()) as llm:
+        with pytest.raises(Rejected):
+            await llm.complete("nobody/knows", QUESTION, SAMPLING)
+    assert server.wire.received == 0
+
+
+async def test_it_can_be_opened_again_after_it_was_closed() -> None:
+    async with ModelServer(say("yes")) as server:
+        for _ in range(2):
+            async with open_litellm(settings(server.base_url), workplace()) as llm:
+                assert (await llm.complete("openai/unheard-of", QUESTION, SAMPLING)).text == "yes"
+
+
+def made(kind: Any) -> Exception:
+    """Return an error of the library with whatever its class demands."""
+    import httpx
+
+    response = httpx.Response(400, request=httpx.Request("POST", "https://models.example"))
+    values = {"status_code": 400, "response": response, "request": response.request}
+    demanded = [name for name, one in signature(kind).parameters.items() if one.default is one.empty]
+    error: Exception = kind(**{name: values.get(name, "as made up") for name in demanded})
+    return error
+
+
+async def test_every_error_of_the_library_says_who_must_act() -> None:
+    from litellm import exceptions
+
+    async with open_litellm(LitellmSettings(), workplace()) as llm:
+        await llm.price("loaded")
+    library = sys.modules["litellm"]
+    found = {kind.__name__: type(raised(made(kind), library)) for kind in exceptions.LITELLM_EXCEPTION_TYPES}
+    assert found == {
+        "APIConnectionError": ContractError,  # without a lost connection among its causes
+        "APIError": ContractError,
+        "APIResponseValidationError": ContractError,
+        "AuthenticationError": Unauthorized,
+        "BadGatewayError": Unavailable,
+        "BadRequestError": Rejected,
+        "ContentPolicyViolationError": Rejected,
+        "ContextWindowExceededError": Rejected,
+        "InternalServerError": ContractError,
+        "JSONSchemaValidationError": ContractError,
+        "NotFoundError": Rejected,
+        "OpenAIError": ContractError,
+        "PermissionDeniedError": Unauthorized,
+        "RateLimitError": Unavailable,
+        "RejectedRequestError": Rejected,
+        "ServiceUnavailableError": Unavailable,
+        "Timeout": Unavailable,
+        "UnprocessableEntityError": Rejected,
+        "UnsupportedParamsError": Rejected,
+    }
+
+
+def raised(error: Exception, library: ModuleType) -> Exception:
+    with pytest.raises(FoxcastError) as caught:
+        _translate(error, library, shown="litellm:x", secret="")
+    return caught.value
+
+
+IMPORTS = """
+import sys
+import bot, plugins, bot.cli.main, plugins.models.litellm, plugins.models.openai_compatible
+assert "litellm" not in sys.modules, "imported at start"
+"""
+
+# What connects or asks for an address while the library is being imported is written down by the interpreter itself.
+LOADING = """
+import os, sys
+seen = []
+def note(event, arguments):
+    if event in {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "urllib.Request"}:
+        seen.append((event, arguments))
+sys.addaudithook(note)
+before = dict(os.environ)
+from plugins.models.litellm import GUARDS, _load
+_load()
+assert "litellm" in sys.modules
+assert not seen, seen
+added = {name for name in os.environ if os.environ[name] != before.get(name)}
+assert added == set(GUARDS), added
+"""
+
+CALLING = """
+import asyncio, sys, warnings
+from pathlib import Path
+for name in ("fastapi", "mcp", "diskcache"):
+    sys.modules[name] = None
+warnings.filterwarnings("ignore", category=UserWarning)
+from bot.api import Workplace
+from bot.domain.prompt import Prompt
+from bot.testing.clock import FakeClock
+from bot.testing.http import DictHttp
+from bot.testing.model_contract import QUESTION, SAMPLING, SCHEMA, SEARCH
+from bot.testing.model_server import ModelServer, call, say
+from plugins.models.litellm import LitellmSettings, open_litellm
+
+async def main():
+    script = [call(("search", {"query": "rain"})), say('{"percent": 3}'), say("again"), say("again")]
+    async with ModelServer(script) as server:
+        settings = LitellmSettings(keys={"openai": "k"}, base_urls={"openai": server.base_url})
+        place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=Path())
+        async with open_litellm(settings, place) as llm:
+            ask = lambda prompt: llm.complete("openai/unheard-of", prompt, SAMPLING)
+            assert (await ask(Prompt(messages=QUESTION.messages, tools=(SEARCH,)))).calls[0].name == "search"
+            assert (await ask(Prompt(messages=QUESTION.messages, schema=SCHEMA))).text == '{"percent": 3}'
+            assert [(await ask(QUESTION)).text for _ in range(2)] == ["again", "again"]
+        assert server.count == 4
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("script", [IMPORTS, LOADING, CALLING], ids=["late", "silent", "base install"])
+def test_the_library_is(script: str, tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[3]
+    (tmp_path / ".env").write_text("TAKEN_FROM_A_FILE=1\n")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(root)!r})\n{script}"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name not in GUARDS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

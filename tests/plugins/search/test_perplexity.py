@@ -1,0 +1,85 @@
+"""Replies in the form of the service's reference for POST /search."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from pydantic import SecretStr
+
+from bot.api import ContractError, Hit, Settings, Workplace
+from bot.testing.clock import FakeClock
+from bot.testing.http import Asked
+from bot.testing.search_contract import NOW, ODD, OneAnswer, SearchContract
+from plugins.search.perplexity import Perplexity, PerplexitySettings, foxcast_search_engines
+from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NEW_YEAR, NOON, SECOND_LATER, as_json
+
+SETTINGS = PerplexitySettings(key=SecretStr("pplx-not-a-real-key"))
+REPLY = {
+    "results": [
+        {
+            "title": "Lanterns lit",
+            "url": "https://harbour.example/lanterns",
+            "snippet": "## Harbour\n\nAll seven lanterns are lit.\u202e",
+            "date": "2026-03-04",
+            "last_updated": "2026-03-09",
+        },
+        {"title": "Older", "url": "https://older.example/", "snippet": "Old.", "date": "2025-11-30"},
+        {"title": "Undated", "url": "https://undated.example/", "snippet": "Any time.", "date": None},
+    ],
+    "id": "e38104d5-6bd7-4d82-bc4e-0a21179d1f77",
+}
+
+
+async def search(
+    answer: object, *, settings: PerplexitySettings = SETTINGS, limit: int = 10
+) -> tuple[list[Hit], Asked]:
+    http = OneAnswer(as_json(answer))
+    engine = Perplexity(settings, Workplace(clock=FakeClock(NOW), http=http, folder=Path()))
+    hits = await engine.search("lanterns", before=None, limit=limit)
+    return list(hits), http.requests[0]
+
+
+class TestPerplexity(SearchContract):
+    spec = foxcast_search_engines()[0]
+    settings: ClassVar[Settings] = SETTINGS
+    secret = "pplx-not-a-real-key"  # noqa: S105 - looked for in what is sent
+    reply = as_json(REPLY)
+    empty = as_json({"results": [], "id": "0"})
+    odd = (*ODD, as_json({"results": {"0": "x"}}), as_json({"choices": []}), as_json({"results": [None]}))
+    # The day named is itself excluded.
+    bounds: ClassVar = {
+        MIDNIGHT: "03/05/2026",
+        SECOND_LATER: "03/06/2026",
+        NOON: "03/06/2026",
+        LEAP_DAY: "03/01/2024",
+        NEW_YEAR: "01/01/2026",
+    }
+
+    def bound(self, asked: Asked) -> object:
+        assert isinstance(asked.body, dict)
+        return asked.body.get("search_before_date_filter")
+
+
+async def test_the_request_is_the_documented_one() -> None:
+    settings = PerplexitySettings(key=SecretStr("k"), country="GB", tokens_per_page=256)
+    _, asked = await search(REPLY, settings=settings, limit=99)
+    assert asked.url == "https://api.perplexity.ai/search"
+    assert asked.headers == {"Authorization": "Bearer k"}
+    assert asked.body == {"query": "lanterns", "max_results": 20, "max_tokens_per_page": 256, "country": "GB"}
+
+
+async def test_a_reply_becomes_hits() -> None:
+    hits, _ = await search(REPLY)
+    assert hits[0] == Hit(
+        url="https://harbour.example/lanterns",
+        title="Lanterns lit",
+        snippet="## Harbour\n\nAll seven lanterns are lit.",
+        published_at=datetime(2026, 3, 4, tzinfo=UTC),
+    )
+    assert [hit.published_at for hit in hits[1:]] == [datetime(2025, 11, 30, tzinfo=UTC), None]
+
+
+async def test_a_fault_names_the_field() -> None:
+    with pytest.raises(ContractError, match=r"^perplexity: results\.1\.snippet: "):
+        await search({"results": [REPLY["results"][0], {"url": "https://a.example", "snippet": 1}]})

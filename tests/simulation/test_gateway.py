@@ -1,0 +1,396 @@
+"""The gateway in virtual time on a real ledger: deadlines, retries, queues, the breaker, and whatever providers do."""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from bot.config.model import LlmSection
+from bot.domain.prompt import Price
+from bot.errors import ContractError, FoxcastError, Rejected, Unavailable
+from bot.store.ledger import BALLAST_FILE
+from bot.testing.llm import Hang, ScriptedLlm, Slow, Turn, said
+from bot.testing.loop import VirtualClock, simulate
+from tests.unit.llm.rig import (
+    MAIN,
+    NOON,
+    SPARE,
+    Busy,
+    Rig,
+    charge,
+    inquiry,
+    make_blank,
+    open_rig,
+    revive,
+    section,
+    with_fallback,
+)
+
+T = TypeVar("T")
+
+PRICE = Price(tokens_in=1.0, tokens_cached=1.0, tokens_out=10.0)
+DOWN = Unavailable("500")
+
+
+@pytest.fixture(scope="session")
+def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_blank(tmp_path_factory.mktemp("blank"))
+
+
+class Stage:
+    """Plays a story with a gateway on a ledger of its own."""
+
+    def __init__(self, blank: Path, folder: Path) -> None:
+        self.path = folder / "ledger.sqlite"
+        shutil.copy(blank / self.path.name, self.path)
+        (folder / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
+        self.starts_at = NOON
+
+    def play(self, story: Callable[[Rig], Awaitable[T]], *turns: Turn, section: LlmSection) -> T:
+        """Play it in a process of its own, an hour after the one before."""
+        busy = Busy()
+        start, self.starts_at = self.starts_at, self.starts_at + timedelta(hours=1)
+
+        async def main(clock: VirtualClock) -> T:
+            llms = {
+                "prime": ScriptedLlm(turns=[*turns], price_of_all=PRICE, clock=clock),
+                "other": ScriptedLlm(turns=[said("spare")], price_of_all=PRICE, clock=clock),
+            }
+            async with open_rig(self.path, clock, section=section, llms=llms, busy=busy) as rig:
+                return await story(rig)
+
+        return simulate(main, start=start, busy=busy)
+
+
+@pytest.fixture
+def stage(blank: Path, tmp_path: Path) -> Stage:
+    return Stage(blank, tmp_path)
+
+
+async def failure(rig: Rig, *, deadline_s: float = 1000.0, text: str = "Will it rain?") -> FoxcastError:
+    try:
+        await rig.gateway.ask(inquiry(text), deadline_s=deadline_s)
+    except FoxcastError as error:
+        return error
+    pytest.fail("there was an answer")
+
+
+def waiting(timeout_s: float = 120.0, **provider: object) -> LlmSection:
+    roles = {"main": {"model": MAIN, "max_tokens": 1000, "timeout_s": timeout_s}}
+    return section(roles=roles, providers={"prime": provider})
+
+
+@pytest.mark.parametrize(("role_s", "caller_s", "ends_s"), [(120.0, 600.0, 120.0), (120.0, 7.0, 7.0)])
+@pytest.mark.parametrize("turn", [Hang(), Slow(500.0, said("too late"))])
+def test_a_call_is_cut_off_at_its_deadline_and_counts_at_its_worst_case(
+    stage: Stage, turn: Turn, role_s: float, caller_s: float, ends_s: float
+) -> None:
+    async def story(rig: Rig) -> None:
+        error = await failure(rig, deadline_s=caller_s)
+        assert isinstance(error, Unavailable)
+        assert rig.clock.monotonic() == pytest.approx(ends_s, abs=0.01)
+        assert (rig.prime.running, rig.prime.cancelled) == (0, 1)
+        held = rig.gateway.till.purse.run
+        assert (held.held_usd, held.spent_usd > 0.01) == (0, True)
+        await rig.settled()
+        assert rig.rows("state, attempts, cost_usd = worst_usd, detail") == [("failed", 1, 1, "cut off")]
+
+    stage.play(story, turn, section=waiting(role_s))
+
+
+def test_a_cancelled_caller_leaves_at_once_and_so_does_what_it_held(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        tasks = [asyncio.create_task(rig.gateway.ask(inquiry(str(n)), deadline_s=1000)) for n in range(3)]
+        await rig.clock.sleep(5)
+        # One is on the wire, two wait for its place.
+        assert (rig.prime.running, len(rig.prime.requests)) == (1, 1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert rig.clock.monotonic() == pytest.approx(5, abs=0.01)
+        run = rig.gateway.till.purse.run
+        ((worst_usd,),) = rig.rows("worst_usd")
+        assert (run.held_usd, run.spent_usd, rig.prime.running) == (0, worst_usd, 0)
+
+    stage.play(story, Hang(), section=waiting(concurrency=1))
+
+
+def test_only_what_may_help_is_tried_again_and_every_request_is_counted(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        answer = await rig.gateway.ask(inquiry(), deadline_s=1000)
+        assert answer.completion.text == "third"
+        assert rig.rows("state, attempts") == [("done", 3)]
+        assert len(rig.prime.requests) == 3
+        # Waits are drawn from 0 to 1 s and from 0 to 2 s.
+        assert 0 < rig.clock.monotonic() < 3
+
+    stage.play(story, DOWN, DOWN, said("third"), section=waiting(attempts=3))
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 4])
+def test_attempts_are_bounded_and_refusals_cost_nothing(stage: Stage, attempts: int) -> None:
+    async def story(rig: Rig) -> None:
+        assert str(await failure(rig)) == "500"
+        assert len(rig.prime.requests) == attempts
+        assert rig.rows("state, attempts, cost_usd") == [("failed", attempts, 0)]
+        assert rig.purse_usd == 0
+
+    stage.play(story, DOWN, section=waiting(attempts=attempts, break_after=100))
+
+
+def test_the_wait_that_the_provider_asks_for_is_kept(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        await rig.gateway.ask(inquiry(), deadline_s=1000)
+        assert rig.clock.monotonic() == pytest.approx(42.0, abs=0.01)
+
+    stage.play(story, Unavailable("429", retry_after_s=42.0), said("now"), section=waiting())
+
+
+def test_a_wait_beyond_the_deadline_is_not_begun_and_the_fallback_answers(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        answer = await rig.gateway.ask(inquiry(), deadline_s=60)
+        assert (answer.model, len(rig.prime.requests)) == (SPARE, 1)
+        assert rig.clock.monotonic() < 0.01
+
+    stage.play(story, Unavailable("429", retry_after_s=61.0), section=section(roles=with_fallback()))
+
+
+def cut_off() -> Unavailable:
+    error = Unavailable("no complete answer within 30 s")
+    error.__cause__ = TimeoutError()
+    return error
+
+
+@pytest.mark.parametrize("turn", [cut_off(), TimeoutError()])
+def test_a_request_that_may_have_been_billed_is_not_sent_again(stage: Stage, turn: Exception) -> None:
+    async def story(rig: Rig) -> None:
+        answer = await rig.gateway.ask(inquiry(), deadline_s=60)
+        assert (answer.model, len(rig.prime.requests)) == (SPARE, 1)
+        assert rig.rows("state, attempts, cost_usd = worst_usd") == [("failed", 1, 1), ("done", 1, 0)]
+
+    stage.play(story, turn, section=section(roles=with_fallback()))
+
+
+def test_a_hundred_at_once_are_all_answered_five_at_a_time(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        asked = (rig.gateway.ask(inquiry(str(number)), deadline_s=1000) for number in range(100))
+        answers = await asyncio.gather(*asked)
+        assert {answer.completion.text for answer in answers} == {"yes"}
+        assert (rig.prime.most, len(rig.prime.requests)) == (5, 100)
+        assert {request.prompt.messages[0].text for request in rig.prime.requests} == {*map(str, range(100))}
+        assert rig.clock.monotonic() == pytest.approx(20.0, abs=0.5)
+
+    stage.play(story, Slow(1.0, said("yes")), section=waiting(concurrency=5))
+
+
+def test_waiting_in_the_queue_counts_towards_the_deadline_and_costs_nothing(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        await rig.gateway.ask(inquiry("first"), deadline_s=1000)
+        error = await failure(rig, deadline_s=30, text="second")
+        assert isinstance(error, Unavailable)
+        assert rig.clock.monotonic() == pytest.approx(30.0, abs=0.01)
+        assert (len(rig.rows("id")), len(rig.prime.requests)) == (1, 1)
+
+    stage.play(story, said("yes"), section=waiting(per_minute=1))
+
+
+def test_a_provider_that_fails_is_left_alone_and_comes_back(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        for number in range(3):
+            await failure(rig, text=str(number))
+        asked = len(rig.prime.requests)
+        resting = await failure(rig, text="while it rests")
+        assert isinstance(resting, Unavailable)
+        assert (asked, len(rig.prime.requests)) == (3, 3)
+        assert "left alone" in str(resting)
+        assert 0 < (resting.retry_after_s or 0) <= 30
+        await rig.clock.sleep(30)
+        await rig.gateway.ask(inquiry("again"), deadline_s=10)
+        await rig.gateway.ask(inquiry("and again"), deadline_s=10)
+        await rig.settled()
+        subjects = [subject for subject, _ in rig.alerts]
+        assert sorted(subjects) == ["No model answers as main", "Provider prime does not answer"]
+
+    stage.play(story, DOWN, DOWN, DOWN, said("back"), section=waiting(attempts=1, break_after=3, break_s=30.0))
+
+
+def test_one_request_alone_tries_whether_the_provider_is_back(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        await failure(rig)
+        await rig.clock.sleep(30)
+        asked = (rig.gateway.ask(inquiry(str(number)), deadline_s=60) for number in range(5))
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        assert len(rig.prime.requests) == 2
+        assert sorted(type(result).__name__ for result in results) == ["Answer", *["Unavailable"] * 4]
+        assert rig.rows("sum(cost_usd > 0)") == [(1,)]
+
+    stage.play(story, DOWN, Slow(5, said("back")), section=waiting(attempts=1, break_after=1, break_s=30.0))
+
+
+def test_who_waits_in_the_queue_when_the_provider_goes_down_asks_the_fallback(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        asked = (rig.gateway.ask(inquiry(str(number)), deadline_s=60) for number in range(3))
+        answers = await asyncio.gather(*asked)
+        assert {answer.model for answer in answers} == {SPARE}
+        assert rig.rows(f"sum(model = '{MAIN}')") == [(1,)]
+
+    provider = {"attempts": 1, "break_after": 1, "concurrency": 1}
+    stage.play(story, Slow(5, DOWN), section=section(roles=with_fallback(), providers={"prime": provider}))
+
+
+def test_a_provider_that_hangs_is_left_alone_too_but_not_for_deadlines_that_were_too_short(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        for number in range(4):
+            await failure(rig, deadline_s=5, text=str(number))
+        assert len(rig.prime.requests) == 4
+        for number in range(4):
+            await failure(rig, text=f"{number} in full")
+        assert len(rig.prime.requests) == 6
+
+    stage.play(story, Hang(), section=waiting(60.0, break_after=2, break_s=1000.0))
+
+
+def test_dialect_and_fallback_follow_a_provider_that_is_down(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        assert rig.gateway.dialect("main") == "tools"
+        assert (await rig.gateway.ask(inquiry("one"), deadline_s=60)).model == SPARE
+        assert rig.gateway.dialect("main") == "json"
+        began = rig.clock.monotonic()
+        assert (await rig.gateway.ask(inquiry("two"), deadline_s=60)).model == SPARE
+        assert (rig.clock.monotonic(), len(rig.prime.requests)) == (began, 2)
+
+    changes = {"roles": with_fallback(), "models": {SPARE: {"dialect": "json"}}}
+    stage.play(story, DOWN, section=section(**changes, providers={"prime": {"break_after": 2}}))
+
+
+def test_trials_at_once_wait_for_the_budget_instead_of_failing_on_worst_cases(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        # Each may cost 0.01 and costs 0.0002: two fit at once, and in the end all of them.
+        asked = (rig.gateway.ask(inquiry(str(number), to=charge(trial=number)), deadline_s=100) for number in range(20))
+        answers = await asyncio.gather(*asked)
+        assert len(answers) == 20
+        assert rig.prime.most == 2
+        assert rig.purse_usd == pytest.approx(20 * 0.0002)
+
+    limited = section(budget={"question_usd": 0.025, "day_usd": None})
+    stage.play(story, Slow(1.0, said("yes", tokens_in=100, tokens_out=10)), section=limited)
+
+
+def test_a_cancelled_call_that_was_answered_is_not_paid_for_twice(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        for moment in range(1, 12):
+            asking = asyncio.create_task(rig.gateway.ask(inquiry(str(moment)), deadline_s=100))
+            await rig.prime.asked.wait()
+            rig.prime.asked.clear()
+            # Leave at each turn of the loop that lies between the answer and its way home.
+            for _ in range(moment):
+                await rig.clock.sleep(0)
+            asking.cancel()
+            await asyncio.wait([asking])
+            before = len(rig.prime.requests)
+            again = await rig.gateway.ask(inquiry(str(moment)), deadline_s=100)
+            assert again.usage.calls == 1
+            assert again.stored == (len(rig.prime.requests) == before)
+            rig.prime.asked.clear()
+        await rig.settled()
+        answered = rig.rows("request, state")
+        assert len({request for request, state in answered if state == "done"}) == 11
+        assert sum(state == "done" for _, state in answered) == 11
+
+    stage.play(story, said("yes"), section=waiting())
+
+
+TURNS: st.SearchStrategy[Turn] = st.one_of(
+    st.builds(said, st.just("yes"), tokens_in=st.integers(0, 10), tokens_out=st.integers(0, 1000)),
+    st.builds(Slow, st.floats(0.1, 50), st.builds(said, st.just("slow"), tokens_out=st.integers(0, 1000))),
+    st.builds(Slow, st.floats(0.1, 50), st.just(DOWN)),
+    st.sampled_from([DOWN, Unavailable("429", retry_after_s=5), Rejected("no"), ContractError("odd"), Hang()]),
+)
+ASKS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),  # the forecast
+        st.integers(1, 4),  # the question within it
+        st.floats(0, 20),  # when it is asked, in seconds after the one before
+        st.sampled_from([None, None, 0.0, 1.0, 10.0]),  # when its caller is cancelled, in seconds after that
+    ),
+    min_size=1,
+    max_size=12,
+)
+TIGHT = {"question_usd": 0.03, "run_usd": 0.05, "day_usd": 0.045}
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(TURNS, min_size=1, max_size=8), ASKS, st.sampled_from([MAIN, SPARE]))
+@example([Hang()], [("a", 1, 0.0, None)] * 4, SPARE)
+def test_whatever_a_provider_does_the_purse_stays_within_its_limits_and_equals_the_ledger(
+    blank: Path, turns: list[Turn], asks: list[tuple[str, int, float, float | None]], fallback: str
+) -> None:
+    roles = with_fallback(fallback=fallback, timeout_s=30.0)
+
+    async def story(rig: Rig) -> None:
+        purse, tasks = rig.gateway.till.purse, []
+
+        async def within() -> None:
+            while True:
+                assert purse.run.standing_usd <= 0.045 + 1e-9
+                await rig.clock.sleep(0.5)
+
+        watch = asyncio.create_task(within())
+        for scope, text, gap_s, cancel_s in asks:
+            await rig.clock.sleep(gap_s)
+            asking = asyncio.create_task(rig.gateway.ask(inquiry(str(text), to=charge(scope)), deadline_s=40))
+            tasks.append(asking)
+            if cancel_s is not None:
+                asyncio.get_running_loop().call_later(cancel_s, asking.cancel)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(r) for r in results if isinstance(r, Exception) and not isinstance(r, FoxcastError)] == []
+        assert not watch.done()
+        watch.cancel()
+        await rig.settled()
+        rows = rig.rows("scope, state, cost_usd, worst_usd, attempts, at")
+        assert {state for _, state, *_ in rows} <= {"done", "failed"}
+        assert purse.run.held_usd == 0
+        assert purse.run.spent_usd == pytest.approx(sum(cost for _, _, cost, *_ in rows))
+        for scope in "ab":
+            assert sum(cost for name, _, cost, *_ in rows if name == scope) <= 0.03 + 1e-9
+        sent = len(rig.prime.requests) + len(rig.other.requests)
+        assert sum(attempts for *_, attempts, _ in rows) == sent
+        assert rig.prime.running == rig.other.running == 0
+
+    with TemporaryDirectory() as folder:
+        Stage(blank, Path(folder)).play(story, *turns, section=section(roles=roles, budget=TIGHT))
+
+
+@pytest.mark.parametrize("killed_at_s", [0.5, 1.5, 2.5, 3.5, 7.5])
+def test_a_run_that_is_killed_and_started_again_pays_for_no_answer_twice(stage: Stage, killed_at_s: float) -> None:
+    texts = [str(number) for number in range(8)]
+
+    async def work(rig: Rig) -> list[str]:
+        return [(await rig.gateway.ask(inquiry(text), deadline_s=100)).completion.text for text in texts]
+
+    async def until_killed(rig: Rig) -> tuple[Path, int]:
+        working = asyncio.create_task(work(rig))
+        await rig.clock.sleep(killed_at_s)
+        copy = rig.leave_as_killed()
+        working.cancel()
+        await asyncio.wait([working])
+        return copy, len(rig.prime.requests)
+
+    async def again(rig: Rig) -> tuple[list[str], int]:
+        assert rig.rows("state").count(("lost",)) == 1
+        return await work(rig), len(rig.prime.requests)
+
+    turn = Slow(1.0, said("yes"))
+    copy, sent = stage.play(until_killed, turn, section=waiting())
+    revive(copy, stage.path)
+    answers, asked = stage.play(again, turn, section=waiting())
+    assert answers == ["yes"] * 8
+    # Only what was on its way when it died is asked again.
+    assert sent + asked == 8 + 1

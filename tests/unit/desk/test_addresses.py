@@ -1,0 +1,124 @@
+"""Addresses: whatever a browser takes for the same host is the same here."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.desk.addresses import address_of, links_in
+from bot.desk.leaks.blocks import REDACTED, Blocks, blocks_of
+from tests.unit.desk.workbench import CUTOFF, data_question, market
+
+HOSTS = Blocks(frozenset({"lantern.example"}))
+IDN = Blocks(frozenset({"xn--bcher-kva.example"}))
+
+SPELLINGS = [
+    "https://lantern.example",
+    "http://lantern.example/q/1?x=1#y",
+    "HTTPS://LANTERN.EXAMPLE/",
+    "lantern.example/q",
+    "//lantern.example/q",
+    "https:lantern.example",
+    "https:///lantern.example",
+    "https:\\\\lantern.example\\q",
+    "https://www.lantern.example",
+    "https://api.eu.lantern.example/v2",
+    "https://lantern.example./q",
+    "https://lantern.example:8443/q",
+    "lantern.example:443/q",
+    "https://me@lantern.example/",
+    "https://good.example:pass@lantern.example/",
+    "https://good.example%40lantern.example/",
+    "https://l%61ntern.example/",
+    "https://lantern%2Eexample/",
+    "https://l%2561ntern.example/",
+    "https://\uff4cantern.example/",
+    "https://lantern\u3002example/",
+    "https://lan\ttern.exa\nmple/",
+    " https://lantern.example ",
+    "https://archive.example/web/2026/https://lantern.example/q",
+    "https://archive.example/web/2026/lantern.example/q",
+    "https://go.example/?to=https%3A%2F%2Flantern.example%2Fq",
+    "https://go.example/?to=https%253A%252F%252Flantern.example",
+    "https://go.example/?to=lantern.example",
+    "https://go.example/#lantern.example/q",
+    "https://lantern-example.translator.example/q",
+]
+
+
+@pytest.mark.parametrize("url", SPELLINGS)
+def test_every_spelling_of_a_blocked_host_is_refused(url: str) -> None:
+    assert HOSTS.refusal(url) is not None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://b\u00fccher.example/",
+        "https://B\u00dcCHER.example/",
+        "https://xn--bcher-kva.example/",
+        "https://XN--BCHER-KVA.example./",
+    ],
+)
+def test_punycode_and_letters_are_the_same_host(url: str) -> None:
+    assert IDN.refusal(url) is not None
+    assert Blocks(frozenset({"xn--other.example"})).refusal(url) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://notlantern.example/",
+        "https://lantern.example.org/",
+        "https://lantern.example@good.example/",
+        "https://good.example/lantern",
+        "https://good.example/?q=lantern+example",
+        "https://good.example/about-lantern.example-in-the-press",
+    ],
+)
+def test_other_hosts_are_not_refused(url: str) -> None:
+    assert HOSTS.refusal(url) is None
+
+
+@pytest.mark.parametrize(
+    "url", ["", "javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "https://", "\x00"]
+)
+def test_what_is_no_address_of_the_web_is_refused(url: str) -> None:
+    assert HOSTS.refusal(url) == "this is not an address of the web"
+
+
+@given(text=st.text(max_size=300) | st.from_regex(r"https?://[\w%@:./\\?#\[\]-]{0,80}", fullmatch=True))
+def test_any_text_is_read_or_refused_without_an_error_and_the_key_reads_back_to_itself(text: str) -> None:
+    HOSTS.refusal(text)
+    HOSTS.redacted(text)
+    assert (address_of(text) is None) == (HOSTS.refusal(text) == "this is not an address of the web")
+
+
+def test_the_page_of_a_market_and_those_that_it_names_are_blocked_with_all_below_them() -> None:
+    blocks = blocks_of(market(), (), backdated=False)
+    refused = ["https://lantern.example/q/lamp", "https://lantern.example/q/lamp/comments?x=1", "keeper.example/rota/"]
+    assert [url for url in refused if blocks.refusal(url) is None] == []
+    assert blocks.refusal("https://lantern.example/q/lamp-2") is None
+    assert blocks.refusal("https://keeper.example/") is None
+
+
+def test_the_data_page_of_a_question_about_data_is_blocked_only_when_the_world_has_gone_on() -> None:
+    page = "https://tides.example/series/LEVEL"
+    assert blocks_of(data_question(as_of=None), (), backdated=False).refusal(page) is None
+    assert blocks_of(data_question(as_of=CUTOFF), (), backdated=True).refusal(page) is not None
+
+
+def test_an_address_that_is_told_apart_by_its_query_blocks_that_query_alone() -> None:
+    blocks = blocks_of(market(url="https://forum.example/item?id=1", criteria="", background=""), (), backdated=False)
+    assert blocks.refusal("https://forum.example/item?lang=en&id=1") is not None
+    assert blocks.refusal("https://forum.example/item?id=2") is None
+
+
+def test_blocked_addresses_are_left_out_of_a_text_and_others_stay() -> None:
+    text = "See (https://lantern.example/q), api.lantern.example/v2. Or https://good.example/a, e.g. at 3.5 km."
+    expected = f"See ({REDACTED}), {REDACTED}. Or https://good.example/a, e.g. at 3.5 km."
+    assert HOSTS.redacted(text) == expected
+
+
+def test_links_are_found_in_order_without_the_punctuation_behind_them() -> None:
+    text = "At https://a.example/x_(y), http://b.example/. Also <https://a.example/x_(y)> and c.example/z!"
+    assert links_in(text) == ["https://a.example/x_(y)", "http://b.example/"]

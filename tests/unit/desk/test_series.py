@@ -1,0 +1,247 @@
+"""Series, prices, shelves and earlier forecasts, each as known at the cutoff."""
+
+import dataclasses
+from collections.abc import Sequence
+import re
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from statsmodels.regression.linear_model import OLS
+from statsmodels.tools import add_constant
+
+from bot.domain.forecast import Forecast
+from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
+from bot.domain.question import Question, Target
+from bot.domain.research import Series
+from bot.domain.step import Json
+from bot.testing.research import MemoryPages, MemorySeries
+from tests.unit.desk.workbench import (
+    CHARGE,
+    CUTOFF,
+    Desk,
+    data_question,
+    level,
+    market,
+    names,
+    passage,
+)
+
+
+def rising(days: int) -> Series:
+    end = CUTOFF.date()
+    dates = tuple(end - timedelta(days=days - k) for k in range(days))
+    values = tuple(10.0 + 0.5 * k + (1.0 if k % 2 else -1.0) for k in range(days))
+    return Series(name="LEVEL", unit="", source="", dates=dates, values=values)
+
+
+@pytest.mark.parametrize(("name", "window", "trust"), [("yahoo", 60, 0.1), ("fred", 30, 0.5)])
+async def test_the_model_of_a_series_is_the_shrunk_tail_of_a_least_squares_line(
+    desk: Desk, name: str, window: int, trust: float
+) -> None:
+    """Against statsmodels; one year of data is too short for earlier years to speak, so the line stands alone."""
+    from scipy.stats import norm
+
+    series = rising(200)
+    desk.gauge(MemorySeries({"LEVEL": series}, about=["LEVEL"]), name)
+    days = (7, 30)
+    targets = tuple(Target(key=f"d{day}", resolves_at=CUTOFF + timedelta(days=day)) for day in days)
+    bench = await desk.bench(data_question(source=name, targets=targets))
+    result = await bench.use("series_model", {})
+    assert isinstance(result.data, dict)
+    probabilities = result.data["probabilities"]
+    assert isinstance(probabilities, dict)
+    x = [float((day - CUTOFF.date()).days) for day in series.dates[-window:]]
+    fit = OLS(list(series.values[-window:]), add_constant(x)).fit()
+    spread = float((fit.resid**2).mean() ** 0.5)
+    for day in days:
+        ahead = float(fit.params[0] + fit.params[1] * day)
+        expected = trust * norm.sf((series.values[-1] - ahead) / spread) + (1 - trust) * 0.5
+        assert probabilities[f"d{day}"] == pytest.approx(expected, abs=1e-9)
+
+
+async def test_a_series_with_seasons_counts_the_same_days_of_other_years(desk: Desk) -> None:
+    """Equation 19 of the BLF paper by hand, on a series whose value is the day of the year."""
+    dates = tuple(CUTOFF.date() - timedelta(days=k) for k in range(4 * 365, 0, -1))
+    values = tuple(float(day.timetuple().tm_yday) for day in dates)
+    series = Series(name="HEAT", unit="", source="", dates=dates, values=values)
+    desk.gauge(MemorySeries({"HEAT": series}, about=["HEAT"]), "dbnomics")
+    target = Target(key="year", resolves_at=datetime(2027, 2, 28, tzinfo=UTC))
+    bench = await desk.bench(data_question(source="dbnomics", targets=(target,)))
+    result = await bench.use("series_model", {})
+    # The reference is 28 February, day 59; counted are days 49 to 69 of the year.
+    near = [value for value in values if 49 <= value <= 69]
+    expected = (sum(value > 59 for value in near) + 1) / (len(near) + 2)
+    assert isinstance(result.data, dict)
+    probabilities = result.data["probabilities"]
+    assert isinstance(probabilities, dict)
+    assert probabilities["year"] == pytest.approx(expected)
+
+
+async def test_the_29th_of_february_works_as_cutoff_and_as_date_of_a_question(desk: Desk) -> None:
+    leap = datetime(2028, 2, 29, tzinfo=UTC)
+    dates = tuple(date(2026, 1, 1) + timedelta(days=k) for k in range(900))
+    series = Series(name="LEVEL", unit="", source="", dates=dates, values=tuple(float(d.month) for d in dates))
+    for trial, name in enumerate(("fred", "dbnomics", "yahoo"), 1):
+        desk.gauge(MemorySeries({"LEVEL": series}, about=["LEVEL"]), name)
+        targets = (Target(key="a", resolves_at=leap), Target(key="b", resolves_at=leap.replace(year=2032)))
+        bench = await desk.bench(
+            data_question(source=name, as_of=leap, targets=targets),
+            cutoff=leap,
+            charge=dataclasses.replace(CHARGE, trial=trial),
+        )
+        result = await bench.use("series_combo", {"source": name})
+        assert isinstance(result.data, dict)
+        assert isinstance(result.data["probabilities"], dict)
+        assert set(result.data["probabilities"]) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"name": "NONE"}, "there is no such thing"),
+        ({"name": "BROKEN"}, "could not be read"),
+        ({"until": "1 March"}, "YYYY-MM-DD"),
+        ({"until": "1990-01-01"}, "knows no value"),
+        ({"source": "other"}, "source is none of tides"),
+    ],
+)
+async def test_a_series_that_cannot_be_had_is_a_failure_that_says_why(
+    desk: Desk, arguments: dict[str, Json], says: str
+) -> None:
+    endless = dataclasses.replace(level(), values=(float("nan"),) * 400)
+    desk.gauge(MemorySeries({"LEVEL": level(), "BROKEN": endless}, about=["LEVEL"]))
+    result = await (await desk.bench(data_question())).use("series_history", arguments)
+    assert result.failed
+    assert says in result.observation.text
+
+
+async def test_a_long_history_is_thinned_out_but_for_its_end(desk: Desk) -> None:
+    desk.gauge(MemorySeries({"LEVEL": level(5000)}, about=["LEVEL"]))
+    text = (await (await desk.bench(data_question())).use("series_history", {})).observation.text
+    rows = re.findall(r"^\d{4}-\d\d-\d\d,", text, re.MULTILINE)
+    assert 60 < len(rows) <= 121
+    last = [f"{CUTOFF.date() - timedelta(days=k)}," for k in range(60, 0, -1)]
+    assert rows[-60:] == last
+
+
+async def test_prices_of_a_market_come_from_the_gauge_that_serves_its_venue_or_source(desk: Desk) -> None:
+    for trial, serves in enumerate(("lantern", "almanac"), 1):
+        desk.gauges.clear()
+        prices = MemorySeries({"lamp": dataclasses.replace(level(10, beyond=1), name="lamp")}, about=["lamp"])
+        desk.gauge(prices, "prices", serves=serves)
+        bench = await desk.bench(charge=dataclasses.replace(CHARGE, trial=trial))
+        result = await bench.use("market_history", {})
+        assert "2026-02-28,28" in result.observation.text
+        assert prices.asked == [("lamp", CUTOFF)]
+    desk.gauges.clear()
+    desk.gauge(prices, "prices", serves="another")
+    assert "market_history" not in names(await desk.bench(charge=dataclasses.replace(CHARGE, trial=3)))
+
+
+async def test_a_shelf_shows_headings_first_and_then_a_section(desk: Desk) -> None:
+    pages = MemoryPages({("Lamp", ""): passage("", "Intro."), ("Lamp", "History"): passage("History", "Old.")})
+    desk.shelf(pages)
+    bench = await desk.bench()
+    assert "History" in (await bench.use("fetch_lexicon_toc", {"page": "Lamp"})).observation.text
+    assert "Intro." in (await bench.use("fetch_lexicon_section", {"page": "Lamp", "heading": ""})).observation.text
+    assert (await bench.use("fetch_lexicon_toc", {"page": "None"})).failed
+    assert {before for _, before in pages.asked} == {CUTOFF}
+
+
+async def forecast(desk: Desk, question: Question, who: str, days: int, said: Prediction) -> None:
+    at = CUTOFF + timedelta(days=days)
+    running = await desk.ledger.forecasts.begin(question=question, forecaster=who, cutoff=at, why="new", now=at)
+    made = Forecast(
+        id=running.id,
+        ref=question.ref,
+        version=running.version,
+        forecaster=who,
+        revision=running.revision,
+        cutoff=at,
+        made_at=at,
+        why="new",
+        raw={"outcome": said},
+        predictions={"outcome": said},
+    )
+    await desk.ledger.forecasts.complete(made, next_due=None)
+
+
+async def test_earlier_forecasts_are_those_of_this_forecaster_before_the_cutoff(desk: Desk) -> None:
+    question = market()
+    assert "earlier_forecasts" not in names(await desk.bench(question))
+    await desk.ledger.questions.record([question], seen_at=CUTOFF)
+    for who, days, probability in (("thinker", -2, 0.25), ("other", -2, 0.9), ("thinker", 1, 0.99)):
+        await forecast(desk, question, who, days, Binary(probability))
+    bench = await desk.bench(question, charge=dataclasses.replace(CHARGE, trial=2))
+    text = (await bench.use("earlier_forecasts", {})).observation.text
+    assert "2026-02-27: outcome: 0.250" in text
+    assert "0.9" not in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "said", "shown"),
+    [
+        (ChoiceShape(options=("red", "blue")), Choice({"red": 0.7, "blue": 0.3}), "red 0.700, blue 0.300"),
+        (
+            CurveShape(grid=(0.0, 10.0, 20.0, 30.0)),
+            Curve((0.0, 0.2, 0.6, 1.0)),
+            "10% below 10, 50% below 20, 90% below 30",
+        ),
+    ],
+)
+async def test_earlier_forecasts_of_other_shapes_are_told_in_short(
+    desk: Desk, shape: Shape, said: Prediction, shown: str
+) -> None:
+    question = market(shape=shape, crowd=None)
+    await desk.ledger.questions.record([question], seen_at=CUTOFF)
+    await forecast(desk, question, "thinker", -2, said)
+    bench = await desk.bench(question, charge=dataclasses.replace(CHARGE, trial=2))
+    assert shown in (await bench.use("earlier_forecasts", {})).observation.text
+
+
+class Unsure(MemorySeries):
+    """Fails to say what a question is about."""
+
+    def names(self, question: Question) -> Sequence[str]:
+        message = "bug"
+        raise RuntimeError(message)
+
+
+async def test_a_source_that_fails_to_name_a_series_stops_nothing(desk: Desk) -> None:
+    desk.gauge(Unsure({"LEVEL": level()}), serves="almanac")
+    bench = await desk.bench()
+    assert "has no series for this question" in (await bench.use("series_history", {})).observation.text
+    assert "no prices" in (await bench.use("market_history", {})).observation.text
+    assert not (await bench.use("series_history", {"name": "LEVEL"})).failed
+
+
+async def test_prices_that_all_come_from_after_the_cutoff_are_counted_and_not_shown(desk: Desk) -> None:
+    desk.gauge(MemorySeries({"lamp": level(0, beyond=3)}, about=["lamp"]), serves="almanac")
+    bench = await desk.bench()
+    assert (await bench.use("market_history", {})).failed
+    assert bench.caught.clamped == 3
+
+
+@pytest.mark.parametrize(
+    ("series", "targets", "says"),
+    [
+        (level(), (Target(),), "a date of the question is not known"),
+        (dataclasses.replace(level(), values=(float("inf"),) * 400), (Target(resolves_at=CUTOFF),), "cannot say"),
+    ],
+)
+async def test_where_the_model_of_a_series_cannot_say_anything_it_says_so(
+    desk: Desk, series: Series, targets: tuple[Target, ...], says: str
+) -> None:
+    desk.gauge(MemorySeries({"LEVEL": series}, about=["LEVEL"]))
+    result = await (await desk.bench(data_question(targets=targets))).use("series_model", {})
+    assert result.failed
+    assert says in result.observation.text
+
+
+async def test_a_page_without_headings_and_a_section_that_is_not_there_are_told(desk: Desk) -> None:
+    desk.shelf(MemoryPages({("Lamp", ""): passage("", "Intro.")}))
+    bench = await desk.bench()
+    assert "no headings" in (await bench.use("fetch_lexicon_toc", {"page": "Lamp"})).observation.text
+    result = await bench.use("fetch_lexicon_section", {"page": "Lamp", "heading": "None"})
+    assert result.failed
+    assert "no such thing" in result.observation.text

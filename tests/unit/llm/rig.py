@@ -1,0 +1,182 @@
+"""A gateway over a real ledger, with providers that do what a test says."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlite_utils import Database
+
+from bot.clock import SeededRandom
+from bot.config.model import LlmSection
+from bot.domain.inquiry import Charge, Inquiry
+from bot.domain.prompt import Message, Prompt, Speaker
+from bot.errors import StoreError
+from bot.llm.gateway import Gateway, open_gateway
+from bot.ports import Clock
+from bot.store.calls import Calls
+from bot.store.conducts import Conducts
+from bot.store.documents import Documents
+from bot.store.invariants import INVARIANTS
+from bot.store.ledger import Ledger, open_ledger
+from bot.store.runs import Runs
+from bot.testing.llm import ScriptedLlm
+
+T = TypeVar("T")
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MAIN, SPARE = "prime:big", "other:small"
+
+
+def make_blank(folder: Path) -> Path:
+    """Put an empty ledger into a folder: copying one takes a tenth of the time of making one."""
+
+    async def make() -> None:
+        async with open_ledger(folder / "ledger.sqlite", now=NOON):
+            pass
+
+    asyncio.run(make())
+    return folder
+
+
+def section(**changes: Any) -> LlmSection:
+    """Return a configuration with one role, ``main``, without limits on what may be spent unless given."""
+    given: dict[str, Any] = {
+        "roles": {"main": {"model": MAIN, "max_tokens": 1000}},
+        "budget": {"question_usd": None, "day_usd": None},
+    }
+    return LlmSection.model_validate(given | changes)
+
+
+def with_fallback(**role: Any) -> dict[str, Any]:
+    return {"main": {"model": MAIN, "fallback": SPARE, "max_tokens": 1000} | role}
+
+
+def charge(scope: str = "forecast-1", trial: int = 1) -> Charge:
+    return Charge(scope=scope, ref="lantern:rain", venue="lantern", forecaster="scripted", trial=trial)
+
+
+def inquiry(
+    asked: str | Prompt = "Will it rain?", *, role: str = "main", to: Charge | None = None, **changes: Any
+) -> Inquiry:
+    prompt = asked if isinstance(asked, Prompt) else Prompt(messages=(Message(speaker=Speaker.USER, text=asked),))
+    return Inquiry(role=role, prompt=prompt, charge=to or charge(), **changes)
+
+
+class Busy:
+    """Writes of a ledger on their way: a virtual clock stands still while there are any.
+
+    While ``full``, the disk takes none.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.full = False
+
+    def __call__(self) -> bool:
+        return self.count > 0
+
+    def watch(self, ledger: Ledger) -> Ledger:
+        return replace(
+            ledger,
+            calls=Calls(_Watched(ledger.calls.writer, self), ledger.calls.readers),
+            documents=Documents(_Watched(ledger.documents.writer, self), ledger.documents.readers),
+            conducts=Conducts(_Watched(ledger.conducts.writer, self), ledger.conducts.readers),
+        )
+
+
+@dataclass
+class _Watched:
+    inner: Runs
+    busy: Busy
+
+    async def run(self, work: Callable[[Database], T]) -> T:
+        if self.busy.full:
+            message = "the disk is full"
+            raise StoreError(message)
+        self.busy.count += 1
+        writing = asyncio.ensure_future(self.inner.run(work))
+        writing.add_done_callback(self._ended)
+        return await asyncio.shield(writing)
+
+    def _ended(self, writing: asyncio.Future[Any]) -> None:
+        self.busy.count -= 1
+        writing.exception()
+
+
+@dataclass
+class Rig:
+    clock: Clock
+    ledger: Ledger
+    gateway: Gateway
+    llms: Mapping[str, ScriptedLlm]
+    path: Path
+    busy: Busy
+    alerts: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def prime(self) -> ScriptedLlm:
+        return self.llms["prime"]
+
+    @property
+    def other(self) -> ScriptedLlm:
+        return self.llms["other"]
+
+    @property
+    def purse_usd(self) -> float:
+        return self.gateway.till.purse.run.standing_usd
+
+    async def settled(self) -> None:
+        """Wait until what goes on behind the callers is done."""
+        await self.gateway.till.errands.finish()
+
+    def rows(self, columns: str) -> list[tuple[Any, ...]]:
+        """Read the call log as anyone with plain sqlite3 would."""
+        return rows(self.path, f"select {columns} from model_call order by rowid")  # noqa: S608 - columns of a test
+
+    def leave_as_killed(self) -> Path:
+        """Copy what is durable now; ``revive`` puts it where the ledger was."""
+        copy = self.path.with_name("killed.sqlite")
+        rows(self.path, f"vacuum into '{copy}'")
+        return copy
+
+
+def revive(copy: Path, path: Path) -> None:
+    """Put the file that a kill left in the place of the ledger."""
+    copy.replace(path)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+
+
+def rows(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+@asynccontextmanager
+async def open_rig(
+    path: Path,
+    clock: Clock,
+    *,
+    section: LlmSection,
+    llms: Mapping[str, ScriptedLlm] | None = None,
+    busy: Busy | None = None,
+) -> AsyncIterator[Rig]:
+    alerts: list[tuple[str, str]] = []
+
+    async def alert(subject: str, text: str) -> None:
+        alerts.append((subject, text))
+
+    llms = llms or {"prime": ScriptedLlm(), "other": ScriptedLlm()}
+    async with open_ledger(path, now=clock.now()) as opened:
+        busy = busy or Busy()
+        ledger = busy.watch(opened)
+        seams: dict[str, Any] = {"ledger": ledger, "clock": clock, "random": SeededRandom(7), "alert": alert}
+        async with open_gateway(section, llms, **seams) as gateway:
+            yield Rig(clock, ledger, gateway, llms, path, busy, alerts)
+    # Whatever a test did through the gateway, the rules of the ledger hold.
+    assert {rule.name: found for rule in INVARIANTS if (found := rows(path, rule.sql))} == {}

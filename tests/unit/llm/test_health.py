@@ -1,0 +1,109 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from bot.config.model import HealthSection
+from bot.domain.conduct import Conduct
+from bot.llm.health import faults_of
+from bot.testing.clock import FakeClock
+from bot.testing.llm import ScriptedLlm, said
+from tests.unit.llm.conftest import OpenRig
+from tests.unit.llm.rig import MAIN, SPARE, Rig, charge, inquiry, section, with_fallback
+
+GOOD = Conduct(role="main", model=MAIN, asked=10, unparsed=0, submitted=True)
+RULES = HealthSection(window=10, least=5, submit_rate=0.8, unparsed=0.3, half=0.5, gap=0.1, hours=24)
+ROLES = section(roles=with_fallback(), health=RULES.model_dump())
+
+
+def test_a_model_at_its_bounds_does_its_work() -> None:
+    submitted = [*[GOOD] * 8, *[replace(GOOD, submitted=False)] * 2]
+    at_bounds = [replace(conduct, unparsed=3, gap=0.1, half=number < 5) for number, conduct in enumerate(submitted)]
+    assert list(faults_of(at_bounds, RULES)) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (replace(GOOD, submitted=False), "submitted in 70% in its last 10 trials, less than 80%"),
+        (replace(GOOD, unparsed=10, asked=10), "37% of its moves"),
+        (replace(GOOD, gap=0.4), "0.120 from what it believed"),
+    ],
+)
+def test_each_figure_out_of_bounds_is_told(bad: Conduct, words: str) -> None:
+    recent = [bad, bad, bad, *[replace(GOOD, unparsed=1 if bad.unparsed else 0)] * 7]
+    (told,) = faults_of(recent, RULES)
+    assert words in told
+
+
+def test_too_many_answers_of_exactly_one_half_are_told() -> None:
+    (told,) = faults_of([*[replace(GOOD, half=True)] * 6, *[GOOD] * 4], RULES)
+    assert "exactly 0.5 in 60%" in told
+
+
+def test_there_is_no_verdict_on_too_few_trials_nor_from_what_was_not_asked() -> None:
+    assert list(faults_of([replace(GOOD, submitted=False)] * 4, RULES)) == []
+    assert list(faults_of([replace(GOOD, submitted=None, asked=0)] * 10, RULES)) == []
+
+
+async def grade(rig: Rig, conduct: Conduct, *, trials: range) -> None:
+    for trial in trials:
+        await rig.gateway.grade(conduct, charge(trial=trial))
+    await rig.settled()
+
+
+async def test_a_model_that_does_badly_is_replaced_by_the_fallback_for_a_while(
+    open_rig: OpenRig, clock: FakeClock
+) -> None:
+    async with open_rig(ROLES) as rig:
+        await grade(rig, replace(GOOD, submitted=False), trials=range(4))
+        assert (await rig.gateway.ask(inquiry("before"), deadline_s=9)).model == MAIN
+        await grade(rig, replace(GOOD, submitted=False), trials=range(4, 8))
+        # Told once, though three more trials ended badly.
+        ((subject, text),) = rig.alerts
+        assert subject == f"Model {MAIN} does badly"
+        assert "0%" in text
+        assert f"Until 2026-01-02 12:00 UTC {SPARE} is asked instead" in text
+        assert (await rig.gateway.ask(inquiry("during"), deadline_s=9)).model == SPARE
+    async with open_rig(ROLES) as rig:
+        # Another process knows it too.
+        assert (await rig.gateway.ask(inquiry("after a start"), deadline_s=9)).model == SPARE
+        clock.step(timedelta(hours=24).total_seconds())
+        assert (await rig.gateway.ask(inquiry("after a day"), deadline_s=9)).model == MAIN
+
+
+async def test_what_was_before_the_end_of_a_demotion_does_not_count_again(open_rig: OpenRig, clock: FakeClock) -> None:
+    async with open_rig(ROLES) as rig:
+        await grade(rig, replace(GOOD, submitted=False), trials=range(8))
+    clock.step(timedelta(hours=24, seconds=1).total_seconds())
+    async with open_rig(ROLES) as rig:
+        await grade(rig, replace(GOOD, submitted=False), trials=range(10, 14))
+        assert rig.alerts == []
+        assert rig.gateway.health.is_demoted(MAIN) is False
+        await grade(rig, replace(GOOD, submitted=False), trials=range(14, 15))
+        assert [subject for subject, _ in rig.alerts] == [f"Model {MAIN} does badly"]
+        assert rig.gateway.health.is_demoted(MAIN) is True
+
+
+async def test_a_model_without_a_fallback_goes_on_being_asked_and_a_person_is_told(open_rig: OpenRig) -> None:
+    async with open_rig(section(health=RULES.model_dump())) as rig:
+        await grade(rig, replace(GOOD, half=True), trials=range(8))
+        ((_, text),) = rig.alerts
+        assert "goes on being asked, for it has no fallback" in text
+        assert (await rig.gateway.ask(inquiry(), deadline_s=9)).model == MAIN
+
+
+async def test_the_same_trial_graded_again_after_a_crash_counts_once(open_rig: OpenRig) -> None:
+    async with open_rig(ROLES) as rig:
+        for _ in range(10):
+            await grade(rig, replace(GOOD, submitted=False), trials=range(1))
+        assert rig.alerts == []
+
+
+async def test_while_a_model_is_demoted_its_fallback_is_asked_in_its_own_dialect(open_rig: OpenRig) -> None:
+    spare = section(roles=with_fallback(), health=RULES.model_dump(), models={SPARE: {"dialect": "json"}})
+    llms = {"prime": ScriptedLlm(), "other": ScriptedLlm(turns=[said("{}")])}
+    async with open_rig(spare, llms=llms) as rig:
+        assert rig.gateway.dialect("main") == "tools"
+        await grade(rig, replace(GOOD, submitted=False), trials=range(5))
+        assert rig.gateway.dialect("main") == "json"

@@ -1,0 +1,242 @@
+"""The kit is mutated before it is trusted: each way to break a search engine must fail the check named beside it."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from bot.domain.research import Hit
+from bot.errors import ContractError, LeakError, Unavailable
+from bot.ports import SearchEngine
+from bot.specs import Can, SearchSpec, Settings, Workplace
+from bot.testing.clock import FakeClock
+from bot.testing.contracts import TRANSPORT_ERRORS
+from bot.testing.http import Asked
+from bot.testing.search_contract import NOW, OneAnswer, SearchContract
+from tests.unit.testing.lantern import Failure, checks_of, run
+
+SECRET = "do-not-show-me"  # noqa: S105 - looked for in what is sent
+NEW, OLD = "2026-03-04T12:00:00+00:00", "2026-02-01T00:00:00+00:00"
+REPLY = json.dumps({"hits": [{"url": f"https://{day[:10]}.example", "day": day} for day in (NEW, OLD)]}).encode()
+MOMENT = datetime(2026, 3, 5, 0, 30, tzinfo=UTC)
+
+
+class TorchSettings(Settings):
+    key: SecretStr = SecretStr(SECRET)
+
+
+class Torch:
+    """A sound engine: the query in the address, the key in a header, a bound in UTC."""
+
+    def __init__(self, workplace: Workplace) -> None:
+        self.http = workplace.http
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        body = await self.http.get(self.url(query, before), max_bytes=10_000, headers=self.headers())
+        hits = self.hits(body)
+        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+
+    def url(self, query: str, before: datetime | None) -> str:
+        bound = f"&until={quote_plus(before.astimezone(UTC).isoformat())}" if before else ""
+        return f"https://torch.example/?q={quote_plus(query)}{bound}"
+
+    def headers(self) -> dict[str, str]:
+        return {"X-Key": SECRET}
+
+    def hits(self, body: bytes) -> list[Hit]:
+        try:
+            return [self.hit(one["url"], one["day"]) for one in json.loads(body)["hits"]]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            message = "torch: no list of hits"
+            raise ContractError(message) from error
+
+    def hit(self, url: str, day: str) -> Hit:
+        return Hit(url=url, title="A torch", snippet="It burns.", published_at=datetime.fromisoformat(day))
+
+
+class Blind(Torch):
+    """Sound too, without bounds."""
+
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        if before is not None:
+            message = "torch cannot bound dates"
+            raise LeakError(message)
+        return await super().search(query, before=None, limit=limit)
+
+
+class Twice(Torch):
+    def hit(self, url: str, day: str) -> Hit:
+        return replace(super().hit(url, day), url="https://same.example")
+
+
+class Raw(Torch):
+    def hit(self, url: str, day: str) -> Hit:
+        return replace(super().hit(url, day), snippet="burns\x00")
+
+
+class Endless(Torch):
+    def hit(self, url: str, day: str) -> Hit:
+        return replace(super().hit(url, day), snippet="x" * 5_001)
+
+
+class Naive(Torch):
+    def hit(self, url: str, day: str) -> Hit:
+        return replace(super().hit(url, day), published_at=datetime.fromisoformat(day).replace(tzinfo=None))
+
+
+class Wordy(Torch):
+    def hit(self, url: str, day: str) -> Hit:
+        return replace(super().hit(url, day), text="It burns all night.")
+
+
+class Inventing(Torch):
+    def hits(self, body: bytes) -> list[Hit]:
+        return [self.hit("https://made-up.example", OLD)]
+
+
+class Deaf(Torch):
+    def url(self, query: str, before: datetime | None) -> str:
+        return super().url("torches", before)
+
+
+class Generous(Torch):
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        return await super().search(query, before=before, limit=99)
+
+
+class Lax(Torch):
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        return self.hits(await self.http.get(self.url(query, before), max_bytes=10_000, headers=self.headers()))
+
+
+class Local(Torch):
+    """Sends the bound as the wall clock of whoever asks shows it."""
+
+    def url(self, query: str, before: datetime | None) -> str:
+        return super().url(query, before.replace(tzinfo=UTC) if before else None)
+
+
+class Always(Torch):
+    def url(self, query: str, before: datetime | None) -> str:
+        return super().url(query, before or NOW)
+
+
+class Swallowing(Torch):
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        try:
+            return await super().search(query, before=before, limit=limit)
+        except (Unavailable, ContractError):
+            return []
+
+
+class Leaky(Torch):
+    def url(self, query: str, before: datetime | None) -> str:
+        return f"{super().url(query, before)}&key={SECRET}"
+
+
+class Keyless(Torch):
+    def headers(self) -> dict[str, str]:
+        return {}
+
+
+class Telling(TorchSettings):
+    def __repr_args__(self) -> Any:
+        return [("key", self.key.get_secret_value())]
+
+
+class LaxSettings(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    key: SecretStr = SecretStr(SECRET)
+
+
+def spec_of(engine: Callable[[Workplace], SearchEngine], *abilities: Can) -> SearchSpec[TorchSettings]:
+    @asynccontextmanager
+    async def opened(settings: TorchSettings, workplace: Workplace) -> AsyncIterator[SearchEngine]:
+        yield engine(workplace)
+
+    found = frozenset(abilities)
+    return SearchSpec(name="torch", summary="Torches", settings=TorchSettings, abilities=found, open=opened)
+
+
+SOUND = spec_of(Torch, Can.SEARCH_BEFORE_DATE)
+
+
+def kit_of(spec: SearchSpec[Any], settings: Any = None) -> SearchContract:
+    body = {
+        "spec": spec,
+        "settings": settings or TorchSettings(),
+        "reply": REPLY,
+        "empty": b'{"hits": []}',
+        "secret": SECRET,
+        "bounds": {MOMENT: quote_plus(MOMENT.isoformat())},
+        "bound": lambda _, asked: _bound(asked),
+    }
+    kit: SearchContract = type("Kit", (SearchContract,), body)()
+    return kit
+
+
+def _bound(asked: Asked) -> str | None:
+    return asked.url.partition("&until=")[2] or None
+
+
+def broken(engine: Callable[[Workplace], SearchEngine], *more: Can) -> Callable[[], SearchContract]:
+    return lambda: kit_of(spec_of(engine, Can.SEARCH_BEFORE_DATE, *more))
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Workplace:
+    return Workplace(clock=FakeClock(NOW), http=OneAnswer(REPLY), folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", checks_of(SearchContract))
+@pytest.mark.parametrize("spec", [SOUND, spec_of(Blind)], ids=["bounded", "unbounded"])
+async def test_a_sound_engine_passes(name: str, spec: SearchSpec[Any], workplace: Workplace) -> None:
+    try:
+        await run(kit_of(spec), name, workplace=workplace, error=TRANSPORT_ERRORS[1])
+    except pytest.skip.Exception as skipped:
+        assert "moment" in str(skipped) or "bounds dates" in str(skipped)  # noqa: PT017 - which check is for which
+
+
+MUTANTS: list[tuple[str, Callable[[], SearchContract]]] = [
+    ("it_is_built_for_this_version", lambda: kit_of(replace(SOUND, api_version=99))),
+    ("unknown_settings_are_refused", lambda: kit_of(replace(SOUND, settings=LaxSettings))),  # type: ignore[arg-type]  # the fault
+    ("settings_cannot_be_changed", lambda: kit_of(replace(SOUND, settings=LaxSettings), LaxSettings())),  # type: ignore[arg-type]  # as above
+    ("a_documented_reply_is_read", broken(Twice)),
+    ("a_documented_reply_is_read", broken(Raw)),
+    ("a_documented_reply_is_read", broken(Endless)),
+    ("a_documented_reply_is_read", broken(Naive)),
+    ("text_of_pages_comes_with_the_ability_alone", broken(Wordy)),
+    ("text_of_pages_comes_with_the_ability_alone", broken(Torch, Can.SEARCH_TEXT)),
+    ("a_reply_without_hits_is_none", broken(Inventing)),
+    ("the_query_is_sent_as_it_is", broken(Deaf)),
+    ("no_more_hits_come_than_were_asked_for", broken(Generous)),
+    ("hits_from_the_moment_on_are_dropped", broken(Lax)),
+    ("the_bound_of_dates_is_exact", broken(Local)),
+    ("the_bound_of_dates_is_exact", broken(Blind)),
+    ("without_a_moment_no_bound_is_sent", broken(Always)),
+    ("an_engine_that_cannot_bound_dates_refuses_a_moment", lambda: kit_of(spec_of(Torch))),
+    ("errors_of_the_transport_keep_their_meaning", broken(Swallowing)),
+    ("an_odd_answer_is_a_contract_error", broken(Swallowing)),
+    ("an_odd_answer_is_a_contract_error", broken(Inventing)),
+    ("the_key_is_sent_in_a_header_and_shown_nowhere", broken(Leaky)),
+    ("the_key_is_sent_in_a_header_and_shown_nowhere", broken(Keyless)),
+    ("the_key_is_sent_in_a_header_and_shown_nowhere", lambda: kit_of(SOUND, Telling())),
+]
+
+
+@pytest.mark.parametrize(("name", "mutant"), MUTANTS, ids=range(len(MUTANTS)))
+async def test_a_broken_engine_is_found(name: str, mutant: Callable[[], SearchContract], workplace: Workplace) -> None:
+    with pytest.raises((*Failure, LeakError)):
+        await run(mutant(), name, workplace=workplace, error=Unavailable("503"))
+
+
+def test_every_check_of_an_engine_has_a_mutant() -> None:
+    assert {name for name, _ in MUTANTS} == set(checks_of(SearchContract))
