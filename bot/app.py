@@ -229,7 +229,8 @@ def _means(
         clock=clock,
         random=outfitter.random,
         benches=workshop,
-        repeats=partial(_repeats, config, registry),
+        # What only a person asked for, of a question of their own or of another forecaster, is forecast once.
+        repeats=lambda venue, name: venue in config.venues and name in _forecasters(config, registry, venue),
     )
 
 
@@ -288,11 +289,6 @@ def _usable(config: Config, registry: Registry) -> Iterator[str]:
 
 def _forecasters(config: Config, registry: Registry, venue: str) -> tuple[str, ...]:
     return tuple(name for name in config.venues[venue].forecasters if name in registry.forecasters)
-
-
-def _repeats(config: Config, registry: Registry, venue: str, forecaster: str) -> bool:
-    """Leave alone what a person asked for once: a question of their own, or somebody else than who forecasts there."""
-    return venue in config.venues and forecaster in _forecasters(config, registry, venue)
 
 
 def _lane(config: Config, name: str) -> Lane:

@@ -1,26 +1,36 @@
 """Do what people asked of the daemon."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import structlog
 
-from bot.domain.request import LockQuestion, Request, UnlockQuestion
-from bot.errors import ContractError, NotFound
+from bot.config.nearest import instead
+from bot.desk.desk import cutoff_of
+from bot.domain.question import Question
+from bot.domain.request import ForecastQuestion, LockQuestion, Request, UnlockQuestion
+from bot.errors import ContractError, NotFound, Rejected
+from bot.jobs.sitting import ASKED_FOR, Seat
+from bot.jobs.spending import Spending
 from bot.ports import Clock
 from bot.store.ledger import Ledger
 from bot.store.requests import waiting
+from bot.store.schedule import Due
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attending:
-    """Whose requests are read, and the ledger they change."""
+    """Whose requests are read, the ledger they change, and the open forecasters with what they may cost unasked."""
 
     folder: Path
     ledger: Ledger
     clock: Clock
+    seats: Mapping[str, Seat] = field(default_factory=dict)
+    spending: Spending = field(default_factory=Spending)
 
 
 async def attend(parts: Attending) -> str:
@@ -29,7 +39,7 @@ async def attend(parts: Attending) -> str:
     for request in waiting(parts.folder):
         try:
             note = await _do(parts, request.read())
-        except (ContractError, NotFound) as error:
+        except (ContractError, NotFound, Rejected) as error:
             refused += 1
             note = f"request refused, kept in {request.refuse()}: {error}"
             log.warning("request refused", request=request.path.name, why=str(error))
@@ -40,7 +50,28 @@ async def attend(parts: Attending) -> str:
     return f"{done} requests done" + (f", {refused} refused" if refused else "")
 
 
+async def require_open(ledger: Ledger, question: Question, forecaster: str, *, now: datetime) -> None:
+    """Raise Rejected, with what can be done, for a question that is closed, has resolved, or is locked.
+
+    A question that its venue dates is forecast with what was known then, also when all is over.
+    """
+    ref = question.ref
+    if question.closes_at is not None and question.closes_at <= cutoff_of(question, now):
+        message = f"{ref} closed at {question.closes_at.isoformat()}, so there is nothing left to forecast"
+        raise Rejected(message)
+    resolved = {found.target for found in await ledger.resolutions.current(ref)}
+    if question.as_of is None and resolved.issuperset(target.key for target in question.targets):
+        message = f"{ref} has resolved; look at what was forecast with: foxcast show {ref}"
+        raise Rejected(message)
+    for lock in await ledger.schedule.locks(now):
+        if lock.ref == ref and lock.forecaster in {None, forecaster}:
+            message = f"{ref} is locked: {lock.reason}; take the lock off with: foxcast unlock {ref}"
+            raise Rejected(message)
+
+
 async def _do(parts: Attending, request: Request) -> str:
+    if isinstance(request, ForecastQuestion):
+        return await _make_due(parts, request)
     await parts.ledger.questions.current_version(request.ref)
     whose = request.forecaster or "every forecaster"
     match request:
@@ -57,3 +88,41 @@ async def _do(parts: Attending, request: Request) -> str:
         case UnlockQuestion():
             there = await parts.ledger.schedule.unlock(request.ref, forecaster=request.forecaster)
             return f"{request.ref} unlocked for {whose}" if there else f"{request.ref} was not locked for {whose}"
+
+
+async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
+    ledger, name, now = parts.ledger, request.forecaster, parts.clock.now()
+    if name not in parts.seats:
+        message = (
+            f"the forecaster {name} is not open here; {instead(name, parts.seats)} To use {name}, name it among the "
+            "forecasters of a venue and start the daemon again, or ask while no daemon runs"
+        )
+        raise Rejected(message)
+    if request.question is not None:
+        await ledger.questions.record([request.question], seen_at=now)
+    question = await ledger.questions.get(request.ref)
+    await require_open(ledger, question, name, now=now)
+    await _require_affordable(parts, name, now)
+    newest = await ledger.forecasts.latest(request.ref, name)
+    due = Due(
+        ref=request.ref,
+        forecaster=name,
+        due_at=now,
+        why=ASKED_FOR,
+        closes_at=question.closes_at,
+        answered_at=newest.made_at if newest else None,
+    )
+    await ledger.schedule.plan([due])
+    return f"forecast of {request.ref} by {name} {ASKED_FOR}"
+
+
+async def _require_affordable(parts: Attending, name: str, now: datetime) -> None:
+    """Refuse what the forecast job would hold; it would wait there without a word."""
+    due = {**await parts.ledger.schedule.due(now)}
+    due[name] = due.get(name, 0) + 1
+    if name in await parts.spending.held(parts.seats, due):
+        message = (
+            f"what is due to {name} is expected to cost more than llm.budget.ask_above_usd = "
+            f"{parts.spending.ask_above_usd:g}; start the daemon with foxcast run --yes, or raise that"
+        )
+        raise Rejected(message)

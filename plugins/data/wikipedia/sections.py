@@ -78,13 +78,16 @@ def _nested(headings: Sequence[tuple[int, int]], length: int) -> tuple[list[int 
 
 def _told_apart(titles: Sequence[str], parents: Sequence[int | None]) -> list[str]:
     often = {title for title, count in Counter(titles).items() if count > 1}
-    names: list[str] = []
+    names: dict[str, None] = {}
     seen: Counter[str] = Counter()
     for title, parent in zip(titles, parents, strict=True):
         name = f"{titles[parent]} > {title}" if title in often and parent is not None else title
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return names
+        unique = name
+        while unique in names:
+            seen[name] += 1
+            unique = f"{name} ({seen[name] + 1})"
+        names[unique] = None
+    return list(names)
 
 
 def _folded(heading: str) -> str:

@@ -133,6 +133,12 @@ def test_headings_that_come_twice_are_told_apart_by_the_one_above() -> None:
     assert found.under("Short course (25 m)") == "===Men===\nNone.\n===Women===\nNone either."
 
 
+def test_headings_stay_apart_whatever_they_are() -> None:
+    found = article("== A ==\n1\n== A (2) ==\n2\n== A ==\n3\n== A ==\n4\n")
+    assert found.headings == ("A", "A (2)", "A (3)", "A (4)")
+    assert [found.under(heading) for heading in found.headings] == ["1", "2", "3", "4"]
+
+
 def test_cells_that_span_are_repeated_down_and_said_once_across() -> None:
     assert article(DISEASES).under("List") == _lines(
         "| Common name | About | |",

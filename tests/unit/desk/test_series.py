@@ -1,8 +1,8 @@
 """Series, prices, shelves and earlier forecasts, each as known at the cutoff."""
 
 import dataclasses
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -181,7 +181,7 @@ async def test_earlier_forecasts_are_those_of_this_forecaster_before_the_cutoff(
 @pytest.mark.parametrize(
     ("shape", "said", "shown"),
     [
-        (ChoiceShape(options=("red", "blue")), Choice({"red": 0.7, "blue": 0.3}), "red 0.700, blue 0.300"),
+        (ChoiceShape(options=("red", "blue")), Choice({"red": 0.7, "blue": 0.3}), "blue 0.300, red 0.700"),
         (
             CurveShape(grid=(0.0, 10.0, 20.0, 30.0)),
             Curve((0.0, 0.2, 0.6, 1.0)),

@@ -1,0 +1,51 @@
+"""What the data plugins offer together, as the registry finds it."""
+
+import pytest
+
+from bot.api import Can, DataSpec, Settings, SourcePolicy
+from bot.desk.tools.series import Reading
+from bot.discovery import choose, discover
+
+# Plugin -> the source of questions that it is for.
+SERVED = {
+    "acled": "acled",
+    "dbnomics": "dbnomics",
+    "fred": "fred",
+    "manifold_prices": "manifold",
+    "polymarket_prices": "polymarket",
+    "wikipedia": "wikipedia",
+    "yahoo": "yfinance",
+}
+
+
+def offered(name: str) -> DataSpec[Settings]:
+    module = choose(name, discover()).load()
+    (spec,) = module.foxcast_data_sources()  # type: ignore[attr-defined] # found by name, as the registry does
+    assert isinstance(spec, DataSpec)
+    return spec
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_a_plugin_offers_one_source_of_its_own_name_for_one_kind_of_question(name: str) -> None:
+    assert offered(name).name == name
+    assert offered(name).serves == {SERVED[name]}
+
+
+def test_questions_are_worked_on_as_the_paper_says() -> None:
+    """BLF, tables 5 and 6; market histories are there and never forced (they did not help there)."""
+    policies = {name: offered(name).policy for name in SERVED}
+    combined = SourcePolicy(first=Reading.COMBO, searches=1)
+    assert policies == {
+        "acled": SourcePolicy(),
+        "dbnomics": SourcePolicy(first=Reading.MODEL, bypass=True, searches=0),
+        "fred": combined,
+        "manifold_prices": SourcePolicy(),
+        "polymarket_prices": SourcePolicy(),
+        "wikipedia": SourcePolicy(first="fetch_wikipedia_toc"),
+        "yahoo": combined,
+    }
+
+
+def test_only_sources_that_keep_the_past_say_that_they_know_it() -> None:
+    vintages = {name for name in SERVED if Can.VINTAGES in offered(name).abilities}
+    assert vintages == {"fred", "manifold_prices", "polymarket_prices"}
