@@ -25,7 +25,7 @@ run: $(RUNTIME) ## install what is needed and run the sample job: no keys, no ne
 	$(BIN)/foxcast run --once
 
 test: $(TOOLS) ## run all tests (PYTEST_ARGS="-k word" for some)
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses logical --dist loadgroup $(PYTEST_ARGS)
 
 check: lint types test ## format, lint, types and tests
 

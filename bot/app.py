@@ -113,8 +113,10 @@ class App:
 
 
 class Terms(TypedDict, total=False):
-    """How an App runs: how long one pass of the forecast job may take (a single pass over everything has no end to it),
-    whether a person agreed to what it is expected to cost, and ``only``: these forecasters, and no venue at all.
+    """How an App runs where it is not the daemon.
+
+    ``patience_s`` bounds one pass of the forecast job, ``confirmed`` says that a person agreed to what it is expected
+    to cost, and with ``only`` there are these forecasters, and no venue.
     """
 
     patience_s: float
@@ -142,7 +144,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
         named = [name for venue in venues for name in _forecasters(config, registry, venue)]
         seats = await outfitter.seats(named if only is None else only)
         gateway, workshop = await _models(outfitter, seats, ledger)
-        surveyed: set[str] = set()
+        surveyed, above_usd = set[str](), config.llm.budget.ask_above_usd
         archives = [archive for name in usable if (archive := _own_archive(config, registry, name))]
         app = App(
             config=config,
@@ -155,11 +157,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
             seats=seats,
             means=_means(outfitter, seats, ledger, archives, workshop),
             gateway=gateway,
-            spending=Spending(
-                prices=gateway,
-                ask_above_usd=config.llm.budget.ask_above_usd,
-                confirmed=terms.get("confirmed", False),
-            ),
+            spending=Spending(prices=gateway, ask_above_usd=above_usd, confirmed=terms.get("confirmed", False)),
             surveyed=surveyed,
             outbox=Outbox(
                 ledger=ledger,

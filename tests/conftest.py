@@ -26,11 +26,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for marker, option in (("model_campaign", "--run-model-campaign"), ("live", "--run-live")):
-        if not config.getoption(option):
-            skip = pytest.mark.skip(reason=f"runs with {option} only")
-            for item in items:
-                if item.get_closest_marker(marker):
-                    item.add_marker(skip)
+        skip = pytest.mark.skip(reason=f"runs with {option} only")
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        for item in () if config.getoption(option) else marked:
+            item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,14 @@ class Options:
         None
     )
     venue: Annotated[str | None, typer.Option(metavar="NAME", help=VENUE_HELP)] = None
+    run: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The experiment, for forecasters that ask models: the same name goes on where it was; a new one asks anew "
+            "what no model has answered word for word.",
+        ),
+    ] = ""
     yes: Annotated[bool, typer.Option("--yes", help="Agree to what it is expected to cost.")] = False
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
 
@@ -75,12 +83,13 @@ class _Test:
     archive: Archive
     random: SeededRandom
 
-    def subject(self, bay: Bay) -> Subject:
+    def subject(self, bay: Bay, run: str) -> Subject:
         return Subject(
             seat=bay.seat,
             learn=self._learner(bay.seat.name),
             benches=bay.workshop,
             places=self.config.daemon.concurrency if bay.seat.asks else 1,
+            run=run,
         )
 
     def _learner(self, name: str) -> Callable[[Round], Fitted | None]:
@@ -113,7 +122,7 @@ async def _rows(test: _Test, options: Options) -> list[Row]:
             task = bars.add_task("rounds", total=len(keys))
             return await tested(
                 test.archive,
-                test.subject(bay),
+                test.subject(bay, options.run),
                 window,
                 random=test.random,
                 progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),

@@ -39,7 +39,7 @@ class Options:
 @app.command()
 @spread(Options)
 def explain(ctx: typer.Context, options: Options) -> None:
-    """Explain one forecast: every step, its evidence and cost, and how it became the answer."""
+    """Explain one forecast: every step, what it rests on and costs, and the answer."""
     from bot.cli.output.plot import draw, require_drawable
 
     if options.plot is not None:

@@ -17,6 +17,12 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry("bot.cli.status", "Say how things stand: modes, heartbeat, counts, last runs, last backup."),
     "questions": Entry("bot.cli.questions", "List questions, soonest close first."),
     "show": Entry("bot.cli.show", "Show one question: forecasts, every change of mind, decision, outcome, score."),
+    "explain": Entry(
+        "bot.cli.explain", "Explain one forecast: every step, what it rests on and costs, and the answer."
+    ),
+    "diff": Entry("bot.cli.diff", "Compare two forecasts of a question: what was known, believed, searched and paid."),
+    "replay": Entry("bot.cli.replay", "Run a forecast again on what is on record, offline, and compare every step."),
+    "costs": Entry("bot.cli.costs", "Add up what models cost, and say what is left of today's budgets."),
     "score": Entry("bot.cli.score", "Score what has resolved, or forecast files written by anyone."),
     "backtest": Entry("bot.cli.backtest", "Forecast past rounds with only what was known then, and score that."),
     "fit": Entry("bot.cli.fit", "Let a forecaster learn from outcomes known before a date."),

@@ -31,17 +31,23 @@ log = structlog.get_logger()
 class Subject:
     """The forecaster under test as configured, and how it learns what it may know of a round.
 
-    ``benches`` is there for one that asks models; ``places`` is how many questions are forecast side by side.
+    ``benches`` is there for one that asks models; ``places`` is how many questions are forecast side by side; ``run``
+    names the experiment: the same one again goes on where it was, and asks nothing twice.
     """
 
     seat: Seat
     learn: Callable[[Round], Fitted | None]
     benches: Benches | None = None
     places: int = 1
+    run: str = ""
+
+    def name(self, ref: QuestionRef) -> str:
+        """Return the name from which chance comes, the same in every run: what is asked again word for word is free."""
+        return derive_id("backtest", self.seat.name, str(ref))
 
     def scope(self, ref: QuestionRef) -> str:
-        """Return the name under which the backtest of a question is on record, and from which its chance comes."""
-        return derive_id("backtest", self.seat.name, str(ref))
+        """Return the name under which the backtest of a question is on record."""
+        return derive_id("backtest", self.seat.name, str(ref), self.run) if self.run else self.name(ref)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +113,7 @@ class _Examination:
     async def _trial(self, question: Question, number: int) -> Trial:
         seat = self.subject.seat
         desk = TrialDesk(
-            forecast=self.subject.scope(question.ref),
+            forecast=self.subject.name(question.ref),
             cutoff=cutoff_of(question, self.round.as_of),
             trial=number,
             fitted=self.fitted,

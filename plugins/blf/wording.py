@@ -198,8 +198,7 @@ def _crowd(question: Question, settings: BlfSettings, ballot: Ballot) -> str:
 
 def _facts(question: Question) -> str:
     # The value that a market froze is the crowd's price, which has a switch of its own.
-    facts = {name: value for name, value in question.facts.items() if question.crowd is None}
-    if not facts:
+    if question.crowd is not None or not question.facts:
         return ""
-    listed = "\n".join(f"{name}: {value}" for name, value in facts.items())
+    listed = "\n".join(f"{name}: {value}" for name, value in question.facts.items())
     return f"\n\n## What the venue publishes with it\n{quoted(listed, 'facts')}"

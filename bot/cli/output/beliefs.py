@@ -1,30 +1,15 @@
 """Predictions in full words: every option of a choice, and the quantiles of a number or a date."""
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from bot.cli.output.figures import percent
 from bot.cli.output.figures import prediction as shortly
 from bot.domain.prediction import Choice, Curve, CurveShape, Prediction, Shape
+from bot.lab.quantiles import quantile
 
 QUANTILES = (0.1, 0.5, 0.9)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def quantile(curve: Curve, shape: CurveShape, level: float) -> float | None:
-    """Return the value below which there is so much probability, straight between the points of the grid.
-
-    None where it lies beyond an end of the grid.
-    """
-    place = bisect_left(curve.cdf, level)
-    if place == len(curve.cdf) or (place == 0 and curve.cdf[0] > level):
-        return None
-    if place == 0:
-        return shape.grid[0]
-    low, high = curve.cdf[place - 1], curve.cdf[place]
-    share = (level - low) / (high - low)
-    return shape.grid[place - 1] + share * (shape.grid[place] - shape.grid[place - 1])
 
 
 def words(prediction: Prediction, shape: Shape) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.cli.output.beliefs import quantile
 from bot.domain.forecast import TrialEnd
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
 from bot.domain.question import SINGLE_TARGET
+from bot.lab.quantiles import quantile
 from bot.store.forecasts import Trace
 from bot.store.trials import TrialRecord
 

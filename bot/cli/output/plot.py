@@ -218,7 +218,7 @@ def _write_legend(figure: "Figure", trace: Trace, panels: Panels) -> None:
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(4, len(handles)),
+        ncols=4 if isinstance(panels.shown[0], Lines) else len(handles),
         frameon=False,
         fontsize=8,
         title=f"{_shortened(f'{by}forecast {trace.id} of {trace.question.ref}', TITLE_WIDTH)}{more}",

@@ -10,9 +10,9 @@ from bot.domain.belief import unfit
 from bot.domain.forecast import Limits, TrialEnd
 from bot.domain.prompt import Completion, Dialect, Finish, Speaker, ToolCall
 from bot.domain.research import SourcePolicy
-from bot.domain.step import Step
+from bot.domain.step import Observation, Step, ToolResult, Usage
 from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.testing.desk import tool_that_says
+from bot.testing.desk import ScriptedTool, tool_that_says
 from bot.testing.forecaster import Hang
 from bot.testing.loop import VirtualClock, simulate
 from plugins.blf.forecaster import Blf
@@ -56,9 +56,12 @@ async def test_the_first_step_names_the_prompt_and_every_step_its_answers_and_do
 
 
 async def test_the_usage_of_a_step_is_that_of_its_answers_and_tools() -> None:
-    at = desk(Completion(text="hm"), search(belief=believing(0.6)), submit(0.7))
+    paid = ToolResult(observation=Observation(text="found"), usage=Usage(calls=3, cost_usd=0.25))
+    tool = ScriptedTool(searches().tool, lambda _: paid)
+    at = desk(Completion(text="hm"), search(belief=believing(0.6)), submit(0.7), bench=[tool])
     steps, _ = await steps_of(question(), at)
-    assert [step.usage.calls for step in steps] == [2, 1]
+    assert [step.usage.calls for step in steps] == [5, 1]
+    assert [step.usage.cost_usd for step in steps] == [0.25, 0.0]
 
 
 @pytest.mark.parametrize(

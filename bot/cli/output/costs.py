@@ -1,0 +1,151 @@
+"""What models cost, on paper: a line for each group, the total, what is left today, and who is not asked now."""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from rich.console import Console
+
+from bot.cli.output.console import Cell, Column, Kind, heading, table
+from bot.cli.output.figures import moment, number
+from bot.domain.step import Usage
+from bot.store.calls import CostBy, CostRow
+from bot.store.codec import stamp
+from bot.store.conducts import Demotion
+
+COUNTS = (
+    "forecasts",
+    "calls",
+    "failed",
+    "requests",
+    "tokens in",
+    "cached",
+    "out",
+    "mean s",
+    "USD",
+    "USD a forecast",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A budget of today in US dollars: its limit (None where there is none), and what was spent or is reserved."""
+
+    what: str
+    limit_usd: float | None
+    spent_usd: float
+
+    @property
+    def left_usd(self) -> float | None:
+        """What may still be spent today."""
+        return None if self.limit_usd is None else max(0.0, self.limit_usd - self.spent_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What was spent: its lines, and ``forecasts``, how many forecasts asked models at all."""
+
+    by: CostBy
+    since: date | None
+    rows: tuple[CostRow, ...]
+    forecasts: int
+    left: tuple[Left, ...]
+    demoted: tuple[Demotion, ...]
+
+    @property
+    def total(self) -> CostRow:
+        """All lines together."""
+        answered = [(row.calls - row.failed, row.latency_s) for row in self.rows]
+        count = sum(calls for calls, _ in answered)
+        return CostRow(
+            name="total",
+            forecasts=self.forecasts,
+            calls=sum(row.calls for row in self.rows),
+            failed=sum(row.failed for row in self.rows),
+            attempts=sum(row.attempts for row in self.rows),
+            usage=sum((row.usage for row in self.rows), Usage()),
+            latency_s=sum(calls * latency for calls, latency in answered) / count if count else 0.0,
+        )
+
+
+def print_bill(console: Console, bill: Bill) -> None:
+    """Print it for a person."""
+    when = "" if bill.since is None else f" since {bill.since}"
+    if not bill.rows:
+        console.print(f"no model was asked{when}")
+    else:
+        columns = (Column(bill.by.value), *(Column(name, Kind.NUMBER) for name in COUNTS))
+        console.print(table(columns, [_cells(row) for row in (*bill.rows, bill.total)]))
+    heading(console, "Today (UTC)")
+    for left in bill.left:
+        console.print(left_in_words(left))
+    for demotion in bill.demoted:
+        until = moment(demotion.until)
+        console.print(f"{demotion.model} is not asked until {until} UTC where its role has a fallback: {demotion.why}")
+
+
+def left_in_words(left: Left) -> str:
+    """Return how a budget stands, in a line."""
+    if left.limit_usd is None or left.left_usd is None:
+        return f"{left.what}: {left.spent_usd:.2f} USD spent, no limit"
+    return f"{left.what}: {left.spent_usd:.2f} of {left.limit_usd:.2f} USD spent, {left.left_usd:.2f} left"
+
+
+def as_plain(bill: Bill) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "by": bill.by.value,
+        "since": None if bill.since is None else bill.since.isoformat(),
+        "rows": [_plain(row) for row in bill.rows],
+        "total": _plain(bill.total),
+        "today": [
+            {"what": left.what, "spent_usd": left.spent_usd, "limit_usd": left.limit_usd, "left_usd": left.left_usd}
+            for left in bill.left
+        ],
+        "demoted": [
+            {"model": one.model, "at": stamp(one.at), "until": stamp(one.until), "why": one.why} for one in bill.demoted
+        ],
+    }
+
+
+def _cells(row: CostRow) -> tuple[Cell, ...]:
+    usage = row.usage
+    return (
+        row.name,
+        str(row.forecasts),
+        str(row.calls),
+        str(row.failed),
+        str(row.attempts),
+        f"{usage.tokens_in:,}",
+        f"{_cached(usage):.0%}",
+        f"{usage.tokens_out:,}",
+        f"{row.latency_s:.1f}",
+        f"{usage.cost_usd:.4f}",
+        number(_each(row), 4),
+    )
+
+
+def _plain(row: CostRow) -> dict[str, Any]:
+    usage = row.usage
+    return {
+        "name": row.name,
+        "forecasts": row.forecasts,
+        "calls": row.calls,
+        "failed": row.failed,
+        "requests": row.attempts,
+        "tokens_in": usage.tokens_in,
+        "tokens_cached": usage.tokens_cached,
+        "cached_share": _cached(usage),
+        "tokens_out": usage.tokens_out,
+        "mean_latency_s": row.latency_s,
+        "cost_usd": usage.cost_usd,
+        "usd_per_forecast": _each(row),
+    }
+
+
+def _cached(usage: Usage) -> float:
+    return usage.tokens_cached / usage.tokens_in if usage.tokens_in else 0.0
+
+
+def _each(row: CostRow) -> float | None:
+    return row.usage.cost_usd / row.forecasts if row.forecasts else None

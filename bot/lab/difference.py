@@ -1,0 +1,272 @@
+"""What two forecasts of one question differ in: what was known, what was believed and why, how, and at what cost."""
+
+import dataclasses
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.domain.belief import Belief, Evidence
+from bot.domain.forecast import Forecast, Trial
+from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
+from bot.domain.question import Question
+from bot.domain.step import Json, Usage
+from bot.lab.chain import Call, Chain
+from bot.lab.quantiles import quantile
+from bot.store.codec import QUESTION, stamp
+from bot.store.forecasts import Trace
+
+LEVELS = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two forecasts, completed, with all that is on record of it."""
+
+    trace: Trace
+    chain: Chain
+    forecast: Forecast
+
+    @property
+    def question(self) -> Question:
+        """The question as it stood for this forecast."""
+        return self.trace.question
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials that ended."""
+        return [record.trial for record in self.trace.trials if record.trial is not None]
+
+    @property
+    def beliefs(self) -> list[Belief]:
+        """What the trials believed in the end."""
+        return [trial.belief for trial in self.trials if trial.belief is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that differs: what it is, and how it was before and is after (None where it was not there)."""
+
+    what: str
+    before: Json
+    after: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """How one probability moved: of a target, or of one option of it; ``log_odds`` is the way in log-odds.
+
+    It is None where one of the two is 0 or 1: there it has no end.
+    """
+
+    target: str
+    option: str
+    before: float
+    after: float
+    log_odds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Texts that were there in one forecast alone: new ones, those that are gone, and how many both have."""
+
+    what: str
+    new: tuple[str, ...]
+    gone: tuple[str, ...]
+    kept: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """All that differs between two forecasts.
+
+    ``moves`` are those of the final predictions, ``crowd`` those of the crowd; curves are told by ``changes`` alone.
+    """
+
+    before: Side
+    after: Side
+    moves: tuple[Move, ...]
+    crowd: tuple[Move, ...]
+    changes: tuple[Change, ...]
+    listings: tuple[Listing, ...]
+
+
+def difference(before: Side, after: Side) -> Difference:
+    """Compare two completed forecasts of one question."""
+    return Difference(
+        before=before,
+        after=after,
+        moves=tuple(_moves(before.forecast.predictions, after.forecast.predictions)),
+        crowd=tuple(_moves(_crowd(before), _crowd(after))),
+        changes=tuple(change for change in _changes(before, after) if change.before != change.after),
+        listings=tuple(_listings(before, after)),
+    )
+
+
+def spread(side: Side) -> Mapping[str, float]:
+    """Return how far the trials lie apart in the end, by target: the greatest distance of two in probability.
+
+    Of two choices or curves it is the greatest distance between two of their numbers. Targets of one trial have 0.0.
+    """
+    return {key: _width([belief.predictions[key] for belief in side.beliefs]) for key in side.forecast.predictions}
+
+
+def _moves(before: Mapping[str, Prediction], after: Mapping[str, Prediction]) -> Iterator[Move]:
+    for target in before:
+        if target not in after:
+            continue
+        then, now = _shares(before[target]), _shares(after[target])
+        for option in [option for option in then if option in now]:
+            yield Move(
+                target=target,
+                option=option,
+                before=then[option],
+                after=now[option],
+                log_odds=_between(then[option], now[option]),
+            )
+
+
+def _shares(prediction: Prediction) -> Mapping[str, float]:
+    match prediction:
+        case Binary(probability=probability):
+            return {"": probability}
+        case Choice(probabilities=options):
+            return options
+        case _:
+            return {}
+
+
+def _between(before: float, after: float) -> float | None:
+    if not 0.0 < before < 1.0 or not 0.0 < after < 1.0:
+        return None
+    return (math.log(after) - math.log1p(-after)) - (math.log(before) - math.log1p(-before))
+
+
+def _crowd(side: Side) -> Mapping[str, Prediction]:
+    crowd = side.question.crowd
+    return {} if crowd is None else {"crowd": crowd.prediction}
+
+
+def _changes(before: Side, after: Side) -> Iterator[Change]:
+    yield Change(what="version of the question", before=before.forecast.version, after=after.forecast.version)
+    yield from _text_changes(before.question, after.question)
+    for what, then, now in _pairs(before, after):
+        yield Change(what=what, before=then, after=now)
+    yield from _curve_changes(before, after)
+    widths, widths_after = spread(before), spread(after)
+    for target in [target for target in widths if target in widths_after]:
+        yield Change(what=f"spread of the trials: {target}", before=widths[target], after=widths_after[target])
+
+
+def _pairs(before: Side, after: Side) -> Iterator[tuple[str, Json, Json]]:
+    then, now = _facts(before), _facts(after)
+    for what in dict.fromkeys((*then, *now)):
+        yield what, then.get(what), now.get(what)
+
+
+def _facts(side: Side) -> dict[str, Json]:
+    """Return how a forecast was made, by name."""
+    forecast, trials = side.forecast, side.trials
+    usage = sum((trial.usage for trial in trials), Usage())
+    ends = Counter(trial.end.value for trial in trials)
+    facts: dict[str, Json] = {
+        "forecaster": forecast.forecaster,
+        "cutoff": stamp(forecast.cutoff),
+        "crowd at": None if side.question.crowd is None else stamp(side.question.crowd.at),
+        "learned parameters": forecast.fitted,
+        "calibration": forecast.calibration,
+        "trials": ", ".join(f"{count} {end}" for end, count in sorted(ends.items())),
+        "steps": sum(trial.steps for trial in trials),
+        "confidence": ", ".join(belief.confidence.value for belief in side.beliefs),
+        "prompts": list(_prompts(side)),
+        "calls to models": usage.calls,
+        "tokens in": usage.tokens_in,
+        "tokens out": usage.tokens_out,
+        "cost in USD": round(max(side.chain.spent_usd, usage.cost_usd), 6),
+    }
+    return facts | _settings(side.chain.calls)
+
+
+def _settings(calls: Iterable[Call]) -> dict[str, Json]:
+    """Return which model played each role, and how it was sampled."""
+    settings: defaultdict[str, set[str]] = defaultdict(set)
+    for call in calls:
+        role = call.role or "a model"
+        settings[role].add(call.answer.model)
+        if call.asked is not None:
+            # The seed is chance, not a setting: it differs from trial to trial.
+            sampling = dataclasses.replace(call.asked.sampling, seed=None)
+            told = ((field.name, getattr(sampling, field.name)) for field in dataclasses.fields(sampling))
+            settings[f"{role}: sampling"].add(", ".join(f"{name}={value}" for name, value in told if value is not None))
+    return {what: ", ".join(sorted(values)) for what, values in settings.items()}
+
+
+def _prompts(side: Side) -> Iterator[str]:
+    """Yield the digests of the texts that the forecaster kept with its first steps."""
+    firsts = (record.steps[0].step for record in side.trace.trials if record.steps)
+    documents = dict.fromkeys(one for step in firsts for one in step.observation.documents)
+    yield from (one for one in documents if side.chain.kind(one) == "text")
+
+
+def _text_changes(before: Question, after: Question) -> Iterator[Change]:
+    then, now = (QUESTION.plain(dataclasses.replace(question, crowd=None)) for question in (before, after))
+    for name in dict.fromkeys((*then, *now)):
+        yield Change(what=f"question: {name}", before=then.get(name), after=now.get(name))
+
+
+def _curve_changes(before: Side, after: Side) -> Iterator[Change]:
+    for target, then in before.forecast.predictions.items():
+        now = after.forecast.predictions.get(target)
+        if not isinstance(then, Curve) or not isinstance(now, Curve):
+            continue
+        for level in LEVELS:
+            was, is_now = (_quantile(side, curve, level) for side, curve in ((before, then), (after, now)))
+            yield Change(what=f"{level:.0%} quantile: {target}", before=was, after=is_now)
+
+
+def _quantile(side: Side, curve: Curve, level: float) -> float | None:
+    shape = side.question.shape
+    return quantile(curve, shape, level) if isinstance(shape, CurveShape) else None
+
+
+def _listings(before: Side, after: Side) -> Iterator[Listing]:
+    kinds: tuple[tuple[str, Callable[[Belief], Iterable[tuple[str, str]]]], ...] = (
+        ("anchor", lambda belief: _named((belief.anchor,) if belief.anchor else ())),
+        ("evidence for", lambda belief: map(_told, belief.evidence_for)),
+        ("evidence against", lambda belief: map(_told, belief.evidence_against)),
+        ("searches", lambda belief: _named(belief.searches)),
+        ("open questions", lambda belief: _named(belief.open_questions)),
+    )
+    for what, texts in kinds:
+        then, now = (dict(pair for belief in side.beliefs for pair in texts(belief)) for side in (before, after))
+        new = tuple(text for name, text in now.items() if name not in then)
+        gone = tuple(text for name, text in then.items() if name not in now)
+        yield Listing(what=what, new=new, gone=gone, kept=len(now) - len(new))
+
+
+def _named(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    yield from ((_folded(text), text) for text in texts)
+
+
+def _told(evidence: Evidence) -> tuple[str, str]:
+    # The same words are the same evidence: results have other numbers in another trial.
+    source = f" [{evidence.source}]" if evidence.source else ""
+    return _folded(evidence.text), f"{evidence.text}{source}"
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _width(predictions: Sequence[Prediction]) -> float:
+    columns = zip(*map(_numbers, predictions), strict=False)
+    return max((max(column) - min(column) for column in columns), default=0.0)
+
+
+def _numbers(prediction: Prediction) -> Sequence[float]:
+    match prediction:
+        case Curve(cdf=cdf):
+            return cdf
+        case _:
+            shares = _shares(prediction)
+            return [shares[option] for option in sorted(shares)]
