@@ -1,27 +1,63 @@
-"""Asks before much money is spent."""
+"""Asks before much money is spent, and tells what waits for a yes."""
 
 import sys
+from typing import Protocol
 
 import typer
 
-from bot.app import Bay
+from bot.app import App
 from bot.errors import ConfigError
-from bot.jobs.spending import expected
+from bot.jobs.sitting import Seat
+from bot.jobs.spending import Estimates, expected
 
 
-async def agree(bay: Bay, questions: int, *, yes: bool, above_usd: float) -> None:
+class Payer(Protocol):
+    """A forecaster and who knows what it costs, where anybody does."""
+
+    @property
+    def seat(self) -> Seat:
+        """The forecaster."""
+        ...
+
+    @property
+    def gateway(self) -> Estimates | None:
+        """Who knows prices; None where no model is asked."""
+        ...
+
+
+async def agree(payer: Payer, questions: int, *, yes: bool, above_usd: float) -> None:
     """Ask a person where forecasting so many questions is expected to cost more than a threshold in US dollars.
 
     Raises ConfigError where nobody is there to be asked, or where the answer is no.
     """
-    if bay.gateway is None or yes:
+    if payer.gateway is None or not payer.seat.asks or yes:
         return
-    cost = await expected(bay.gateway, bay.seat, questions)
+    cost = await expected(payer.gateway, payer.seat, questions)
     if cost is not None and cost <= above_usd:
         return
     said = "an unknown amount" if cost is None else f"about {cost:,.2f} US dollars"
-    question = f"{questions:,} forecasts by {bay.seat.name} are expected to cost {said}. Go on?"
+    forecasts = "1 forecast by" if questions == 1 else f"{questions:,} forecasts by"
+    are = "is" if questions == 1 else "are"
+    question = f"{forecasts} {payer.seat.name} {are} expected to cost {said}. Go on?"
     if sys.stdin.isatty() and typer.confirm(question, err=True):
         return
     message = f"{question.removesuffix(' Go on?')} Say yes with --yes, or raise llm.budget.ask_above_usd"
     raise ConfigError(message)
+
+
+async def held_back(app: App) -> str | None:
+    """Say which forecasts are due and wait for a yes to what they cost; None where none do."""
+    if app.gateway is None:
+        return None
+    due = await app.ledger.schedule.due(app.clock.now())
+    held = await app.spending.held(app.seats, due)
+    if not held:
+        return None
+    costs = [await expected(app.gateway, app.seats[name], due[name]) for name in held]
+    known = [cost for cost in costs if cost is not None]
+    said = f"about {sum(known):,.2f} US dollars" if len(known) == len(costs) else "an unknown amount"
+    count, names = sum(due[name] for name in held), ", ".join(held)
+    return (
+        f"{count:,} {'forecast' if count == 1 else 'forecasts'} by {names} held: expected to cost {said}, more than "
+        f"llm.budget.ask_above_usd = {app.spending.ask_above_usd:g}; say yes with --yes, or raise that"
+    )

@@ -49,8 +49,8 @@ class Options:
         str,
         typer.Option(
             metavar="NAME",
-            help="The experiment, for forecasters that ask models: the same name goes on where it was; a new one asks anew "
-            "what no model has answered word for word.",
+            help="The experiment, for forecasters that ask models: the same name goes on where it was; "
+            "a new one asks anew what no model has answered word for word.",
         ),
     ] = ""
     yes: Annotated[bool, typer.Option("--yes", help="Agree to what it is expected to cost.")] = False

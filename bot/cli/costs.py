@@ -10,7 +10,7 @@ import typer
 from bot.app import Records
 from bot.cli.options import day, spread
 from bot.cli.output.console import emit, stdout
-from bot.cli.output.costs import Bill, Left, as_plain, print_bill
+from bot.cli.output.costs import Bill, Left, Today, as_plain, print_bill
 from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
@@ -49,14 +49,21 @@ async def bill_of(records: Records, by: CostBy, since: date | None, now: datetim
     start = None if since is None else midnight(since)
     # A forecast may use several models on two days, but it is of one question: there each is counted once.
     rows = await ledger.calls.costs(by, since=start)
-    spent = await ledger.calls.spent(since=midnight(now.astimezone(UTC).date()))
     return Bill(
         by=by,
         since=since,
         rows=tuple(rows),
         forecasts=sum(row.forecasts for row in await ledger.calls.costs(CostBy.QUESTION, since=start)),
+        today=await today_of(records, now),
+    )
+
+
+async def today_of(records: Records, now: datetime) -> Today:
+    """Gather what is left of today's budgets, and which models are not asked now."""
+    spent = await records.ledger.calls.spent(since=midnight(now.astimezone(UTC).date()))
+    return Today(
         left=tuple(budgets_left(records.config, spent)),
-        demoted=tuple(await ledger.conducts.demotions(now=now)),
+        demoted=tuple(await records.ledger.conducts.demotions(now=now)),
     )
 
 

@@ -4,15 +4,15 @@ import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from bot.cli.question_tables import QuestionTable
+from bot.config.document import Key
 from bot.config.nearest import instead
 from bot.config.problems import KINDS, TEXTS, dotted
 from bot.config.shape import at, known, names
@@ -90,24 +90,28 @@ def _checked(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - as it w
     try:
         return QuestionTable.model_validate(plain)
     except ValidationError as error:
-        lines = dict.fromkeys(_lines(path, error.errors(include_url=False)))
+        lines = _lines(path, error.errors(include_url=False))
     # Without its cause: pydantic repeats the whole file.
     raise ContractError("\n".join(lines)) from None
 
 
-def _lines(path: Path, faults: list[ErrorDetails]) -> Iterator[str]:
+def _lines(path: Path, faults: list[ErrorDetails]) -> list[str]:
+    """Tell the first fault of each key: where several types would do, each of them has its own."""
+    told: dict[Key, str] = {}
     for fault in faults:
         key = known(QuestionTable, fault["loc"])
-        yield ": ".join(filter(None, (str(path), dotted(key), _said(QuestionTable, key, fault))))
+        told.setdefault(key, ": ".join(filter(None, (str(path), dotted(key), _said(key, fault)))))
+    return [*told.values()]
 
 
-def _said(model: type[BaseModel], key: tuple[str | int, ...], fault: ErrorDetails) -> str:
-    kind, text = fault["type"], TEXTS.get(fault["type"], fault["msg"].removeprefix("Value error, "))
+def _said(key: Key, fault: ErrorDetails) -> str:
+    message = fault["msg"].removeprefix("Value error, ")
+    kind, text = fault["type"], TEXTS.get(fault["type"], message.removeprefix("Input "))
     if kind == "extra_forbidden":
-        return f"there is no such key; {instead(str(key[-1]), names(at(model, key[:-1])) or ())}"
+        return f"there is no such key; {instead(str(key[-1]), names(at(QuestionTable, key[:-1])) or ())}"
     if kind == "missing":
         example = EXAMPLES.get(str(key[-1]))
         return f"is missing; add {example}" if example else "is missing"
     if kind.endswith(("_type", "_parsing")):
-        return f"{text[:1].lower()}{text[1:]} (found {KINDS.get(type(fault['input']), 'something else')})"
+        return f"{text} (found {KINDS.get(type(fault['input']), 'something else')})"
     return text

@@ -122,7 +122,7 @@ class ShapeTable(Part):
             message = "range should go from the lower to the higher bound"
             raise ValueError(message)
         steps = self.points - 1
-        return tuple(low + (high - low) * index / steps for index in range(steps)) + (high,)
+        return (*(low + (high - low) * index / steps for index in range(steps)), high)
 
 
 class TargetTable(Part):

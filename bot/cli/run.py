@@ -4,14 +4,15 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Annotated
 
 import structlog
 import typer
 from rich.progress import Progress
 
-from bot.app import App, open_app
+from bot.app import PATIENCE_S, App, open_app
+from bot.cli.agree import held_back
 from bot.cli.call import Call
 from bot.cli.exits import ExitCode
 from bot.cli.output.console import progress, stdout
@@ -21,13 +22,11 @@ from bot.cli.session import equipped
 from bot.cli.summary import summary_of
 from bot.cli.vitals import Recorder, Tally
 from bot.clock import SystemClock
-from bot.config.model import Config
 from bot.daemon.serve import obey_signals, serve
 from bot.daemon.serve import once as one_pass
 from bot.daemon.watch import Exit, ExitReason, Watch
 from bot.errors import ConfigError
 from bot.ports import Clock
-from bot.registry import Registry
 
 app = typer.Typer(add_completion=False)
 log = structlog.get_logger()
@@ -39,12 +38,15 @@ CODES = {
     ExitReason.STORE: ExitCode.STORE,
 }
 
+Opening = AbstractAsyncContextManager[App]
+
 
 @app.command()
 def run(
     ctx: typer.Context,
     *,
     once: Annotated[bool, typer.Option("--once", help="One pass of every job, a summary, and exit.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to what forecasts are expected to cost.")] = False,
     notify_socket: Annotated[str | None, typer.Option(envvar="NOTIFY_SOCKET", hidden=True)] = None,
 ) -> None:
     """Find questions, forecast, submit, resolve and score: for ever, or once."""
@@ -54,31 +56,33 @@ def run(
         raise ConfigError(message)
     for broken in registry.broken:
         log.warning("plugin is broken", plugin=broken.plugin.name, reason=broken.reason)
-    work = _once(config, registry, ctx.ensure_object(Call)) if once else _for_ever(config, registry, notify_socket)
-    end = asyncio.run(work)
+    opening = open_app(
+        config, registry, clock=SystemClock(), patience_s=math.inf if once else PATIENCE_S, confirmed=yes
+    )
+    watch = Watch(seed=config.seed, notify_socket=notify_socket)
+    end = asyncio.run(_once(opening, ctx.ensure_object(Call)) if once else _for_ever(opening, watch))
     if not end.clean:
         typer.echo(plain(f"foxcast: {end.reason.value}: {end.detail}"), err=True)
     raise typer.Exit(CODES.get(end.reason, ExitCode.FAILED))
 
 
-async def _for_ever(config: Config, registry: Registry, notify_socket: str | None) -> Exit:
-    clock = SystemClock()
-    watch = Watch(seed=config.seed, notify_socket=notify_socket)
-    async with open_app(config, registry, clock=clock) as opened:
+async def _for_ever(opening: Opening, watch: Watch) -> Exit:
+    async with opening as opened:
         with obey_signals(opened.stopping):
             record = Recorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
-            return await serve(opened.jobs(), clock=clock, watch=watch, record=record, stop=opened.stopping)
+            return await serve(opened.jobs(), clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
 
 
-async def _once(config: Config, registry: Registry, call: Call) -> Exit:
-    clock = SystemClock()
-    async with open_app(config, registry, clock=clock, patience_s=math.inf) as opened:
+async def _once(opening: Opening, call: Call) -> Exit:
+    async with opening as opened:
         tally = Tally(Recorder(opened.ledger, opened.folder))
         with obey_signals(opened.stopping), progress() as bars:
             async with _shown(opened, bars):
-                end = await one_pass(opened.jobs(), clock=clock, record=tally, stop=opened.stopping)
+                end = await one_pass(opened.jobs(), clock=opened.clock, record=tally, stop=opened.stopping)
         print_summary(stdout(), await summary_of(opened, tally.runs), call)
+        if held := await held_back(opened):
+            stdout().print(f"\n{held}")
         return end
 
 

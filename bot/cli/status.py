@@ -8,9 +8,12 @@ import typer
 from rich.console import Console
 
 from bot.app import LEDGER_FILE, folder_of
+from bot.cli.costs import today_of
 from bot.cli.output.console import Column, Kind, emit, heading, stdout, table
+from bot.cli.output.costs import today_as_plain, today_in_words
 from bot.cli.output.figures import ago
 from bot.cli.overview import Overview, overview_of
+from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
 from bot.store.codec import stamp
@@ -29,8 +32,9 @@ def status(
     """Say how things stand: modes, heartbeat, counts, last runs, last backup."""
     config, now = configured(ctx), SystemClock().now()
     found = asyncio.run(overview_of(config, now))
+    today = None if found.counts is None else read(config, lambda records: today_of(records, now))
     if as_json:
-        emit(_plain(found))
+        emit(_plain(found) | {"models": None if today is None else today_as_plain(today)})
         return
     console = stdout()
     console.print("venues: " + (", ".join(f"{name} ({mode})" for name, mode in found.modes.items()) or "none"))
@@ -43,8 +47,12 @@ def status(
         console.print(f"restored: nothing leaves until what was sent since {found.restored.backup.name} is settled")
     if found.counts is None:
         console.print(f"there is no ledger at {folder_of(config) / LEDGER_FILE} yet; make one with: foxcast run --once")
-    else:
-        _print_counts(console, found, now)
+        return
+    # Nobody who asks no model wants to read about them.
+    if today is not None and (config.llm.roles or today.left[0].spent_usd):
+        for line in today_in_words(today):
+            console.print(f"today, {line}")
+    _print_counts(console, found, now)
 
 
 def _daemon(found: Overview, now: datetime) -> str:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, Entry] = {
     "diff": Entry("bot.cli.diff", "Compare two forecasts of a question: what was known, believed, searched and paid."),
     "replay": Entry("bot.cli.replay", "Run a forecast again on what is on record, offline, and compare every step."),
     "costs": Entry("bot.cli.costs", "Add up what models cost, and say what is left of today's budgets."),
+    "forecast": Entry("bot.cli.forecast", "Forecast one question now, and show every step."),
     "score": Entry("bot.cli.score", "Score what has resolved, or forecast files written by anyone."),
     "backtest": Entry("bot.cli.backtest", "Forecast past rounds with only what was known then, and score that."),
     "fit": Entry("bot.cli.fit", "Let a forecaster learn from outcomes known before a date."),

@@ -21,10 +21,19 @@ class Pool(StrEnum):
 def counted(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that enter the aggregate: those with a belief; only finished ones if there are two of them.
 
-    Source: BLF, dead-trial rule (a trial that was cut short is an answer only where nothing better exists).
+    A dead trial counts only where there is no living one. Source: BLF, dead-trial rule (a trial that was cut short is
+    an answer only where nothing better exists).
     """
-    finished = [trial for trial in trials if trial.belief and trial.end is TrialEnd.FINISHED]
-    return finished if len(finished) > 1 else [trial for trial in trials if trial.belief]
+    answered = [trial for trial in trials if trial.belief]
+    finished = [trial for trial in answered if trial.end is TrialEnd.FINISHED]
+    if len(finished) > 1:
+        return finished
+    return [trial for trial in answered if not is_dead(trial)] or answered
+
+
+def is_dead(trial: Trial) -> bool:
+    """Say whether a trial failed before it had learned anything, so that its belief is what it began with."""
+    return trial.end is TrialEnd.FAILED and trial.steps <= 1
 
 
 def combine(question: Question, trials: Sequence[Trial], pool: Pool) -> Mapping[str, Prediction]:

@@ -69,6 +69,8 @@ async def _follow(steps: AsyncIterator[Step], question: Question, run: TrialRun,
             raise ContractError(message)
         await run.log(progress.steps + 1, step)
         progress.add(step)
+        if step.final:
+            return TrialEnd.FINISHED
         if end := progress.over(run.limits):
             return end
     return TrialEnd.FINISHED

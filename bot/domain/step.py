@@ -71,9 +71,13 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One logged move; ``belief`` is complete and valid at every step, so the last one is always an answer."""
+    """One logged move; ``belief`` is complete and valid at every step, so the last one is always an answer.
+
+    ``final`` says that the forecaster is done with it, so that a limit reached in this very step cuts nothing off.
+    """
 
     action: Action
     observation: Observation
     belief: Belief
     usage: Usage = field(default_factory=Usage)
+    final: bool = False

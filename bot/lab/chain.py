@@ -16,7 +16,7 @@ from bot.store.exchanges import Exchange
 from bot.store.forecasts import Trace
 from bot.store.ledger import Ledger
 
-MODEL, TOOL = "model", "tool"
+MODEL, TOOL, DIALECT = "model", "tool", "dialect"
 # What the tools of the desk call a result, and what evidence names as its source.
 RESULT = re.compile(r"\bsearch_\d+_result_\d+\b")
 _ANSWER: Form[Answer] = Form("answer", Answer)
@@ -87,13 +87,40 @@ async def chain_of(ledger: Ledger, trace: Trace) -> Chain:
             kinds[exchange.digest] = key.kind
             body = json.loads(exchange.body)
             if "told" not in body:
+                # That no model plays a role is no failure: a tool may look whether one does.
+                if key.kind == DIALECT:
+                    continue
                 faults.append(Fault(trial=trial, kind=key.kind, says=str(body.get("says", ""))))
             elif key.kind == MODEL:
                 calls.append(await _call(ledger.documents, trial, exchange, body["told"]))
             elif key.kind == TOOL:
                 addresses.update(_found(trial, body["told"]))
     spent_usd = await ledger.calls.spent_on(trace.id)
-    return Chain(calls=tuple(calls), faults=tuple(faults), kinds=kinds, addresses=addresses, spent_usd=spent_usd)
+    return Chain(
+        calls=tuple(_in_order(trace, calls)),
+        faults=tuple(faults),
+        kinds=kinds,
+        addresses=addresses,
+        spent_usd=spent_usd,
+    )
+
+
+def _in_order(trace: Trace, calls: list[Call]) -> list[Call]:
+    """Return the calls in the order in which steps rest on them; those on which none does come last."""
+    cited = [
+        (record.number, document)
+        for record in trace.trials
+        for logged in record.steps
+        for document in logged.step.observation.documents
+    ]
+    places = {name: place for place, name in reversed([*enumerate(cited)])}
+    last = len(cited)
+
+    def place(call: Call) -> tuple[int, int]:
+        names = ((call.trial, call.answer.document), (call.trial, call.exchange))
+        return call.trial, min(places.get(name, last) for name in names)
+
+    return sorted(calls, key=place)
 
 
 async def _call(documents: Documents, trial: int, exchange: Exchange, told: Any) -> Call:  # noqa: ANN401 - the JSON edge

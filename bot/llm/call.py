@@ -51,13 +51,13 @@ class Order:
 class Till:
     """Opens calls, and serves from the record what was answered before."""
 
-    def __init__(self, purse: Purse, ledger: Ledger, *, errands: Errands, alarm: Alarm) -> None:
-        """Keep where money and records are."""
+    def __init__(self, purse: Purse, ledger: Ledger, *, errands: Errands, alarm: Alarm, begun: int) -> None:
+        """Keep where money and records are; calls are numbered on from those ``begun`` today, so that none has two."""
         self.purse = purse
         self.ledger = ledger
         self.errands = errands
         self._alarm = alarm
-        self._opened = 0
+        self._opened = begun
         self._closing: dict[str, asyncio.Task[str | None]] = {}
 
     async def stored(self, order: Order) -> Answer | None:

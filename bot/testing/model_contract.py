@@ -207,9 +207,12 @@ class ModelContract:
     async def test_a_dripping_answer_ends_with_the_deadline_above(self, server: ModelServer, llm: Llm) -> None:
         await llm.complete(self.model, QUESTION, SAMPLING)  # what the provider does once is no part of a deadline
         server.script = drip(say("y" * 100_000), every_s=0.01)
+        asking = asyncio.ensure_future(llm.complete(self.model, QUESTION, SAMPLING))
+        await server.wire.until(lambda: server.wire.in_flight == 1)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
-                await llm.complete(self.model, QUESTION, SAMPLING)
+                await asking
+        assert asking.cancelled()
         assert server.count == 2
 
     async def test_a_tool_must_be_called_and_one_at_a_time(self, server: ModelServer, llm: Llm) -> None:

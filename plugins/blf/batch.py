@@ -12,24 +12,31 @@ from plugins.blf.dialects.move import Move
 
 
 async def steps(course: Course, asked: str) -> AsyncGenerator[Step, None]:
-    """Yield at most three steps: what the policy wants first, without a model; the searches; the answer."""
+    """Yield at most three steps: what the policy wants first, the searches, the answer."""
     submit = wording.submit_tool(course.question, course.settings, course.ballot)
     searches = wording.batch_tool(course.settings)
     begin = 1
+    searched = False
     led = await _lead(course) if course.steps > 1 else None
     if led is not None:
         yield led
         begin, asked = 2, f"{asked}\n\n## What {led.action.name} brought\n{led.observation.text}"
-    last = begin + 1 if _can_search(course) and begin < course.steps else begin
-    course.steps = last
+    still = 2 if _first(course) and not _can_search(course) else 1
+    course.steps = min(course.steps, begin + still)
 
     def offer(number: int) -> tuple[Tool, ...]:
-        return (submit,) if number >= last else (searches,)
+        if number >= course.steps or searched:
+            return (submit,)
+        return (searches,) if _can_search(course) else _first(course) or (submit,)
 
     async def act(move: Move) -> ToolResult:
+        nonlocal searched
+        if move.name != searches.name:
+            return await course.desk.use(move.name, move.arguments)
+        searched = True
         return await _search_all(course, move.arguments.get("queries"))
 
-    system = wording.system(course.question, course.settings, course.ballot, steps=last)
+    system = wording.system(course.question, course.settings, course.ballot, steps=course.steps)
     await course.open(system, asked, course.turn_line(begin, offer(begin)))
     async with aclosing(course.walk(Way(offer=offer, act=act), begin=begin)) as stream:
         async for step in stream:
@@ -37,10 +44,10 @@ async def steps(course: Course, asked: str) -> AsyncGenerator[Step, None]:
 
 
 async def _lead(course: Course) -> Step | None:
-    """Use the tool that the policy wants first, as far as it stands in the way of searching."""
-    first = course.desk.policy.first
-    if first is None or first == SEARCH or first not in {tool.name for tool in course.allowed()}:
+    """Use the tool that the policy wants first, where it needs nothing that a model would have to say."""
+    if _can_search(course) or not any(not tool.parameters.get("required") for tool in _first(course)):
         return None
+    first = _first(course)[0].name
     result = await course.desk.use(first, {})
     return Step(
         action=Action(name=first),
@@ -48,6 +55,10 @@ async def _lead(course: Course) -> Step | None:
         belief=course.state.belief,
         usage=result.usage,
     )
+
+
+def _first(course: Course) -> tuple[Tool, ...]:
+    return tuple(tool for tool in course.allowed() if tool.name == course.desk.policy.first)
 
 
 def _can_search(course: Course) -> bool:

@@ -32,15 +32,17 @@ async def steps(question: Question, desk: Desk, settings: BlfSettings, anchor: A
     final = ballot.bounded(state.predictions, settings.submit_margin)
     state = replace(state, predictions=final)
     told = "\n".join(part for part in (result.observation.text, note) if part)
+    one = min(settings.steps, desk.limits.steps) == 1
     yield Step(
         action=Action(name=tool),
         observation=Observation(text=told, documents=result.observation.documents),
         belief=state.belief,
         usage=result.usage,
+        final=one,
     )
-    if min(settings.steps, desk.limits.steps) > 1:
+    if not one:
         submitted = Observation(text=f"submitted {ballot.shown(final)}, as {anchor.text if note else tool} has it")
-        yield Step(action=Action(name=SUBMIT), observation=submitted, belief=state.belief)
+        yield Step(action=Action(name=SUBMIT), observation=submitted, belief=state.belief, final=True)
 
 
 def _estimated(state: State, result: ToolResult, ballot: Ballot, tool: str) -> tuple[State, str]:

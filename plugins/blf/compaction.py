@@ -22,13 +22,13 @@ from bot.api import (
     Unauthorized,
     Unavailable,
     Usage,
+    quoted,
 )
 from plugins.blf import wording
 from plugins.blf.belief import ITEM_CHARS, SOURCE_CHARS
 from plugins.blf.dialects.json_object import JsonSpeech
 from plugins.blf.dialects.move import Garble, Speech
 from plugins.blf.dialects.native import NativeSpeech
-from plugins.blf.house import quoted
 from plugins.blf.reading import text
 from plugins.blf.state import Item, State
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
-from bot.api import Binary, Choice, Curve, CurveShape, Json, Prediction
-from plugins.blf.house import curve_through, quantiles_of
+from bot.api import Binary, Choice, Curve, CurveShape, Json, Prediction, curve_through, quantiles_of
 from plugins.blf.reading import Misread, moment, number, share
 
 DATE = "date"

@@ -8,12 +8,11 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 
-from bot.api import Binary, BinaryShape, ChoiceShape, CurveShape, Json, Question, Tool
+from bot.api import Binary, BinaryShape, ChoiceShape, CurveShape, Json, Question, Tool, quoted
 from plugins.blf.anchors import Anchor
 from plugins.blf.ballot import Ballot
 from plugins.blf.belief import FIELD
 from plugins.blf.forms import BinaryForm, ChoiceForm
-from plugins.blf.house import quoted
 from plugins.blf.settings import BlfSettings, EarlyStop, Mode, ZeroShot
 
 SUBMIT = "submit"

@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 
+import psutil
+
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Message, Prompt, Sampling, Speaker
 from bot.domain.step import Json
@@ -18,7 +20,7 @@ from bot.http import HttpReader
 from bot.specs import Workplace
 from plugins.models.litellm import LitellmSettings, open_litellm
 from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
-from tests.benchmarks.figures import ROOT, Size, peak_mb, say
+from tests.benchmarks.figures import ROOT, Size, say
 
 Call = Callable[[], Awaitable[object]]
 
@@ -80,10 +82,15 @@ async def _ask(call: Call, at_once: int, count: int) -> None:
 async def _flat(call: Call, size: Size) -> None:
     count = size.pick(20_000, 100)
     await _ask(call, 50, count // 10)
-    before, files = peak_mb(), _open_files()
+    before, files = _resident_mb(), _open_files()
     await _ask(call, 50, count)
-    grown = f"{peak_mb() - before:.1f} MB and {_open_files() - files} files more"
+    grown = f"{_resident_mb() - before:.1f} MB and {_open_files() - files} files more"
     say(f"after {count:,} calls by openai_compatible", grown)
+
+
+def _resident_mb() -> float:
+    resident: int = psutil.Process().memory_info().rss
+    return resident / 2**20
 
 
 def _open_files() -> int:

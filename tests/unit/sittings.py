@@ -113,6 +113,7 @@ class Theatre:
     calibrator: Calibrator = field(default_factory=Identity)
     pool: Pool = Pool.LOGIT_MEAN
     limits: Limits = field(default_factory=Limits)
+    section: DeskSection = field(default_factory=DeskSection)
 
     def seat(self, name: str = BLF, *, trials: int = 2, **changes: Any) -> Seat:
         seat = Seat(
@@ -129,7 +130,7 @@ class Theatre:
         if sealed:
             nowhere = Offline()
             return Workshop(
-                section=DeskSection(),
+                section=self.section,
                 fetcher=nowhere,
                 reader=nowhere,
                 ledger=self.ledger,
@@ -137,7 +138,7 @@ class Theatre:
                 sealed=True,
             )
         return Workshop(
-            section=DeskSection(),
+            section=self.section,
             fetcher=MemoryFetcher(),
             reader=PlainReader(),
             ledger=self.ledger,

@@ -42,6 +42,14 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Today:
+    """How things stand today: the budgets, that of all models first, and the models that are replaced for a while."""
+
+    left: tuple[Left, ...]
+    demoted: tuple[Demotion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
     """What was spent: its lines, and ``forecasts``, how many forecasts asked models at all."""
 
@@ -49,8 +57,7 @@ class Bill:
     since: date | None
     rows: tuple[CostRow, ...]
     forecasts: int
-    left: tuple[Left, ...]
-    demoted: tuple[Demotion, ...]
+    today: Today
 
     @property
     def total(self) -> CostRow:
@@ -77,11 +84,17 @@ def print_bill(console: Console, bill: Bill) -> None:
         columns = (Column(bill.by.value), *(Column(name, Kind.NUMBER) for name in COUNTS))
         console.print(table(columns, [_cells(row) for row in (*bill.rows, bill.total)]))
     heading(console, "Today (UTC)")
-    for left in bill.left:
-        console.print(left_in_words(left))
-    for demotion in bill.demoted:
-        until = moment(demotion.until)
-        console.print(f"{demotion.model} is not asked until {until} UTC where its role has a fallback: {demotion.why}")
+    for line in today_in_words(bill.today):
+        console.print(line)
+
+
+def today_in_words(today: Today) -> list[str]:
+    """Return how things stand today, a line for each budget and each model that is replaced."""
+    demoted = (
+        f"{one.model} is replaced until {moment(one.until)} UTC, where its role has a fallback: {one.why}"
+        for one in today.demoted
+    )
+    return [*map(left_in_words, today.left), *demoted]
 
 
 def left_in_words(left: Left) -> str:
@@ -98,12 +111,20 @@ def as_plain(bill: Bill) -> dict[str, Any]:
         "since": None if bill.since is None else bill.since.isoformat(),
         "rows": [_plain(row) for row in bill.rows],
         "total": _plain(bill.total),
+        **today_as_plain(bill.today),
+    }
+
+
+def today_as_plain(today: Today) -> dict[str, Any]:
+    """Return how things stand today as JSON values."""
+    return {
         "today": [
             {"what": left.what, "spent_usd": left.spent_usd, "limit_usd": left.limit_usd, "left_usd": left.left_usd}
-            for left in bill.left
+            for left in today.left
         ],
         "demoted": [
-            {"model": one.model, "at": stamp(one.at), "until": stamp(one.until), "why": one.why} for one in bill.demoted
+            {"model": one.model, "at": stamp(one.at), "until": stamp(one.until), "why": one.why}
+            for one in today.demoted
         ],
     }
 

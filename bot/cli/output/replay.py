@@ -24,9 +24,9 @@ POOL = "The trials are as on record, so they are pooled in another way now; see 
 def print_replayed(console: Console, trace: Trace, again: Replayed) -> None:
     """Print it for a person."""
     name = f"forecast {trace.id} of {trace.question.ref}"
-    trials = "1 trial" if len(again.trials) == 1 else f"{len(again.trials)} trials"
+    trials = _counted(len(again.trials), "trial")
     verdict = "identical" if again.identical else "not identical"
-    console.print(Text(f"{name}: {verdict} ({trials}, {again.steps} steps made again)", style="bold"))
+    console.print(Text(f"{name}: {verdict} ({trials}, {_counted(again.steps, 'step')} made again)", style="bold"))
     for trial in again.trials:
         _print_trial(console, trial)
     if again.aggregate is not None:
@@ -69,11 +69,17 @@ def as_plain(trace: Trace, again: Replayed) -> dict[str, Any]:
     }
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def _print_trial(console: Console, trial: ReplayedTrial) -> None:
     if trial.discrepancy is None:
-        console.print(f"trial {trial.number}: {trial.recorded} steps, as on record")
+        console.print(f"trial {trial.number}: {_counted(trial.recorded, 'step')}, as on record")
         return
-    console.print(f"trial {trial.number}: {trial.recorded} steps on record, {trial.replayed} now; it differs")
+    console.print(
+        f"trial {trial.number}: {_counted(trial.recorded, 'step')} on record, {trial.replayed} now; it differs"
+    )
     _print_discrepancy(console, trial.discrepancy)
 
 

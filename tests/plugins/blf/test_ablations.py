@@ -171,6 +171,20 @@ async def test_batch_begins_with_what_the_policy_wants_first() -> None:
     assert "12 points" in asked(at.asked[0].prompt)
 
 
+async def test_in_batch_the_model_uses_what_comes_first_where_that_needs_to_be_told_something() -> None:
+    at = desk(
+        move("lookup_url", {"url": "https://example.org"}, believing(0.55)),
+        move("search_all", {"queries": ["one"]}, believing(0.6)),
+        submit(0.7),
+        bench=bench(),
+        policy=SourcePolicy(first="lookup_url"),
+    )
+    steps, error = await steps_of(question(), at, BlfSettings(mode=Mode.BATCH))
+    assert error is None
+    assert [offered(said.prompt) for said in at.asked] == [["lookup_url"], ["search_all"], ["submit"]]
+    assert [step.action.name for step in steps] == ["lookup_url", "search_all", "submit"]
+
+
 async def test_batch_stops_where_the_searches_of_the_policy_end() -> None:
     at = desk(
         move("search_all", {"queries": ["one", "two"]}, believing(0.6)),

@@ -14,7 +14,7 @@ from sqlite_utils import Database
 from bot.clock import SeededRandom
 from bot.config.model import LlmSection
 from bot.domain.inquiry import Charge, Inquiry
-from bot.domain.prompt import Message, Prompt, Speaker
+from bot.domain.prompt import Message, Price, Prompt, Speaker
 from bot.errors import StoreError
 from bot.llm.gateway import Gateway, open_gateway
 from bot.ports import Clock
@@ -24,12 +24,13 @@ from bot.store.documents import Documents
 from bot.store.invariants import INVARIANTS
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.runs import Runs
-from bot.testing.llm import ScriptedLlm
+from bot.testing.llm import ScriptedLlm, said
 
 T = TypeVar("T")
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MAIN, SPARE = "prime:big", "other:small"
+PRICE = Price(tokens_in=2.0, tokens_cached=0.5, tokens_out=10.0)
 
 
 def make_blank(folder: Path) -> Path:
@@ -50,6 +51,10 @@ def section(**changes: Any) -> LlmSection:
         "budget": {"question_usd": None, "day_usd": None},
     }
     return LlmSection.model_validate(given | changes)
+
+
+def two(*turns: Any, **given: Any) -> dict[str, ScriptedLlm]:
+    return {"prime": ScriptedLlm(turns=[*turns], **given), "other": ScriptedLlm(turns=[said("spare")])}
 
 
 def with_fallback(**role: Any) -> dict[str, Any]:

@@ -21,15 +21,9 @@ from bot.errors import (
 )
 from bot.llm.record import RECORD, prompt_of
 from bot.testing.clock import FakeClock
-from bot.testing.llm import Hang, ScriptedLlm, said
+from bot.testing.llm import ScriptedLlm, said
 from tests.unit.llm.conftest import OpenRig
-from tests.unit.llm.rig import MAIN, SPARE, Rig, charge, inquiry, revive, rows, section, with_fallback
-
-PRICE = Price(tokens_in=2.0, tokens_cached=0.5, tokens_out=10.0)
-
-
-def two(*turns: object, **given: object) -> dict[str, ScriptedLlm]:
-    return {"prime": ScriptedLlm(turns=[*turns], **given), "other": ScriptedLlm(turns=[said("spare")])}  # type: ignore[arg-type, list-item]
+from tests.unit.llm.rig import MAIN, PRICE, SPARE, Rig, charge, inquiry, rows, section, two, with_fallback
 
 
 async def test_usage_finish_cost_and_latency_of_an_answer_arrive_in_the_ledger(open_rig: OpenRig) -> None:
@@ -123,6 +117,15 @@ async def test_what_the_fallback_was_paid_for_is_used_though_the_first_model_is_
     assert (other.model, other.completion.text) == (MAIN, "back")
 
 
+async def test_a_call_that_failed_is_made_again_by_a_process_that_starts_at_the_same_moment(open_rig: OpenRig) -> None:
+    async with open_rig(llms=two(Rejected("not now"))) as rig:
+        with pytest.raises(Rejected, match="not now"):
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+    async with open_rig(llms=two(said("now"))) as rig:
+        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).completion.text == "now"
+        assert rig.rows("state") == [("failed",), ("done",)]
+
+
 async def test_equal_requests_at_once_share_one_call(rig: Rig) -> None:
     asked = [inquiry(to=charge(trial=trial)) for trial in range(1, 21)]
     answers = await asyncio.gather(*(rig.gateway.ask(each, deadline_s=60) for each in asked))
@@ -207,106 +210,6 @@ async def test_a_fallback_is_not_given_tools_that_it_does_not_master(open_rig: O
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).model == SPARE
 
 
-@pytest.mark.parametrize("price", [None, Price(tokens_in=0, tokens_cached=0, tokens_out=0)])
-async def test_a_model_without_a_price_is_not_asked_and_the_error_names_the_table(
-    open_rig: OpenRig, price: Price | None
-) -> None:
-    async with open_rig(llms=two(said("x"), price_of_all=price)) as rig:
-        with pytest.raises(ConfigError, match=r'\[llm\.models\."prime:big"\].*free = true'):
-            await rig.gateway.ask(inquiry(), deadline_s=60)
-        assert (rig.prime.requests, rig.rows("id")) == ([], [])
-
-
-async def test_a_model_declared_free_costs_nothing_whatever_budgets_say(open_rig: OpenRig) -> None:
-    free = section(models={MAIN: {"free": True}}, budget={"question_usd": 1e-6, "day_usd": 1e-6})
-    async with open_rig(free, llms=two(said("x", cost_usd=3.0), price_of_all=None)) as rig:
-        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == 0
-        assert rig.prime.priced == []
-
-
-async def test_own_prices_go_before_those_of_the_provider(open_rig: OpenRig) -> None:
-    own = section(models={MAIN: {"price_in": 7.0, "price_out": 11.0}})
-    told = said("x", tokens_in=1_000_000, tokens_out=1_000_000, cost_usd=0.5)
-    async with open_rig(own, llms=two(told)) as rig:
-        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(18.0)
-
-
-async def test_a_provider_that_knows_the_cost_is_believed(open_rig: OpenRig) -> None:
-    async with open_rig(llms=two(said("x", cost_usd=0.0007))) as rig:
-        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == 0.0007
-
-
-@pytest.mark.parametrize("cost_usd", [float("nan"), float("inf"), -1.0])
-async def test_a_cost_that_is_no_amount_is_reckoned_from_the_price(open_rig: OpenRig, cost_usd: float) -> None:
-    told = said("x", tokens_in=500_000, tokens_out=0, cost_usd=cost_usd)
-    async with open_rig(llms=two(told, price_of_all=PRICE)) as rig:
-        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(1.0)
-
-
-async def test_an_answer_whose_tokens_nobody_counted_costs_its_worst_case(open_rig: OpenRig) -> None:
-    async with open_rig(llms=two(Completion(text="x"), price_of_all=PRICE)) as rig:
-        answer = await rig.gateway.ask(inquiry(), deadline_s=60)
-        # A thousand tokens may be written at 10 dollars per million; the prompt adds its share.
-        assert answer.usage.cost_usd > 0.01
-        assert rig.rows("cost_usd = worst_usd") == [(1,)]
-
-
-@pytest.mark.parametrize(
-    ("changes", "setting"),
-    [
-        ({"budget": {"question_usd": 0.005, "day_usd": None}}, r"\[llm\.budget\] question_usd"),
-        ({"budget": {"question_usd": None, "day_usd": None, "run_usd": 0.005}}, r"\[llm\.budget\] run_usd"),
-        ({"budget": {"question_usd": None, "day_usd": 0.005}}, r"\[llm\.budget\] day_usd"),
-        ({"providers": {"prime": {"day_usd": 0.005}}}, r"\[llm\.providers\.prime\] day_usd"),
-    ],
-)
-async def test_a_call_that_a_limit_does_not_allow_is_refused_before_it_leaves(
-    open_rig: OpenRig, changes: dict[str, object], setting: str
-) -> None:
-    async with open_rig(section(**changes), llms=two(said("x"), price_of_all=PRICE)) as rig:
-        with pytest.raises(Rejected, match=rf"lantern:rain.*0\.01.*0\.005.*{setting}"):
-            await rig.gateway.ask(inquiry(), deadline_s=60)
-        assert (rig.prime.requests, rig.rows("id"), rig.purse_usd) == ([], [], 0)
-        with pytest.raises(Rejected):
-            await rig.gateway.ask(inquiry("Will it snow?"), deadline_s=60)
-        await rig.settled()
-        assert [subject.startswith("Budget") for subject, _ in rig.alerts] == [True]
-
-
-async def test_a_limit_of_the_question_counts_what_earlier_processes_spent_on_the_forecast(open_rig: OpenRig) -> None:
-    limited = section(budget={"question_usd": 0.015, "day_usd": None})
-    dear = said("x", tokens_in=0, tokens_out=900)
-    async with open_rig(limited, llms=two(dear, price_of_all=PRICE)) as rig:
-        await rig.gateway.ask(inquiry("one"), deadline_s=60)
-    async with open_rig(limited, llms=two(dear, price_of_all=PRICE)) as rig:
-        with pytest.raises(Rejected, match=r"0\.0060 left"):
-            await rig.gateway.ask(inquiry("two"), deadline_s=60)
-        await rig.gateway.ask(inquiry("two", to=charge("forecast-2")), deadline_s=60)
-
-
-async def test_calls_in_flight_when_a_process_died_count_at_their_worst_case(
-    open_rig: OpenRig, clock: FakeClock
-) -> None:
-    limited = section(budget={"question_usd": None, "day_usd": 0.015})
-    async with open_rig(limited, llms=two(Hang(), price_of_all=PRICE)) as rig:
-        asking = asyncio.create_task(rig.gateway.ask(inquiry("one"), deadline_s=60))
-        await rig.prime.asked.wait()
-        # The file as a killed process leaves it: what was durable when the request was on its way.
-        ((left,),) = rig.rows("state")
-        copy = rig.leave_as_killed()
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-    assert left == "reserved"
-    revive(copy, rig.path)
-    async with open_rig(limited, llms=two(said("x"), price_of_all=PRICE)) as rig:
-        assert rig.rows("state") == [("lost",)]
-        with pytest.raises(Rejected, match=r"day_usd"):
-            await rig.gateway.ask(inquiry("two"), deadline_s=60)
-        clock.step(12 * 3600)
-        await rig.gateway.ask(inquiry("two"), deadline_s=60)
-
-
 async def test_a_role_without_a_model_is_the_operators_concern(rig: Rig) -> None:
     for role in ("mian", "critic"):
         with pytest.raises(ConfigError, match=rf"'{role}' \(.*main.*\); add .*\[llm\.roles\.{role}\] model = "):
@@ -332,24 +235,6 @@ async def test_a_provider_that_is_not_there_is_named_at_the_start(
     with pytest.raises(ConfigError, match=named):
         async with open_rig(section(**changes)):
             pytest.fail("the gateway opened")
-
-
-async def test_what_a_forecast_will_cost_is_taken_from_those_before_it_or_from_prices(open_rig: OpenRig) -> None:
-    dear = said("x", tokens_in=0, tokens_out=1_000)
-    async with open_rig(llms=two(dear, price_of_all=PRICE)) as rig:
-        # 20,000 tokens read at 2 and 1,000 written at 10 dollars per million, thirty times.
-        assert await rig.gateway.estimate("scripted", trials=3, steps=10) == pytest.approx(30 * 0.05)
-        for number in range(5):
-            await rig.gateway.ask(inquiry(to=charge(f"forecast-{number}"), seed=number), deadline_s=60)
-        assert await rig.gateway.estimate("scripted", trials=3, steps=10) == pytest.approx(0.01)
-        assert await rig.gateway.estimate("another", trials=1, steps=1) == pytest.approx(0.05)
-
-
-async def test_the_estimate_tells_free_from_unknown(open_rig: OpenRig) -> None:
-    async with open_rig(section(models={MAIN: {"free": True}})) as rig:
-        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == 0.0
-    async with open_rig(llms=two(said("x"), price_of_all=None)) as rig:
-        assert await rig.gateway.estimate("scripted", trials=5, steps=10) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,262 @@
+"""``foxcast forecast``: one question now, step by step before your eyes, by this process or by the daemon that runs."""
+
+import asyncio
+import dataclasses
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bot.app import App, Bay, Records, open_app, open_records
+from bot.cli.agree import agree
+from bot.cli.beside import Beside as Following
+from bot.cli.beside import newest_attempt
+from bot.cli.call import Call
+from bot.cli.exits import ExitCode
+from bot.cli.explain import explanation_of
+from bot.cli.options import spread
+from bot.cli.output.console import PlainConsole, emit, stdout
+from bot.cli.output.forecast import Beside, Made, as_plain, print_made
+from bot.cli.output.live import View
+from bot.cli.session import equipped
+from bot.cli.wanted import Sources, Wanted, chosen, free_ones
+from bot.clock import SystemClock
+from bot.config.model import Config
+from bot.desk.desk import cutoff_of
+from bot.domain.forecast import Forecast
+from bot.domain.question import Question
+from bot.errors import (
+    ConfigError,
+    FoxcastError,
+    InstanceLocked,
+    Rejected,
+    StoreError,
+    Unauthorized,
+    Unavailable,
+)
+from bot.jobs.attend import require_open
+from bot.jobs.sitting import ASKED_FOR, NoAnswer, Seat, begin
+from bot.ports import Clock
+from bot.registry import Registry
+from bot.store.codec import version_of
+from bot.store.forecasts import Trace
+
+app = typer.Typer(add_completion=False)
+
+NAME_HELP = "A question (venue:key, a key, a unique part of it), its address, or a .toml or .json file."
+# What the failure of every trial is told as.
+CAUSES: tuple[type[FoxcastError], ...] = (ConfigError, Unauthorized, Rejected, Unavailable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What is forecast, by whom, and how it is told."""
+
+    name: Annotated[str, typer.Argument(metavar="ID|URL|FILE", help=NAME_HELP)]
+    forecaster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who forecasts; else the first that asks models, else the first.")
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Agree to what it is expected to cost.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw how the belief moved, as .svg or .png.")] = (
+        None
+    )
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Where a daemon runs: only ask it, and do not wait.")] = (
+        False
+    )
+
+
+@app.command()
+@spread(Options)
+def forecast(ctx: typer.Context, options: Options) -> None:
+    """Forecast one question now, and show every step.
+
+    The forecast is kept in the ledger as those of the daemon are; nothing is submitted. Where a daemon runs, it makes
+    the forecast, and you see the same. What Ctrl-C or a crash cuts off goes on where it was when you call again within
+    the hour; what was paid is not paid twice.
+
+    A question of your own is a FILE. In TOML (JSON has the same keys), everything but the title may be left out:
+
+    title, key, criteria, background, url, source: texts. The question is called file:KEY, else by its title.
+
+    closes_at, as_of: moments such as 2026-12-31 or 2026-12-31T18:00:00Z. With as_of nothing later is used.
+
+    [shape] kind = "binary", or "choice" with options = ["A", "B"], or "number" or "date" with grid = [...], or with
+    range = [LOW, HIGH] and points = 201; open_lower = true, open_upper = true; a number may have a unit.
+
+    targets = [2026-12-01, 2027-03-01]: the dates to answer for; or [[targets]] with key and resolves_at.
+
+    [crowd] probability = 0.3, or probabilities = { A = 0.6, B = 0.4 }, or quantiles = { "0.1" = 2, "0.5" = 5,
+    "0.9" = 9 }, or cdf = [...]; with at and explanation.
+
+    [facts]: whatever else is known, as texts by name.
+    """
+    from bot.cli.output.plot import draw, require_drawable
+
+    if options.plot is not None:
+        require_drawable(options.plot)
+    config, registry = equipped(ctx)
+    again = shlex.join([ctx.ensure_object(Call).program, "forecast", options.name])
+    try:
+        made = asyncio.run(_Order(config, registry, SystemClock(), options).made())
+    except KeyboardInterrupt:
+        typer.echo(f"foxcast: interrupted; what was answered is on record, go on with: {again}", err=True)
+        raise
+    if made is None:
+        return
+    if options.plot is not None:
+        draw(made.found.trace, options.plot)
+    if options.as_json:
+        emit(as_plain(made))
+    else:
+        print_made(stdout(), made)
+        stdout().print(f"look closer with: {ctx.ensure_object(Call).program} explain {made.forecast.id}")
+    if made.cut_short is not None:
+        typer.echo(f"foxcast: no trial came to its end: {made.cut_short}", err=True)
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    config: Config
+    registry: Registry
+    clock: Clock
+    options: Options
+
+    async def made(self) -> Made | None:
+        """Forecast here, or, where a daemon runs, ask that one; None where it was only asked."""
+        wanted = await Sources(config=self.config, registry=self.registry, clock=self.clock).find(self.options.name)
+        venue = wanted.question.ref.venue
+        name = chosen(self.config, self.registry, venue, asked=self.options.forecaster)
+        view = self._view(wanted.question, name)
+        while True:
+            try:
+                return await self._here(wanted, name, view)
+            except InstanceLocked:
+                made, over = await self._beside(wanted, name, view)
+                if over:
+                    return made
+                view.say("the daemon has ended; the forecast goes on here")
+
+    async def _here(self, wanted: Wanted, name: str, view: View) -> Made:
+        free = free_ones(self.config, self.registry, but=name)
+        async with open_app(self.config, self.registry, clock=self.clock, only=(name, *free)) as opened:
+            ledger, now = opened.ledger, self.clock.now()
+            if wanted.fresh:
+                await ledger.questions.record([wanted.question], seen_at=now)
+            question = await ledger.questions.get(wanted.question.ref)
+            await require_open(ledger, question, name, now=now)
+            seat = opened.seats[name]
+            await _require_payable(opened, seat, yes=self.options.yes)
+            with view.shown():
+                made = await _forecast(opened, seat, question, view)
+            beside = [await _free(opened, opened.seats[one], question) for one in free]
+            return await _told(Records(config=self.config, folder=opened.folder, ledger=ledger), made, beside)
+
+    async def _beside(self, wanted: Wanted, name: str, view: View) -> tuple[Made | None, bool]:
+        """Return the forecast that the daemon made, and whether that is the end of it."""
+        async with open_records(self.config) as records:
+            following = Following(
+                records=records,
+                clock=self.clock,
+                wanted=wanted,
+                forecaster=name,
+                view=view,
+                before=await newest_attempt(records, wanted, name),
+            )
+            request = following.ask()
+            if self.options.no_wait:
+                typer.echo(f"forecast of {wanted.question.ref} by {name} asked for", err=True)
+                return None, True
+            with view.shown():
+                made = await following.follow(request)
+            if made is None:
+                return None, False
+            beside = await _recorded(records, free_ones(self.config, self.registry, but=name), wanted.question)
+            return await _told(records, made, beside), True
+
+    def _view(self, question: Question, name: str) -> View:
+        trials = self.config.forecaster(name).trials or self.registry.forecasters[name].trials
+        return View(
+            console=_console(as_json=self.options.as_json),
+            question=question,
+            trials=trials,
+            steps=self.config.limits.steps,
+        )
+
+
+def _console(*, as_json: bool) -> Console:
+    """Return where steps are shown: JSON has stdout for itself, and what is no terminal needs no steps beside it."""
+    if not as_json:
+        return stdout()
+    return PlainConsole(stderr=True, markup=False, highlight=False, quiet=not sys.stderr.isatty())
+
+
+async def _require_payable(opened: App, seat: Seat, *, yes: bool) -> None:
+    if not seat.asks or opened.gateway is None:
+        return
+    if not opened.config.llm.roles:
+        # Raises with the table to add; it would fail every trial otherwise.
+        opened.gateway.dialect("main")
+    bay = Bay(seat=seat, random=opened.means.random, workshop=None, gateway=opened.gateway)
+    await agree(bay, 1, yes=yes, above_usd=opened.config.llm.budget.ask_above_usd)
+
+
+async def _forecast(opened: App, seat: Seat, question: Question, view: View) -> str:
+    """Forecast and return the id; raises why the first trial failed where none has an answer."""
+    sitting = await begin(dataclasses.replace(opened.means, watch=view), seat, question, ASKED_FOR)
+    if sitting.running.trials:
+        view.say(f"forecast {sitting.running.id} was cut off; it goes on")
+    view.recall([record for record in sitting.running.trials if record.trial is not None])
+    try:
+        return (await sitting.forecast()).id
+    except NoAnswer as nothing:
+        forecasts = opened.ledger.forecasts
+        await forecasts.fail(sitting.running.id, why=str(nothing), at=opened.clock.now())
+        raise _cause(await forecasts.trace(sitting.running.id)) from nothing
+
+
+def _cause(trace: Trace) -> FoxcastError:
+    details = [record.trial.detail for record in trace.trials if record.trial is not None]
+    first = details[0] if details else ""
+    name, _, text = first.partition(": ")
+    kind: Callable[[str], FoxcastError] = {one.__name__: one for one in CAUSES}.get(name, Unavailable)
+    return kind(text if name in {one.__name__ for one in CAUSES} else f"no trial has an answer: {first}")
+
+
+async def _free(opened: App, seat: Seat, question: Question) -> Beside:
+    """Forecast with a free forecaster, unless what it said can only be repeated; its failure is no trouble."""
+    ledger, now = opened.ledger, opened.clock.now()
+    known = await ledger.forecasts.latest(question.ref, seat.name)
+    if known is not None and _is_current(known, question) and known.cutoff == cutoff_of(question, now):
+        return Beside(name=seat.name, forecast=known)
+    sitting = await begin(opened.means, seat, question, ASKED_FOR)
+    try:
+        return Beside(name=seat.name, forecast=await sitting.forecast())
+    except NoAnswer as nothing:
+        why = str(nothing)
+    except StoreError:
+        raise
+    except FoxcastError as error:
+        why = str(error)
+    await ledger.forecasts.fail(sitting.running.id, why=why, at=opened.clock.now())
+    return Beside(name=seat.name, forecast=None, why=why)
+
+
+async def _recorded(records: Records, names: tuple[str, ...], question: Question) -> list[Beside]:
+    found = [(name, await records.ledger.forecasts.latest(question.ref, name)) for name in names]
+    return [Beside(name=name, forecast=one) for name, one in found if one is not None and _is_current(one, question)]
+
+
+def _is_current(made: Forecast, question: Question) -> bool:
+    return made.version == version_of(question)
+
+
+async def _told(records: Records, made: str, beside: list[Beside]) -> Made:
+    found = await explanation_of(records, made)
+    return Made(found=found, forecast=await records.ledger.forecasts.get(made), beside=tuple(beside))

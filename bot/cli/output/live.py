@@ -1,0 +1,161 @@
+"""A forecast as it is made: a line or two for each step, and on a terminal how each trial stands below them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bot.cli.output.beliefs import moves, words
+from bot.cli.output.console import indented
+from bot.cli.output.figures import in_short
+from bot.cli.output.steps import cost_of
+from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.prediction import CurveShape, Prediction
+from bot.domain.question import Question
+from bot.domain.step import Action, Json, Step, Usage
+from bot.store.trials import TrialRecord
+
+ARGUMENT_SHOWN = 80
+REASON_SHOWN = 300
+TARGETS_SHOWN = 8
+PER_SECOND = 4.0
+
+
+@dataclass(slots=True)
+class _Course:
+    """One trial as far as it was seen."""
+
+    number: int = 0
+    doing: str = ""
+    predictions: Mapping[str, Prediction] | None = None
+    reason: str = ""
+    usage: Usage = field(default_factory=Usage)
+    end: TrialEnd | None = None
+
+
+@dataclass(slots=True)
+class View:
+    """Shows steps and ends of trials as they come, each once; told the same again it shows nothing.
+
+    ``steps`` is how many a trial may have. It is a ``bot.jobs.sitting.Watch``.
+    """
+
+    console: Console
+    question: Question
+    trials: int
+    steps: int
+    _courses: dict[int, _Course] = field(default_factory=dict)
+    _status: str = ""
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """On a terminal, keep the standing of all trials below the steps while the block runs; nothing of it stays."""
+        if not self.console.is_terminal:
+            yield
+            return
+        live = Live(get_renderable=self._standing, console=self.console, refresh_per_second=PER_SECOND, transient=True)
+        with live:
+            yield
+
+    def say(self, status: str) -> None:
+        """Tell what is being waited for."""
+        if status != self._status:
+            self._status = status
+            self.console.print(Text(status, style="dim"))
+
+    def recall(self, records: Sequence[TrialRecord]) -> None:
+        """Show what is on record of trials and was not shown yet."""
+        for record in records:
+            for logged in record.steps:
+                self.step(record.number, logged.number, logged.step)
+            if record.trial is not None:
+                self.ended(record.trial)
+
+    def step(self, trial: int, number: int, step: Step, /) -> None:
+        """Show a step: what was done, how the belief moved and why, and what that cost so far."""
+        course = self._courses.setdefault(trial, _Course())
+        if number <= course.number:
+            return
+        self._print_step(trial, number, step, course)
+        course.number = number
+        course.doing = _action(step.action)
+        course.predictions = step.belief.predictions
+        course.reason = step.belief.reason
+        course.usage += step.usage
+
+    def ended(self, trial: Trial, /) -> None:
+        """Show how a trial ended."""
+        course = self._courses.setdefault(trial.number, _Course())
+        if course.end is not None:
+            return
+        course.end = trial.end
+        detail = f": {_cut(trial.detail, REASON_SHOWN)}" if trial.detail else ""
+        style = "red" if trial.end in {TrialEnd.FAILED, TrialEnd.EMPTY} else "bold"
+        self.console.print(Text(f"trial {trial.number} ended after {trial.steps} steps: {trial.end}{detail}", style))
+
+    @property
+    def usage(self) -> Usage:
+        """What all trials consumed so far."""
+        return sum((course.usage for course in self._courses.values()), Usage())
+
+    def _print_step(self, trial: int, number: int, step: Step, course: _Course) -> None:
+        belief = step.belief
+        self.console.print(Text(f"trial {trial}, step {number} of {self.steps}: {_action(step.action)}", style="cyan"))
+        lines = moves(course.predictions, belief.predictions, self.question.shape)
+        hidden = len(lines) - TARGETS_SHOWN
+        for line in lines[:TARGETS_SHOWN]:
+            indented(self.console, line)
+        if hidden > 0:
+            indented(self.console, f"and {hidden} targets more")
+        if belief.reason and belief.reason != course.reason:
+            indented(self.console, f"why: {_cut(belief.reason, REASON_SHOWN)}")
+        if cost := cost_of(step.usage):
+            indented(self.console, f"{cost}; so far {_spent(self.usage + step.usage)}", style="dim")
+
+    def _standing(self) -> Group:
+        grid = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("trial", "step", "did last", "believes", "tokens", "USD"):
+            right = title in {"step", "tokens", "USD"}
+            grid.add_column(title, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
+        for trial in range(1, max([self.trials, *self._courses]) + 1):
+            grid.add_row(*map(Text, self._row(trial, self._courses.get(trial, _Course()))))
+        return Group(Text(""), grid, Text(f"so far {_spent(self.usage)}"))
+
+    def _row(self, trial: int, course: _Course) -> tuple[str, ...]:
+        usage, predictions = course.usage, course.predictions
+        return (
+            str(trial),
+            f"{course.number}/{self.steps}",
+            str(course.end or course.doing or "begins"),
+            "-" if predictions is None else self._belief(predictions),
+            f"{usage.tokens_in + usage.tokens_out:,}",
+            f"{usage.cost_usd:.4f}",
+        )
+
+    def _belief(self, predictions: Mapping[str, Prediction]) -> str:
+        shape = self.question.shape
+        if isinstance(shape, CurveShape):
+            return words(next(iter(predictions.values())), shape)
+        return in_short(predictions)
+
+
+def _spent(usage: Usage) -> str:
+    return f"{usage.cost_usd:.4f} USD, {usage.tokens_in + usage.tokens_out:,} tokens"
+
+
+def _action(action: Action) -> str:
+    told = (f"{name}={_cut(_value(value), ARGUMENT_SHOWN)}" for name, value in action.arguments.items() if value)
+    return _cut(f"{action.name}({', '.join(told)})" if action.arguments else action.name, 3 * ARGUMENT_SHOWN)
+
+
+def _value(value: Json) -> str:
+    return str(value)
+
+
+def _cut(text: str, length: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else f"{flat[:length].rstrip()} ..."

@@ -1,0 +1,142 @@
+"""What ``foxcast forecast`` is asked for: which question a name, an address or a file means, and who forecasts it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bot.app import LEDGER_FILE, Records, folder_of, open_records
+from bot.cli.question_file import ENDINGS, read_question
+from bot.cli.records import question_named
+from bot.clock import SeededRandom
+from bot.config.model import Config
+from bot.domain.question import Question
+from bot.domain.submission import Mode
+from bot.errors import ConfigError, NotFound
+from bot.http import HttpReader
+from bot.outfit import Outfitter
+from bot.ports import Clock
+from bot.registry import Registry
+from bot.specs import Can
+from bot.store.attempts import with_url
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A question as it stands; ``fresh`` says that it does not come from the ledger, which may not know it."""
+
+    question: Question
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where a question may be found."""
+
+    config: Config
+    registry: Registry
+    clock: Clock
+
+    async def find(self, name: str) -> Wanted:
+        """Return the question that a name means; raises NotFound, and ContractError for a file that is none."""
+        if name.startswith(("http://", "https://")):
+            return await self._at(name)
+        path = Path(name)
+        if path.suffix.lower() in ENDINGS:
+            return Wanted(read_question(path, now=self.clock.now()), fresh=True)
+        async with open_records(self.config) as records:
+            return Wanted(await records.ledger.questions.get(await question_named(records, name)), fresh=False)
+
+    async def _at(self, url: str) -> Wanted:
+        if _has_ledger(self.config):
+            async with open_records(self.config) as records:
+                if known := await _recorded(records, url):
+                    return Wanted(known, fresh=False)
+        return await self._asked_venues(url)
+
+    async def _asked_venues(self, url: str) -> Wanted:
+        async with AsyncExitStack() as stack:
+            async for question in self._open_questions(url, stack):
+                if question.url is not None and address(question.url) == address(url):
+                    return Wanted(question, fresh=True)
+        venues = ", ".join(self._venues(url)) or "no venue"
+        message = f"no question on record has the address {url}, and none that is open now at {venues}"
+        raise NotFound(message)
+
+    async def _open_questions(self, url: str, stack: AsyncExitStack) -> AsyncIterator[Question]:
+        random = SeededRandom(self.config.seed)
+        outfitter = Outfitter(
+            config=self.config,
+            registry=self.registry,
+            clock=self.clock,
+            random=random,
+            http=await stack.enter_async_context(HttpReader(clock=self.clock, random=random)),
+            folder=folder_of(self.config),
+            stack=stack,
+        )
+        for name in self._venues(url):
+            venue = await outfitter.venue(name)
+            async for question in venue.questions():
+                yield question
+
+    def _venues(self, url: str) -> list[str]:
+        """Return the venues that are on, the one to whom the host belongs first."""
+        host = (urlsplit(url).hostname or "").removeprefix("www.")
+        on = [name for name in self.config.venues if self.config.mode_of(name) is not Mode.OFF]
+        there = [name for name in on if name in self.registry.venues]
+        return sorted(there, key=lambda name: host not in self.registry.venues[name].hosts)
+
+
+def _has_ledger(config: Config) -> bool:
+    return (folder_of(config) / LEDGER_FILE).exists()
+
+
+async def _recorded(records: Records, url: str) -> Question | None:
+    host, path, _ = address(url)
+    found = await with_url(records.ledger.questions.readers, f"{host}{path}")
+    match [ref for ref, known in found if address(known) == address(url)]:
+        case []:
+            return None
+        case [ref]:
+            return await records.ledger.questions.get(ref)
+        case several:
+            listed = "\n".join(f"  {ref}" for ref in several)
+            message = f"{url} is the address of several questions; name one of\n{listed}"
+            raise NotFound(message)
+
+
+def address(url: str) -> tuple[str, str, str]:
+    """Return what tells one page from another: host without www, path without a slash at its end, and query."""
+    parts = urlsplit(url)
+    return (parts.hostname or "").removeprefix("www."), parts.path.rstrip("/"), parts.query
+
+
+def chosen(config: Config, registry: Registry, venue: str, *, asked: str | None) -> str:
+    """Return who forecasts a question of the venue: the one asked for, else the first that asks models, else the first.
+
+    Those of the venue come before all others. Raises NotFound for a name that nobody has, with the nearest ones, and
+    ConfigError where there is nobody.
+    """
+    there = registry.forecasters
+    if asked is not None:
+        if asked not in there and (faults := [f"{one.plugin} is broken: {one.reason}" for one in registry.broken]):
+            message = f"no enabled plugin offers a forecaster {asked}; {'; '.join(faults)}"
+            raise ConfigError(message)
+        return there[asked].name
+    own = config.venues[venue].forecasters if venue in config.venues else ()
+    names = [name for name in dict.fromkeys((*own, *there.names)) if name in there]
+    seeing = [name for name in names if not config.forecaster(name).clairvoyant]
+    if not seeing:
+        message = 'no forecaster is enabled: name a plugin that offers one in plugins, such as plugins = ["baseline"]'
+        raise ConfigError(message)
+    return next((name for name in seeing if Can.ASK_MODELS in there[name].abilities), seeing[0])
+
+
+def free_ones(config: Config, registry: Registry, *, but: str) -> tuple[str, ...]:
+    """Return the forecasters that cost nothing, to stand beside another one."""
+    return tuple(
+        spec.name
+        for spec in registry.forecasters
+        if spec.name != but and Can.ASK_MODELS not in spec.abilities and not config.forecaster(spec.name).clairvoyant
+    )

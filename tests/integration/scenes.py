@@ -1,0 +1,367 @@
+"""What a server of models can do to a trial, and what must come of it: played over real HTTP by each provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bot.domain.belief import unfit
+from bot.domain.forecast import Limits, TrialEnd
+from bot.domain.step import Json
+from bot.testing.model_server import (
+    Asked,
+    Flaw,
+    ModelServer,
+    Play,
+    Reply,
+    cut_short,
+    fail,
+    flawed,
+    hang,
+    hang_up,
+    page,
+    refuse,
+    say,
+    torn,
+)
+from tests.integration.stage import (
+    FIRST,
+    KEY,
+    Played,
+    Setup,
+    Stage,
+    act,
+    answers_to_calls,
+    believed,
+    look_up,
+    question,
+    search,
+    staged,
+    submit,
+)
+
+PATIENT = Limits(steps=10, seconds=20.0)
+BOTH = ("tools", "json")
+SEARCHES_THEN = ("web_search", "submit")
+
+
+def by_number(*plays: Play) -> Play:
+    """Play one after the other, request by request, the last one for ever."""
+    return lambda asked: plays[min(asked.number, len(plays)) - 1](asked)
+
+
+def always(reply: Reply) -> Play:
+    """Play the same reply for ever."""
+    return lambda _: reply
+
+
+def good(asked: Asked) -> Reply:
+    """Search, read, submit: by the turn, whatever else happened."""
+    plan = (search, lambda one: look_up(one, FIRST), lambda one: submit(one, 30))
+    return plan[min(asked.turn, 2)](asked)
+
+
+def quick(asked: Asked) -> Reply:
+    """Submit at once."""
+    return submit(asked, 30)
+
+
+def believing(belief: Json) -> Play:
+    """Search with this update of the belief."""
+    return lambda asked: act(asked, "web_search", {"query": "lamp"}, belief)
+
+
+def out_of_range(asked: Asked) -> Reply:
+    """Search with a belief beyond certainty."""
+    return act(asked, "web_search", {"query": "lamp"}, believed(25_000, asked))
+
+
+def spoilt(flaw: Flaw) -> Play:
+    """Search with a flaw in the text of the move."""
+    return lambda asked: flawed(search(asked), flaw)
+
+
+def in_parallel(asked: Asked) -> Reply:
+    """Call three tools at once."""
+    one, two = search(asked), look_up(asked, FIRST)
+    return replace(one, calls=(*one.calls, *two.calls, *submit(asked, 99).calls))
+
+
+def invented(asked: Asked) -> Reply:
+    """Use a tool that nobody offers."""
+    return act(asked, "run_shell", {"command": "env"}, believed(40, asked))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A script, the setup, and what must come of it: ``asked`` counts requests, ``says`` is in the last step or detail.
+
+    ``noted`` is in the first step.
+    """
+
+    name: str
+    play: Play
+    end: TrialEnd
+    actions: Sequence[str]
+    says: str = ""
+    noted: str = ""
+    asked: int | None = None
+    waited_s: float = 0.0
+    probability: float | None = 0.3
+    limits: Limits = PATIENT
+    dialects: Sequence[str] = BOTH
+    setup: Mapping[str, Any] = field(default_factory=dict)
+
+
+FINISHED, FAILED = TrialEnd.FINISHED, TrialEnd.FAILED
+THREE = {"provider": {"attempts": 3}}
+KEPT = "belief kept"
+SCENES = [
+    Scene(name="all goes well", play=good, end=FINISHED, actions=("web_search", "lookup_url", "submit"), asked=3),
+    Scene(
+        name="a belief is missing",
+        play=by_number(believing(None), quick),
+        end=FINISHED,
+        actions=SEARCHES_THEN,
+        noted="updated_belief was missing",
+    ),
+    Scene(
+        name="a belief is a text",
+        play=by_number(believing("quite sure"), quick),
+        end=FINISHED,
+        actions=SEARCHES_THEN,
+        noted=KEPT,
+    ),
+    Scene(
+        name="a belief is beyond certainty",
+        play=by_number(out_of_range, quick),
+        end=FINISHED,
+        actions=SEARCHES_THEN,
+        noted=KEPT,
+    ),
+    Scene(
+        name="a belief is NaN",
+        play=by_number(spoilt(Flaw.NAN), quick),
+        end=FINISHED,
+        actions=("submit",),
+        noted="answer 1 was no valid action",
+        asked=2,
+    ),
+    Scene(
+        name="an answer breaks off and is repaired",
+        play=by_number(always(cut_short('{"action": "web_sea')), good),
+        end=FINISHED,
+        # The repaired turn is the first of the three, of which the script sees the second.
+        actions=("lookup_url", "submit"),
+        noted="answer 1 was no valid action",
+    ),
+    Scene(
+        name="nothing that it says is a move",
+        play=always(say("I would rather not say.")),
+        end=FAILED,
+        actions=("stop",),
+        says="no valid action after a repair",
+        asked=2,
+        probability=None,
+    ),
+    Scene(
+        name="it refuses",
+        play=always(refuse("I cannot help with that.")),
+        end=FAILED,
+        actions=("stop",),
+        says="ContractError",
+        asked=2,
+        probability=None,
+    ),
+    Scene(
+        name="an answer out of range is asked for again",
+        play=by_number(lambda asked: submit(asked, 25_000), quick),
+        end=FINISHED,
+        actions=("submit",),
+        asked=2,
+    ),
+    Scene(
+        name="a tool is invented",
+        play=by_number(invented, quick),
+        end=FINISHED,
+        actions=("run_shell", "submit"),
+        noted="There is no tool",
+    ),
+    Scene(
+        name="three calls come at once",
+        play=by_number(in_parallel, quick),
+        end=FINISHED,
+        actions=SEARCHES_THEN,
+        noted="only the first counts",
+        dialects=("tools",),
+    ),
+    Scene(
+        name="a body is torn once",
+        play=by_number(lambda asked: torn(quick(asked)), quick),
+        end=FINISHED,
+        actions=("submit",),
+        asked=2,
+        setup=THREE,
+    ),
+    Scene(
+        name="the connection ends without a byte, always",
+        play=always(hang_up()),
+        end=FAILED,
+        actions=("stop",),
+        says="Unavailable",
+        asked=3,
+        probability=None,
+        setup=THREE,
+    ),
+    Scene(
+        name="it asks to wait",
+        play=by_number(always(fail(429, retry_after_s=7)), quick),
+        end=FINISHED,
+        actions=("submit",),
+        asked=2,
+        waited_s=7.0,
+        setup=THREE,
+    ),
+    Scene(
+        name="it asks to wait for an hour",
+        play=always(fail(429, retry_after_s=3600)),
+        end=FAILED,
+        actions=("stop",),
+        says="Unavailable",
+        asked=1,
+        probability=None,
+        setup=THREE,
+    ),
+    Scene(
+        name="it fails three times",
+        play=always(fail(500)),
+        end=FAILED,
+        actions=("stop",),
+        says="Unavailable",
+        asked=3,
+        probability=None,
+        setup=THREE,
+    ),
+    Scene(
+        name="it fails after a step",
+        play=by_number(good, always(fail(503))),
+        end=FAILED,
+        actions=("web_search", "stop"),
+        says="Unavailable",
+        probability=0.4,
+    ),
+    Scene(
+        name="it hangs",
+        play=always(hang()),
+        end=FAILED,
+        actions=("stop",),
+        says="no answer within",
+        asked=1,
+        probability=None,
+        setup={"role": {"timeout_s": 0.3}},
+    ),
+    Scene(
+        name="the key is refused",
+        play=always(fail(401)),
+        end=FAILED,
+        actions=("stop",),
+        says="Unauthorized",
+        asked=1,
+        probability=None,
+        setup=THREE,
+    ),
+    Scene(
+        name="it is no server of models",
+        play=always(page()),
+        end=FAILED,
+        actions=("stop",),
+        says="ContractError",
+        probability=None,
+    ),
+    Scene(
+        name="the request is refused",
+        play=always(fail(400, why="too long")),
+        end=FAILED,
+        actions=("stop",),
+        says="Rejected",
+        asked=1,
+        probability=None,
+        setup=THREE,
+    ),
+    Scene(
+        name="it never submits",
+        play=search,
+        # The engine's limit is reached with the step in which BLF gives up.
+        end=TrialEnd.STEP_LIMIT,
+        actions=("web_search", "web_search", "stop"),
+        says="only submit can be called now",
+        probability=0.4,
+        limits=Limits(steps=3, seconds=20.0),
+    ),
+    Scene(
+        name="tokens run out",
+        play=search,
+        end=TrialEnd.TOKEN_LIMIT,
+        actions=("web_search", "web_search"),
+        probability=0.4,
+        limits=Limits(seconds=20.0, tokens=200),
+    ),
+    Scene(
+        name="the money of a trial runs out",
+        play=search,
+        end=TrialEnd.COST_LIMIT,
+        actions=("web_search", "web_search"),
+        probability=0.4,
+        # 100 tokens at 1 dollar and 20 at 4 dollars a million.
+        limits=Limits(seconds=20.0, cost_usd=0.00035),
+        setup={"free": False},
+    ),
+    Scene(
+        name="the budget of the question allows no call",
+        play=search,
+        end=FAILED,
+        actions=("stop",),
+        says="Rejected",
+        asked=0,
+        probability=None,
+        setup={"free": False, "budget": {"question_usd": 0.0001, "day_usd": None}},
+    ),
+]
+SEATED = [(scene, dialect) for scene in SCENES for dialect in scene.dialects]
+NAMES = [f"{scene.name}, {dialect}" for scene, dialect in SEATED]
+
+
+async def hold(scene: Scene, kind: str, dialect: str, folder: Path) -> None:
+    """Play a scene and check what came of it."""
+    setup = Setup(kind=kind, dialect=dialect, **scene.setup)
+    asked = question()
+    async with ModelServer(scene.play) as server, staged(folder, server.base_url, setup) as stage:
+        played = await stage.play(asked, scene.limits)
+        again = await stage.again(played, scene.limits)
+        left = await stage.open_calls()
+        waited_s = max(stage.clock.waits, default=0.0)
+    assert (played.trial.end, played.actions) == (scene.end, [*scene.actions]), played.trial.detail
+    last, first = played.steps[-1].observation.text, played.steps[0].observation.text
+    assert scene.says in f"{played.trial.detail}\n{last}"
+    assert scene.noted in first
+    assert waited_s >= scene.waited_s
+    assert scene.asked in {None, server.count}
+    assert scene.probability is None or abs(played.probability - scene.probability) < 1e-9
+    assert again.identical, [trial.discrepancy for trial in again.trials]
+    assert left == 0
+    require_order(played, stage, server, scene.limits)
+
+
+def require_order(played: Played, stage: Stage, server: ModelServer, limits: Limits) -> None:
+    """Check what holds of every trial, whatever its server did."""
+    asked = played.trace.question
+    assert 1 <= len(played.steps) <= limits.steps
+    assert [unfit(step.belief, asked) for step in played.steps] == [None] * len(played.steps)
+    assert played.trial.belief == played.steps[-1].belief
+    assert (played.trial.detail == "") == (played.trial.end is not FAILED)
+    for request in server.requests:
+        assert all(ids == answered for ids, answered in answers_to_calls(request.body))
+        assert KEY not in str(request.body)
+        assert request.headers["authorization"] == f"Bearer {KEY}"

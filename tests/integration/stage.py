@@ -1,0 +1,288 @@
+"""The engine with nothing left out but the world: ledger, gateway, provider, desk and BLF against a scripted server.
+
+Requests to the model are real HTTP; waits of the gateway pass at once and are written down.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bot.clock import SeededRandom, SystemClock
+from bot.config.model import DeskSection, LlmSection
+from bot.desk.combine import Pool
+from bot.desk.workshop import Engine, Workshop
+from bot.domain.forecast import Limits, Trial
+from bot.domain.prediction import Binary, BinaryShape
+from bot.domain.question import Question, QuestionRef, Target
+from bot.domain.research import Hit
+from bot.domain.step import Json, Step
+from bot.http import HttpReader
+from bot.jobs.calibrate import Identity
+from bot.jobs.learn import School, Teacher
+from bot.jobs.policy import Reforecast
+from bot.jobs.sitting import Means, NoAnswer, Seat, begin
+from bot.lab.replay import Offline, Replayed, replay
+from bot.llm.gateway import Gateway, open_gateway
+from bot.ports import Fetcher, Llm
+from bot.specs import Can, Workplace
+from bot.store.forecasts import Trace
+from bot.store.ledger import Ledger, open_ledger
+from bot.testing.model_server import Asked, Reply, call, say_json
+from bot.testing.research import MemoryFetcher, PlainReader, ScriptedEngine
+from plugins.blf.forecaster import Blf
+from plugins.blf.settings import BlfSettings
+from plugins.models.litellm import LitellmSettings, open_litellm
+from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
+
+KEY = "sk-canary-1f9c27"
+COMPATIBLE, LITELLM = "openai_compatible", "litellm"
+MODELS = {COMPATIBLE: f"{COMPATIBLE}:local/small", LITELLM: f"{LITELLM}:openai/small"}
+BLF = "blf"
+FIRST = "https://news.example/1"
+
+
+class HurriedClock(SystemClock):
+    """Real time, but for waits: they pass at once and are listed in ``waits``."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await asyncio.sleep(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """How a stage is set up; ``provider`` adds to the table of the provider, ``role`` to that of the role main."""
+
+    kind: str = COMPATIBLE
+    dialect: str = "tools"
+    role: Mapping[str, Any] = field(default_factory=dict)
+    provider: Mapping[str, Any] = field(default_factory=lambda: {"attempts": 1})
+    desk: DeskSection = field(default_factory=DeskSection)
+    budget: Mapping[str, Any] = field(default_factory=lambda: {"question_usd": None, "day_usd": None})
+    free: bool = True
+
+    def llm(self) -> LlmSection:
+        """Return the section of config."""
+        model = MODELS[self.kind]
+        priced = {"free": True} if self.free else {"price_in": 1.0, "price_cached": 0.1, "price_out": 4.0}
+        return LlmSection.model_validate(
+            {
+                "roles": {"main": {"model": model, "max_tokens": 1000, "timeout_s": 10.0, **self.role}},
+                "models": {model: {"dialect": self.dialect, **priced}},
+                "providers": {self.kind: dict(self.provider)},
+                "budget": dict(self.budget),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of a forecast: everything on record of it."""
+
+    trace: Trace
+
+    @property
+    def trial(self) -> Trial:
+        """The first trial, which has ended."""
+        trial = self.trace.trials[0].trial
+        assert trial is not None
+        return trial
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps of the first trial."""
+        return [logged.step for logged in self.trace.trials[0].steps]
+
+    @property
+    def actions(self) -> list[str]:
+        """What was done at each step."""
+        return [step.action.name for step in self.steps]
+
+    @property
+    def probability(self) -> float:
+        """What the first trial believes in the end, of a yes-or-no question."""
+        assert self.trial.belief is not None
+        prediction = self.trial.belief.predictions["outcome"]
+        assert isinstance(prediction, Binary)
+        return prediction.probability
+
+
+@dataclass(kw_only=True)
+class Stage:
+    """The engine, opened."""
+
+    ledger: Ledger
+    path: Path
+    gateway: Gateway
+    clock: HurriedClock
+    setup: Setup
+    engine: ScriptedEngine = field(default_factory=lambda: ScriptedEngine(hits()))
+    fetcher: Fetcher = field(default_factory=lambda: MemoryFetcher(web={FIRST: "News 1\nThe lamp is dark."}))
+    reader: Any = field(default_factory=PlainReader)
+    blocked: frozenset[str] = frozenset()
+    alerts: list[str] = field(default_factory=list)
+
+    def workshop(self, *, sealed: bool = False) -> Workshop:
+        """Return the workshop, or one in which nothing is asked, fetched or written."""
+        nowhere = Offline()
+        return Workshop(
+            section=self.setup.desk,
+            fetcher=nowhere if sealed else self.fetcher,
+            reader=nowhere if sealed else self.reader,
+            ledger=self.ledger,
+            clock=self.clock,
+            engines=[Engine(name="finder", engine=self.engine, abilities=frozenset({Can.SEARCH_BEFORE_DATE}))],
+            blocked=self.blocked,
+            models=None if sealed else self.gateway,
+            sealed=sealed,
+        )
+
+    def seat(self, limits: Limits, settings: BlfSettings | None = None, trials: int = 1) -> Seat:
+        """Return BLF with these limits."""
+        forecaster = Blf(settings or BlfSettings())
+        return Seat(name=BLF, forecaster=forecaster, trials=trials, pool=Pool.LOGIT_MEAN, limits=limits, asks=True)
+
+    async def play(self, asked: Question, limits: Limits | None = None, **seat: Any) -> Played:
+        """Forecast a question to its end, or to the end of all its trials where none had a belief."""
+        await self.ledger.questions.record([asked], seen_at=self.clock.now())
+        means = Means(
+            ledger=self.ledger,
+            teacher=Teacher(
+                ledger=self.ledger, archives=(), schools={BLF: School(learner=None, shipped=())}, clock=self.clock
+            ),
+            calibrator=Identity(),
+            policy=Reforecast(),
+            clock=self.clock,
+            random=SeededRandom(1),
+            benches=self.workshop(),
+        )
+        sitting = await begin(means, self.seat(limits or Limits(seconds=20.0), **seat), asked, "asked for")
+        try:
+            await sitting.forecast()
+        except NoAnswer as error:
+            await self.ledger.forecasts.fail(sitting.running.id, why=str(error), at=self.clock.now())
+        return Played(trace=await self.ledger.forecasts.trace(sitting.running.id))
+
+    async def again(self, played: Played, limits: Limits | None = None, **seat: Any) -> Replayed:
+        """Run a forecast again on its record alone."""
+        seated = self.seat(limits or Limits(seconds=20.0), **seat)
+        return await replay(played.trace, seated, self.workshop(sealed=True), SeededRandom(1), None)
+
+    async def open_calls(self) -> int:
+        """Return how many calls are neither answered nor failed."""
+        statement = "select count(*) from model_call where state not in ('done', 'failed')"
+        return await self.ledger.calls.readers.run(lambda database: int(database.execute(statement).fetchone()[0]))
+
+
+@asynccontextmanager
+async def staged(folder: Path, base_url: str, setup: Setup | None = None) -> AsyncIterator[Stage]:
+    """Open everything on a ledger in the folder, with the models at that address."""
+    chosen, clock, path = setup or Setup(), HurriedClock(), folder / "ledger.sqlite"
+    alerts: list[str] = []
+
+    async def alert(subject: str, text: str) -> None:
+        await asyncio.sleep(0)
+        alerts.append(f"{subject}: {text}")
+
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(HttpReader(clock=clock, random=SeededRandom(1)))
+        place = Workplace(clock=clock, http=http, folder=folder)
+        llm = await stack.enter_async_context(_provider(chosen.kind, base_url, place))
+        ledger = await stack.enter_async_context(open_ledger(path, now=clock.now()))
+        seams = {"ledger": ledger, "clock": clock, "random": SeededRandom(1), "alert": alert}
+        gateway = await stack.enter_async_context(open_gateway(chosen.llm(), {chosen.kind: llm}, **seams))
+        yield Stage(ledger=ledger, path=path, gateway=gateway, clock=clock, setup=chosen, alerts=alerts)
+
+
+@asynccontextmanager
+async def _provider(kind: str, base_url: str, place: Workplace) -> AsyncIterator[Llm]:
+    if kind == LITELLM:
+        settings = LitellmSettings.model_validate({"keys": {"openai": KEY}, "base_urls": {"openai": base_url}})
+        async with open_litellm(settings, place) as llm:
+            yield llm
+        return
+    endpoint = {"base_url": base_url, "api_key": KEY}
+    async with open_openai_compatible(
+        OpenAiCompatibleSettings.model_validate({"endpoints": {"local": endpoint}}), place
+    ) as llm:
+        yield llm
+
+
+def question(key: str = "lamp", **changes: Any) -> Question:
+    """Return a live question that is to be answered with yes or no."""
+    given: dict[str, Any] = {
+        "ref": QuestionRef("lantern", key),
+        "title": f"Will the {key} be lit this month?",
+        "shape": BinaryShape(),
+        "targets": (Target(resolves_at=SystemClock().now() + timedelta(days=30)),),
+        "family": "market",
+        "source": "almanac",
+    }
+    return Question(**(given | changes))
+
+
+def hits(count: int = 3, **changes: Any) -> Sequence[Hit]:
+    """Return some results of a search."""
+    given: dict[str, Any] = {"published_at": None, **changes}
+    numbers = range(1, count + 1)
+    return [
+        Hit(**{"url": f"https://news.example/{n}", "title": f"News {n}", "snippet": f"Item {n}.", **given})
+        for n in numbers
+    ]
+
+
+def believed(percent: float, asked: Asked, **more: Json) -> dict[str, Json]:
+    """Return an update of the belief in the units of the dialect."""
+    value: dict[str, Json] = {"percent": round(percent)} if asked.schema is not None else {"probability": percent / 100}
+    return {"update_reasoning": "as read", "confidence": "medium", **value, **more}
+
+
+def act(asked: Asked, name: str, arguments: Mapping[str, Json], belief: Json = None) -> Reply:
+    """Make a move in the dialect in which it is asked for; without a belief where that is None."""
+    if asked.schema is not None:
+        told: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
+        return say_json({"action": name, "arguments": dict(arguments), **told})
+    update: dict[str, Json] = {} if belief is None else {"updated_belief": belief}
+    return call((name, {**arguments, **update}))
+
+
+def submit(asked: Asked, percent: float) -> Reply:
+    """Submit a probability of yes."""
+    value: dict[str, Json] = {"percent": round(percent)} if asked.schema is not None else {"probability": percent / 100}
+    return act(asked, "submit", {**value, "reasoning": "all in all"}, believed(percent, asked))
+
+
+def search(asked: Asked, query: str = "lamp", percent: float = 40.0) -> Reply:
+    """Search the web, believing this."""
+    return act(asked, "web_search", {"query": query}, believed(percent, asked))
+
+
+def look_up(asked: Asked, url: str, percent: float = 40.0) -> Reply:
+    """Open an address, believing this."""
+    return act(asked, "lookup_url", {"url": url}, believed(percent, asked))
+
+
+def answers_to_calls(body: Mapping[str, Any]) -> list[tuple[list[str], list[str]]]:
+    """Return, for each message of the model with calls, the ids of its calls and of the answers right behind it."""
+    messages = body["messages"]
+    found = []
+    for place, message in enumerate(messages):
+        if message.get("tool_calls"):
+            ids = [one["id"] for one in message["tool_calls"]]
+            following = messages[place + 1 : place + 1 + len(ids)]
+            found.append((ids, [one.get("tool_call_id") for one in following]))
+    return found
+
+
+def arguments_of(reply: Reply) -> dict[str, Any]:
+    """Return what a reply says as JSON, in either dialect."""
+    sent: dict[str, Any] = json.loads(reply.calls[0][1] if reply.calls else reply.text or "{}")
+    return sent

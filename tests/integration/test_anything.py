@@ -1,0 +1,122 @@
+"""Whatever a server answers, in whatever order: the trial ends within its limits, believes something, and says why."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.domain.belief import unfit
+from bot.domain.forecast import Limits, TrialEnd
+from bot.domain.prediction import BinaryShape, ChoiceShape, CurveShape
+from bot.domain.question import Question, QuestionRef, Target
+from bot.testing.model_server import Asked, ModelServer, Reply, fail, hang, hang_up, huge, page, refuse, say, torn
+from tests.integration.stage import FIRST, Setup, Stage, answers_to_calls, question, staged
+
+NAMES = st.sampled_from(["web_search", "lookup_url", "summarize_results", "submit", "run_shell", "", "a b", "x" * 99])
+KEYS = st.sampled_from(
+    ["query", "url", "updated_belief", "probability", "percent", "percents", "quantiles", "reasoning", "confidence"]
+)
+LEAVES = st.one_of(
+    st.sampled_from([0.5, 40, -1, 2, 10**30, True, None, "0.3", "lamp", FIRST, "http://10.0.0.1/", "\ud800\x00", ""]),
+    st.floats(),
+    st.text(max_size=8),
+)
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4))
+OBJECTS = st.dictionaries(KEYS, VALUES, max_size=5)
+
+
+def sent(value: Any) -> str:
+    """Return a value as a server would write it, also where JSON has no word for it."""
+    return json.dumps(value)
+
+
+def cut(text: str, share: float) -> str:
+    return text[: int(len(text) * share)]
+
+
+CALLS = st.lists(st.tuples(NAMES, OBJECTS.map(sent) | st.text(max_size=8)), min_size=1, max_size=3)
+ACTIONS = st.builds(lambda name, arguments: sent({"action": name, "arguments": arguments}), NAMES, OBJECTS)
+SAID = st.one_of(
+    CALLS.map(lambda calls: Reply(calls=tuple(calls))),
+    ACTIONS.map(say),
+    st.builds(cut, ACTIONS, st.floats(0, 1)).map(lambda text: Reply(text=text, finish="length")),
+    st.text(max_size=20).map(say),
+)
+RAW = st.binary(max_size=40) | VALUES.map(lambda value: sent(value).encode())
+DONE = st.one_of(
+    SAID,
+    SAID,
+    SAID,
+    SAID.map(torn),
+    st.sampled_from([fail(status) for status in (400, 401, 404, 409, 413, 422, 429, 500, 502, 503, 529)]),
+    st.sampled_from([hang(), hang_up(), page(), huge(3 * 2**20), refuse("no"), fail(429, retry_after_s=86_400)]),
+    RAW.map(lambda raw: Reply(raw=raw)),
+)
+SHAPES = st.sampled_from(
+    [
+        BinaryShape(),
+        ChoiceShape(options=("red", "green", "blue")),
+        CurveShape(grid=tuple(float(point) for point in range(21)), unit="lamps", open_upper=True),
+    ]
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["tools", "json"])
+async def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[ModelServer, Stage]]:
+    """One server and one ledger for all examples: each is a question of its own, and all of them leave their traces."""
+    setup = Setup(
+        dialect=request.param,
+        role={"timeout_s": 0.3},
+        # Never left alone: every example is to reach the server.
+        provider={"attempts": 2, "break_after": 10**9},
+    )
+    folder: Path = tmp_path_factory.mktemp("anything")
+    async with ModelServer(say("")) as server, staged(folder, server.base_url, setup) as stage:
+        yield server, stage
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(shape=SHAPES, said=st.lists(DONE, min_size=1, max_size=6), steps=st.integers(1, 5))
+async def test_whatever_a_server_does_the_trial_ends_in_order(
+    served: tuple[ModelServer, Stage], shape: Any, said: list[Reply], steps: int
+) -> None:
+    server, stage = served
+    asked = numbered(shape, server.count)
+    begun = len(server.requests)
+
+    def script(request: Asked) -> Reply:
+        return said[(request.number - begun - 1) % len(said)]
+
+    server.script = script
+    limits = Limits(steps=steps, seconds=20.0)
+    played = await stage.play(asked, limits)
+
+    trial = played.trial
+    assert trial.end in {TrialEnd.FINISHED, TrialEnd.FAILED, TrialEnd.STEP_LIMIT}
+    assert (trial.end is TrialEnd.FAILED) == (trial.detail != "")
+    assert 1 <= trial.steps == len(played.steps) <= steps
+    assert [unfit(step.belief, asked) for step in played.steps] == [None] * trial.steps
+    assert trial.belief == played.steps[-1].belief
+    assert played.trace.forecast is not None
+    assert played.steps[-1].observation.text.startswith(("submitted ", "ended without submitting: ")) or (
+        trial.end is TrialEnd.STEP_LIMIT
+    )
+    # One repair a step and one more attempt a request.
+    assert server.count - begun <= 4 * steps
+    assert await stage.open_calls() == 0
+    assert all(ids == told for one in server.requests[begun:] for ids, told in answers_to_calls(one.body))
+    again = await stage.again(played, limits)
+    assert again.identical, [one.discrepancy for one in again.trials]
+
+
+def numbered(shape: Any, number: int) -> Question:
+    targets = (Target(resolves_at=question().targets[0].resolves_at),)
+    return question(ref=QuestionRef("lantern", f"lamp {number}"), shape=shape, targets=targets)
