@@ -2,6 +2,7 @@
 PYTHON ?=
 PYTEST_ARGS ?=
 CRASH_ARGS ?=
+PAID_ARGS ?=
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -54,8 +55,9 @@ test-model: $(TOOLS) ## forecast 50 questions with a real small model on this ma
 test-live: $(TOOLS) ## ask the real services whose keys are set (LIVE=1 says that this is meant)
 	$(BIN)/pytest --run-live tests/live $(PYTEST_ARGS)
 
-crash: $(TOOLS) ## kill the daemon at random moments and check the ledger each time
+crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models, and check the ledger each time
 	$(BIN)/python -m tests.crash.campaign $(CRASH_ARGS)
+	$(BIN)/python -m tests.crash.paid $(PAID_ARGS)
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the two lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock

@@ -25,7 +25,7 @@ def diff(
     first: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)],
     second: Annotated[
         str | None,
-        typer.Argument(metavar="[OTHER]", help="The other forecast; without it, the last two of the question."),
+        typer.Argument(metavar="OTHER", help="The other forecast; without it, the last two of the question."),
     ] = None,
     *,
     forecaster: Annotated[

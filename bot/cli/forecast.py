@@ -49,6 +49,36 @@ from bot.store.forecasts import Trace
 app = typer.Typer(add_completion=False)
 
 NAME_HELP = "A question (venue:key, a key, a unique part of it), its address, or a .toml or .json file."
+# Typer keeps the lines of a paragraph as they are, and takes what stands in brackets for a style.
+_WORDS = r"""Forecast one question now, and show every step.
+
+It is kept in the ledger as those of the daemon are; nothing is submitted.
+Where a daemon runs, it makes the forecast, and you see the same. What Ctrl-C
+or a crash cuts off goes on where it was when you call again within the hour,
+and what was paid is not paid twice.
+
+A question of your own is a FILE, such as this one in TOML (JSON has the same
+keys). Everything but the title may be left out:
+
+title = "When will the bridge open?" and also key, criteria, background, url,
+source. The question is called file:KEY, without a key after its title.
+
+closes_at = 2026-12-31 or 2026-12-31T18:00:00Z. With as_of = ... nothing that
+came later is used.
+
+targets = \[2026-12-01, 2027-03-01] are the dates to answer for, each by itself;
+or a table \[\[targets]] for each, with key and resolves_at.
+
+\[shape] kind = "binary", or "choice" with options = \["A", "B"], or "number" or
+"date" with grid = \[...] or with range = \[LOW, HIGH] and points = 201. Both may
+have open_lower = true and open_upper = true, and a number its unit.
+
+\[crowd] is what others believe: probability = 0.3, probabilities = {A = 0.6,
+B = 0.4}, quantiles = {"0.1" = 2, "0.5" = 5, "0.9" = 9} or cdf = \[...]; with at
+and explanation.
+
+\[facts] is whatever else is known, as texts by name."""
+HELP = "\n\n".join(" ".join(part.split()) for part in _WORDS.split("\n\n"))
 # What the failure of every trial is told as.
 CAUSES: tuple[type[FoxcastError], ...] = (ConfigError, Unauthorized, Rejected, Unavailable)
 
@@ -71,31 +101,10 @@ class Options:
     )
 
 
-@app.command()
+@app.command(help=HELP)
 @spread(Options)
 def forecast(ctx: typer.Context, options: Options) -> None:
-    """Forecast one question now, and show every step.
-
-    The forecast is kept in the ledger as those of the daemon are; nothing is submitted. Where a daemon runs, it makes
-    the forecast, and you see the same. What Ctrl-C or a crash cuts off goes on where it was when you call again within
-    the hour; what was paid is not paid twice.
-
-    A question of your own is a FILE. In TOML (JSON has the same keys), everything but the title may be left out:
-
-    title, key, criteria, background, url, source: texts. The question is called file:KEY, else by its title.
-
-    closes_at, as_of: moments such as 2026-12-31 or 2026-12-31T18:00:00Z. With as_of nothing later is used.
-
-    [shape] kind = "binary", or "choice" with options = ["A", "B"], or "number" or "date" with grid = [...], or with
-    range = [LOW, HIGH] and points = 201; open_lower = true, open_upper = true; a number may have a unit.
-
-    targets = [2026-12-01, 2027-03-01]: the dates to answer for; or [[targets]] with key and resolves_at.
-
-    [crowd] probability = 0.3, or probabilities = { A = 0.6, B = 0.4 }, or quantiles = { "0.1" = 2, "0.5" = 5,
-    "0.9" = 9 }, or cdf = [...]; with at and explanation.
-
-    [facts]: whatever else is known, as texts by name.
-    """
+    """Forecast one question now, and show every step."""
     from bot.cli.output.plot import draw, require_drawable
 
     if options.plot is not None:

@@ -26,6 +26,7 @@ COMMANDS: dict[str, Entry] = {
     "forecast": Entry("bot.cli.forecast", "Forecast one question now, and show every step."),
     "score": Entry("bot.cli.score", "Score what has resolved, or forecast files written by anyone."),
     "backtest": Entry("bot.cli.backtest", "Forecast past rounds with only what was known then, and score that."),
+    "leaks": Entry("bot.cli.leaks", "Check everything that forecasts read for knowledge of the future."),
     "fit": Entry("bot.cli.fit", "Let a forecaster learn from outcomes known before a date."),
     "lock": Entry("bot.cli.lock", "Leave a question alone: no forecast, no submission.", "locking"),
     "unlock": Entry("bot.cli.lock", "Take a lock off a question.", "unlocking"),

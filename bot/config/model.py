@@ -154,7 +154,7 @@ class BudgetSection(Section):
     ``ask_above_usd``: a run that is expected to cost more is not begun before a person said yes.
     """
 
-    question_usd: float | None = Field(default=1.0, gt=0)
+    question_usd: float | None = Field(default=2.0, gt=0)
     run_usd: float | None = Field(default=None, gt=0)
     day_usd: float | None = Field(default=20.0, gt=0)
     ask_above_usd: float = Field(default=5.0, ge=0)

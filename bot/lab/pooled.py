@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.desk.combine import Pool, combine, counted
+from bot.desk.combine import Pool, combine, counted, is_dead
 from bot.domain.forecast import Trial
 from bot.domain.prediction import Binary, Choice, Curve, Prediction
 from bot.store.forecasts import Trace
@@ -49,6 +49,8 @@ def _gives(trace: Trace, trials: list[Trial], pool: Pool) -> bool:
 def _why(trial: Trial) -> str:
     if trial.belief is None:
         return f"it has no belief ({trial.end})"
+    if is_dead(trial):
+        return "it failed before it had learned anything"
     return f"it was cut short ({trial.end}), and others came to their end"
 
 

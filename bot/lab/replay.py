@@ -36,7 +36,7 @@ BY_ITSELF = frozenset({TrialEnd.FINISHED, TrialEnd.FAILED})
 # Another build of numpy may round the last digit of a mean otherwise.
 ROUNDING = 1e-12
 # What a step does comes before what it sees, and that before what it believes.
-PARTS = ("action", "observation", "belief", "usage")
+PARTS = ("action", "observation", "belief", "usage", "final")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

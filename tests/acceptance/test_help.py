@@ -49,7 +49,7 @@ def test_the_version_is_one_line(fresh: Foxcast) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["staus"], ["there is no command staus", "did you mean status?"]),
+        (["staus"], ["there is no command staus", "did you mean status"]),
         (["status", "--jsn"], ["no such option: --jsn", "see foxcast status --help"]),
         (["status", "--config", "x"], ["it stands before the command", "foxcast --config"]),
         (["show"], ["missing argument 'ID'"]),
@@ -95,4 +95,4 @@ def test_help_of_a_plugins_command_is_its_summary(foxcast: Foxcast, inside: Insi
 
 
 def test_a_faulty_configuration_does_not_hide_a_mistyped_command(tmp_path: Path, inside: Inside) -> None:
-    assert inside(installed(tmp_path, "colour = 1\n"), "staus").refuses(2, "did you mean status?")
+    assert inside(installed(tmp_path, "colour = 1\n"), "staus").refuses(2, "did you mean status")

@@ -217,12 +217,13 @@ async def _provider(kind: str, base_url: str, place: Workplace) -> AsyncIterator
 
 
 def question(key: str = "lamp", **changes: Any) -> Question:
-    """Return a live question that is to be answered with yes or no."""
+    """Return a live question that is to be answered with yes or no, and soon: there will be no other attempt."""
     given: dict[str, Any] = {
         "ref": QuestionRef("lantern", key),
         "title": f"Will the {key} be lit this month?",
         "shape": BinaryShape(),
         "targets": (Target(resolves_at=SystemClock().now() + timedelta(days=30)),),
+        "closes_at": SystemClock().now() + timedelta(hours=1),
         "family": "market",
         "source": "almanac",
     }

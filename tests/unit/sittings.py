@@ -58,7 +58,7 @@ def question(key: str = "rain", **changes: Any) -> Question:
         "targets": (Target(),),
         "family": "market",
         "source": "almanac",
-        "crowd": Crowd(prediction=Binary(0.4), at=clock.now()),
+        "crowd": None if "shape" in changes else Crowd(prediction=Binary(0.4), at=clock.now()),
     }
     return Question(**(given | changes))
 

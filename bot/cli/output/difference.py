@@ -9,7 +9,7 @@ from rich.text import Text
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import NOTHING, moment, percent
 from bot.domain.step import Json
-from bot.lab.difference import Difference, Move, Side, spread
+from bot.lab.difference import Difference, Listing, Move, Side, spread
 from bot.store.codec import PREDICTIONS, stamp
 
 SHOWN = 120
@@ -42,11 +42,16 @@ def print_difference(console: Console, found: Difference) -> None:
     else:
         console.print("nothing")
     for listing in found.listings:
-        if listing.new or listing.gone:
-            heading(console, f"{listing.what.capitalize()} ({listing.kept} in both)")
-            for sign, style, texts in (("+", "green", listing.new), ("-", "red", listing.gone)):
-                for text in texts:
-                    indented(console, f"{sign} {' '.join(text.split())}", by=1, style=style)
+        _print_listing(console, listing)
+
+
+def _print_listing(console: Console, listing: Listing) -> None:
+    if not listing.new and not listing.gone:
+        return
+    heading(console, f"{listing.what.capitalize()} ({listing.kept} in both)")
+    for sign, style, texts in (("+", "green", listing.new), ("-", "red", listing.gone)):
+        for text in texts:
+            indented(console, f"{sign} {' '.join(text.split())}", by=1, style=style)
 
 
 def as_plain(found: Difference) -> dict[str, Any]:

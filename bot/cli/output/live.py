@@ -12,6 +12,7 @@ from rich.text import Text
 from bot.cli.output.beliefs import moves, words
 from bot.cli.output.console import indented
 from bot.cli.output.figures import in_short
+from bot.cli.output.plain import plain
 from bot.cli.output.steps import cost_of
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import CurveShape, Prediction
@@ -157,5 +158,6 @@ def _value(value: Json) -> str:
 
 
 def _cut(text: str, length: int) -> str:
-    flat = " ".join(text.split())
+    # What cannot be seen has no width, and would cost the end of a line.
+    flat = plain(" ".join(text.split()))
     return flat if len(flat) <= length else f"{flat[:length].rstrip()} ..."

@@ -43,7 +43,7 @@ def first(told: Replayed) -> Discrepancy:
 
 
 def believing(*probabilities: float, text: str = "", then: Exception | None = None) -> Playing:
-    """Return a forecaster that believes these in turn, in its n-th trial a hundredth more than in the one before."""
+    """Return a forecaster that believes these in turn, in its n-th trial n hundredths more; its second one may fail."""
 
     async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
         for probability in probabilities:
@@ -52,7 +52,7 @@ def believing(*probabilities: float, text: str = "", then: Exception | None = No
                 observation=Observation(text=text),
                 belief=Belief(predictions={"outcome": Binary(probability + 0.01 * desk.trial)}),
             )
-        if then is not None:
+        if then is not None and desk.trial == 2:
             raise then
 
     return Playing(script)
@@ -176,10 +176,11 @@ async def test_a_model_that_did_not_answer_does_not_answer_again(theatre: Theatr
 
 async def test_a_trial_that_was_stopped_is_stopped_where_it_was(theatre: Theatre) -> None:
     theatre.limits = Limits(steps=2)
-    forecast = await theatre.forecast(question())
+    theatre.forecasters["plain"] = believing(0.2, 0.3, 0.4)
+    forecast = await theatre.forecast(question(), "plain")
     trace = await theatre.ledger.forecasts.trace(forecast.id)
     assert {record.end for record in trace.trials} == {TrialEnd.STEP_LIMIT}
-    told = await again(theatre, forecast.id)
+    told = await again(theatre, forecast.id, name="plain")
     assert told.identical
     assert [(trial.recorded, trial.replayed) for trial in told.trials] == [(2, 2), (2, 2)]
 

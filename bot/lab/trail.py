@@ -1,0 +1,237 @@
+"""What each document that a forecast met became: kept, or dropped by which layer, read from the record alone.
+
+The record holds what engines and sources brought, as it came, and what the tools made of it; a layer that dropped
+something is found by asking it again, since all but the model's are pure functions of what is on record.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from bot.desk.addresses import address_of
+from bot.desk.bench import USE, Use
+from bot.desk.leaks.blocks import Blocks
+from bot.desk.leaks.clamp import clamp, is_revised_late
+from bot.desk.leaks.content import ROLE as FILTER
+from bot.desk.leaks.content import Verdict, verdict_in
+from bot.desk.leaks.dates import is_late
+from bot.desk.opening import OPENING, Opening
+from bot.desk.record import key_from, key_text
+from bot.desk.tools.search import HITS
+from bot.desk.tools.series import SERIES
+from bot.domain.prompt import Answer
+from bot.domain.research import Hit, Page, Passage, Series
+from bot.errors import ContractError, NotFound
+from bot.llm.record import RECORD
+from bot.store.codec import Form
+from bot.store.documents import Documents
+from bot.store.exchanges import Exchange, ExchangeKey
+
+_PAGE: Form[Page] = Form("page", Page)
+_PASSAGE: Form[Passage] = Form("passage", Passage)
+_ANSWER: Form[Answer] = Form("answer", Answer)
+
+
+class Kind(StrEnum):
+    """What a document is."""
+
+    RESULT = "search result"
+    PAGE = "page"
+    SERIES = "series"
+    PASSAGE = "passage"
+
+
+class Layer(StrEnum):
+    """What keeps the future out; ``UNCHECKED`` is the rule that a page of today is not used where nobody judged it."""
+
+    DATES = "dates"
+    CONTENT = "content"
+    CLAMP = "clamp"
+    ADDRESSES = "addresses"
+    UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """A document as it came, and what became of it: ``dropped`` is None where the forecaster could read it.
+
+    ``text`` is what it tells; ``shown`` what the tool gave back with it; ``judged`` says that the filter looked at it;
+    ``beyond`` counts the points of a series that were clamped away.
+    """
+
+    trial: int
+    tool: str
+    kind: Kind
+    name: str
+    text: str
+    dated: datetime | None = None
+    dropped: Layer | None = None
+    judged: bool = False
+    shown: str = ""
+    beyond: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trail:
+    """One trial's record, opened. ``results`` is how many results of a search were looked at."""
+
+    trial: int
+    opening: Opening
+    exchanges: Mapping[ExchangeKey, Exchange]
+    blocks: Blocks
+    results: int
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    def met(self) -> Iterator[Met]:
+        """Yield all documents, use by use; raises ContractError for a record that is not of its form."""
+        for use in _uses(self.exchanges):
+            yield from self._met(use)
+
+    @property
+    def cutoff(self) -> datetime:
+        """The moment from which on nothing was to be known."""
+        return self.opening.bound
+
+    def _met(self, use: Use) -> Iterator[Met]:
+        keys = [key_from(name) for name in use.names]
+        told = [(key, body["told"]) for key in keys if "told" in (body := self._body(key))]
+        verdict = self._verdict([value for key, value in told if key.kind == "model"])
+        for key, value in told:
+            if key.kind == "search":
+                yield from self._results(use, key, HITS.value(value), verdict)
+            elif key.kind == "series":
+                yield self._series(SERIES.value(value), use)
+            elif key.kind == "section":
+                yield self._passage(_PASSAGE.value(value), use)
+        yield from self._pages([(key, value) for key, value in told if key.kind == "page"], verdict, use)
+
+    def _results(self, use: Use, key: ExchangeKey, hits: Sequence[Hit], verdict: Verdict) -> Iterator[Met]:
+        kept = {found.place for found in use.note.found if found.exchange == key_text(key)}
+        seen: set[str] = set()
+        for place, hit in enumerate(hits[: self.results]):
+            address = address_of(hit.url)
+            if address is None or address.key in seen:
+                continue
+            seen.add(address.key)
+            dropped = None if place in kept else self._layer(hit.url, hit.published_at) or Layer.CONTENT
+            text = "\n".join(part for part in (hit.title, hit.snippet, hit.text) if part)
+            yield Met(
+                trial=self.trial,
+                tool="web_search",
+                kind=Kind.RESULT,
+                name=hit.url,
+                text=text,
+                dated=hit.published_at,
+                dropped=dropped,
+                judged=verdict.checked and dropped in {None, Layer.CONTENT},
+            )
+
+    def _pages(self, told: Sequence[tuple[ExchangeKey, Any]], verdict: Verdict, use: Use) -> Iterator[Met]:
+        place = 0
+        for _, value in told:
+            if "blocked" in value:
+                yield self._page(Page(url="", title="", text="", published_at=None), use, Layer.ADDRESSES)
+                continue
+            page = _PAGE.value(value["page"])
+            dropped = self._layer(page.url, page.published_at)
+            if dropped is None:
+                # The filter was shown those alone that had come so far, in this order.
+                dropped, place = self._by_content(place, verdict), place + 1
+                yield self._page(page, use, dropped, judged=verdict.checked)
+            else:
+                yield self._page(page, use, dropped)
+
+    def _page(self, page: Page, use: Use, dropped: Layer | None, *, judged: bool = False) -> Met:
+        return Met(
+            trial=self.trial,
+            tool="pages",
+            kind=Kind.PAGE,
+            name=page.url or "an address that is not read",
+            text=f"{page.title}\n{page.text}".strip(),
+            dated=page.published_at,
+            dropped=dropped,
+            judged=judged,
+            shown=use.result.observation.text,
+        )
+
+    def _by_content(self, place: int, verdict: Verdict) -> Layer | None:
+        if place in verdict.dropped:
+            return Layer.CONTENT
+        return Layer.UNCHECKED if self.opening.backdated and not verdict.checked else None
+
+    def _series(self, series: Series, use: Use) -> Met:
+        points = "\n".join(f"{day},{value:.10g}" for day, value in zip(series.dates, series.values, strict=True))
+        return Met(
+            trial=self.trial,
+            tool="series",
+            kind=Kind.SERIES,
+            name=f"{series.source}: {series.name}",
+            text=points,
+            beyond=clamp(series, self.cutoff).beyond,
+            shown=use.result.observation.text,
+        )
+
+    def _passage(self, passage: Passage, use: Use) -> Met:
+        late = is_revised_late(passage, self.cutoff)
+        return Met(
+            trial=self.trial,
+            tool="passages",
+            kind=Kind.PASSAGE,
+            name=f"{passage.page} # {passage.heading}",
+            text=passage.text,
+            dated=passage.revised_at if passage.revised_at.tzinfo else passage.revised_at.replace(tzinfo=UTC),
+            dropped=Layer.CLAMP if late and use.result.failed else None,
+            shown=use.result.observation.text,
+        )
+
+    def _layer(self, url: str, dated: datetime | None) -> Layer | None:
+        if self.blocks.refusal(url) is not None:
+            return Layer.ADDRESSES
+        return Layer.DATES if is_late(dated, self.cutoff) else None
+
+    def _verdict(self, models: Sequence[Any]) -> Verdict:
+        """Return what the filter said in this use; nothing was checked where it did not answer."""
+        for value in models:
+            answer = _ANSWER.value(value)
+            if self.roles.get(answer.document) == FILTER:
+                return verdict_in(answer.completion.text, 10**6)
+        return Verdict()
+
+    def _body(self, key: ExchangeKey) -> dict[str, Any]:
+        exchange = self.exchanges.get(key)
+        return {} if exchange is None else _plain(exchange)
+
+
+def opening_of(exchanges: Mapping[ExchangeKey, Exchange]) -> Opening | None:
+    """Return what a trial began with; None for one that used nothing."""
+    bodies = [_plain(exchange) for key, exchange in exchanges.items() if key.kind == "desk"]
+    return OPENING.value(bodies[0]["told"]) if bodies and "told" in bodies[0] else None
+
+
+async def roles_of(exchanges: Mapping[ExchangeKey, Exchange], documents: Documents) -> Mapping[str, str]:
+    """Return the role in which each call of a trial was made, by the digest of its record, where there is one."""
+    roles: dict[str, str] = {}
+    for key, exchange in exchanges.items():
+        body = _plain(exchange)
+        if key.kind != "model" or "told" not in body:
+            continue
+        document = _ANSWER.value(body["told"]).document
+        try:
+            roles[document] = RECORD.decode((await documents.get(document)).content.decode()).role
+        except (NotFound, ContractError):
+            continue
+    return roles
+
+
+def _uses(exchanges: Mapping[ExchangeKey, Exchange]) -> Iterator[Use]:
+    for key, exchange in exchanges.items():
+        if key.kind == "tool" and "told" in (body := _plain(exchange)):
+            yield USE.value(body["told"])
+
+
+def _plain(exchange: Exchange) -> dict[str, Any]:
+    body = json.loads(exchange.body)
+    return body if isinstance(body, dict) else {}

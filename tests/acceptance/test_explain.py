@@ -1,0 +1,180 @@
+"""explain, replay, diff and costs through the real command, on forecasts made by the real daemon's jobs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import Foxcast, Inside, installed
+
+PLUGIN = Path(__file__).with_name("thinkers.py")
+CONFIG = f"""
+plugins = ["thinkers", "blf"]
+plugin_files = ["{PLUGIN}"]
+
+[venues.harbour]
+forecasters = ["blf", "brief"]
+
+[forecasters.blf]
+trials = 2
+
+[forecasters.brief]
+uses = "blf"
+trials = 1
+settings = {{ steps = 4 }}
+
+[llm.roles.main]
+model = "prime:big"
+max_tokens = 1000
+"""
+# Ends the process when it tries to reach anything, and says what was loaded.
+SEALED = """
+import sys
+
+def refuse(event, arguments):
+    if event in {"socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.bind", "socket.gethostbyname"}:
+        sys.exit(99)
+
+sys.addaudithook(refuse)
+from bot.cli.main import main
+
+code = main(["replay", "lamp", "--json"])
+heavy = {"httpx", "litellm", "trafilatura", "selectolax", "ddgs", "matplotlib", "ssrfguard"}
+loaded = [name for name in sys.modules if name in heavy or name.startswith(("plugins.", "foxcast_file_"))]
+sys.stderr.write("\\n".join(sorted(loaded)))
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def thought(tmp_path_factory: pytest.TempPathFactory) -> Foxcast:
+    """An installation in which one question was forecast twice by models, only to be read."""
+    foxcast = installed(tmp_path_factory.mktemp("harbour"), CONFIG.replace("{", "{{").replace("}", "}}"))
+    assert foxcast("run", "--once").code == 0
+    return foxcast
+
+
+def test_a_forecast_is_explained_from_question_to_decision(thought: Foxcast, inside: Inside) -> None:
+    answer = inside(thought, "explain", "lamp")
+    assert answer.code == 0
+    for part in (
+        "lamp\ufffd be lit?",
+        "crowd: 40.0%",
+        "1. web_search(query=lamp oil)",
+        "belief: 60.0% (high confidence)",
+        "+ oil was bought [search_1_result_1 https://news.example/lamp]",
+        "belief: 60.0% -> 80.0%",
+        "prime:big, 1 call, 2,000 tokens in (25% cached), 100 out",
+        "decision ",
+        "aggregate: ",
+    ):
+        assert part in answer.out
+    assert "\x1b" not in answer.out
+    plain = inside(thought, "explain", "lamp", "--json").json
+    assert (plain["state"], plain["question"]["ref"]) == ("done", "harbour:lamp")
+
+
+def test_a_plot_is_written_beside_the_explanation(thought: Foxcast, inside: Inside, tmp_path: Path) -> None:
+    for suffix, start in ((".svg", b"<?xml"), (".png", b"\x89PNG")):
+        file = tmp_path / f"belief{suffix}"
+        assert inside(thought, "explain", "lamp", "--plot", file).code == 0
+        assert file.read_bytes().startswith(start)
+    assert inside(thought, "explain", "lamp", "--plot", tmp_path / "belief.pdf").refuses(2, ".svg", ".png")
+
+
+def test_a_replay_reaches_nothing_and_loads_the_forecaster_alone(thought: Foxcast) -> None:
+    asked = (thought.folder / "asked.txt").read_text()
+    done = subprocess.run(
+        [sys.executable, "-c", SEALED],
+        cwd=thought.folder,
+        env=thought.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["identical"]
+    loaded = done.stderr.split()
+    assert "plugins.blf.forecaster" in loaded
+    assert [name for name in loaded if not name.startswith("plugins.blf")] == []
+    assert (thought.folder / "asked.txt").read_text() == asked
+
+
+def test_every_forecast_of_the_run_replays(thought: Foxcast, inside: Inside) -> None:
+    history = inside(thought, "show", "lamp", "--json").json["history"]
+    assert {one["forecaster"] for one in history} == {"blf", "brief"}
+    for one in history:
+        answer = inside(thought, "replay", one["id"])
+        assert (answer.code, "identical" in answer.out) == (0, True)
+
+
+def test_a_replay_under_other_settings_fails_and_says_what_it_lacks(
+    thought: Foxcast, inside: Inside, tmp_path: Path
+) -> None:
+    changed = tmp_path / "config.toml"
+    text = thought.config.read_text().replace("[forecasters.blf]", "[forecasters.blf]\nsettings = { steps = 7 }")
+    changed.write_text(f'state = "{thought.folder / "state"}"\n{text}')
+    history = inside(thought, "show", "lamp", "--json").json["history"]
+    (own,) = (one["id"] for one in history if one["forecaster"] == "blf")
+    answer = inside(thought, "--config", changed, "replay", own)
+    assert answer.code == 1
+    assert "not identical" in answer.out
+    assert "the record lacks what is asked now" in answer.out
+
+
+def test_two_forecasters_are_compared(thought: Foxcast, inside: Inside) -> None:
+    said = inside(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf").out
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    assert "outcome 80.0% 80.0% +0.0 +0.00" in lines
+    assert "forecaster brief blf" in lines
+    assert "trials 1 finished 2 finished" in lines
+    plain = inside(thought, "diff", "lamp", "--json").json
+    assert plain["question"] == "harbour:lamp"
+    first, second = plain["before"]["forecast"], plain["after"]["forecast"]
+    assert inside(thought, "diff", first, second, "--json").json == plain
+
+
+def test_costs_are_added_up_by_what_is_asked(thought: Foxcast, inside: Inside) -> None:
+    # Three trials of two calls; of each 1,500 tokens at 1, 500 at 0.1 and 100 at 4 dollars per million.
+    cost = 6 * (1500 * 1.0 + 500 * 0.1 + 100 * 4.0) / 1e6
+    for by in ("question", "model", "day", "venue", "forecaster", "role"):
+        total = inside(thought, "costs", "--by", by, "--json").json["total"]
+        assert (total["forecasts"], total["calls"]) == (2, 6)
+        assert total["cost_usd"] == pytest.approx(cost)
+    assert "all models: 0.01 of 20.00 USD spent, 19.99 left" in inside(thought, "costs").out
+    assert inside(thought, "costs", "--since", "2999-01-01").out.startswith("no model was asked since 2999-01-01")
+    assert "today, all models: 0.01 of 20.00 USD spent" in inside(thought, "status").out
+    assert inside(thought, "status", "--json").json["models"]["demoted"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "word"),
+    [
+        (("explain", "no such question"), 8, "foxcast questions"),
+        (("replay", "no such question"), 8, "foxcast questions"),
+        (("diff", "lamp", "lamp", "--forecaster", "blf"), 2, "--forecaster"),
+        (("diff", "lamp", "--forecaster", "nobody"), 8, "nobody has not forecast"),
+        (("diff", "lamp", "--forecaster", "blf"), 8, "alone"),
+        (("costs", "--by", "weather"), 2, "weather"),
+        (("costs", "--since", "soon"), 2, "is not a date"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_line(
+    thought: Foxcast, inside: Inside, arguments: tuple[str, ...], code: int, word: str
+) -> None:
+    assert inside(thought, *arguments).refuses(code, word)
+
+
+def test_without_a_ledger_the_commands_say_what_to_run(fresh: Foxcast, inside: Inside) -> None:
+    for command in (("explain", "x"), ("replay", "x"), ("diff", "x"), ("costs",)):
+        assert inside(fresh, *command).refuses(8, "foxcast run --once")
+
+
+def test_a_forecast_that_asked_no_model_is_explained_and_replayed_too(foxcast: Foxcast, inside: Inside) -> None:
+    found = inside(foxcast, "questions", "--limit", "1", "--json").json[0]["ref"]
+    assert "Models" not in inside(foxcast, "explain", found).out
+    assert inside(foxcast, "replay", found).code == 0
+    assert inside(foxcast, "costs").out.startswith("no model was asked")
+    assert "today, " not in inside(foxcast, "status").out

@@ -1,0 +1,442 @@
+"""One question now, through the real command, with a scripted model behind a real server on loopback."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.domain.step import Json
+from bot.testing.model_server import Asked, ModelServer, Play, Reply, fail, hang, moves
+from tests.acceptance.conftest import COMMAND, Answer, Foxcast, Inside, installed
+
+ROOT = Path(__file__).parents[1]
+SHELF = """
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from bot.api import Can, Hit, SearchSpec, Settings, hookimpl
+
+class Shelf:
+    async def search(self, query, *, before, limit):
+        at = datetime(2026, 1, 2, tzinfo=UTC)
+        return [Hit(url="https://almanac.example/rain", title="Rain", snippet=f"of {query}", published_at=at)]
+
+@asynccontextmanager
+async def open_shelf(settings, workplace):
+    yield Shelf()
+
+@hookimpl
+def foxcast_search_engines():
+    can = frozenset({Can.SEARCH_BEFORE_DATE})
+    return [SearchSpec(name="shelf", summary="One page", abilities=can, settings=Settings, open=open_shelf)]
+"""
+CONFIG = """
+plugins = ["blf", "baseline", "openai_compatible", "shelf", "harbour"]
+plugin_files = ["shelf.py", "HARBOUR"]
+
+[models.openai_compatible.settings.endpoints.here]
+base_url = "SERVER"
+
+[forecasters.blf]
+trials = 2
+
+[daemon]
+attend_every_s = 0.2
+forecast_every_s = 0.5
+"""
+ROLE = """
+[llm.roles.main]
+model = "openai_compatible:here/scripted"
+"""
+PRICE = """
+[llm.models."openai_compatible:here/scripted"]
+price_in = 1.0
+price_out = 2.0
+"""
+VENUE = """
+[venues.harbour]
+forecasters = ["keeper", "blf"]
+"""
+RAIN = 'title = "Will it rain in Paris?"\nkey = "rain"\n\n[crowd]\nprobability = 0.4\n'
+
+
+@dataclass(frozen=True)
+class Desk:
+    """An installation whose one model is played by a server of this process."""
+
+    foxcast: Foxcast
+    server: ModelServer
+    running: list[asyncio.subprocess.Process] = field(default_factory=list)
+
+    async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
+        """Start the command in a process of its own, while this one goes on serving."""
+        process = await asyncio.create_subprocess_exec(
+            COMMAND,
+            *arguments,
+            cwd=self.foxcast.folder,
+            env=self.foxcast.environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self.running.append(process)
+        return process
+
+    async def __call__(self, *arguments: str) -> Answer:
+        return await told(await self.begin(*arguments))
+
+    def write(self, name: str, text: str) -> str:
+        (self.foxcast.folder / name).write_text(text)
+        return name
+
+
+async def told(process: asyncio.subprocess.Process) -> Answer:
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return Answer(process.returncode, out.decode(), err.decode())
+
+
+@asynccontextmanager
+async def serving(folder: Path, play: Play, config: str = CONFIG + ROLE + PRICE) -> AsyncIterator[Desk]:
+    async with ModelServer(play) as server:
+        (folder / "shelf.py").write_text(SHELF)
+        harbour = str(ROOT / "unit" / "harbour.py")
+        foxcast = installed(folder, "")
+        foxcast.config.write_text(config.replace("SERVER", server.base_url).replace("HARBOUR", harbour))
+        desk = Desk(foxcast, server)
+        try:
+            yield desk
+        finally:
+            for process in desk.running:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.communicate()
+
+
+def searching(times: int, **answer: Json) -> Play:
+    """Search so often, each time for something else, then submit the answer."""
+    plan = [("web_search", {"query": f"rain {number}"}) for number in range(times)]
+    return moves(*plan, ("submit", answer))
+
+
+def conversations(requests: Sequence[Asked]) -> list[str]:
+    """Return what was asked of the model, by all that decides the answer."""
+    return [json.dumps(asked.body, sort_keys=True) for asked in requests]
+
+
+SHAPES: Mapping[str, tuple[str, dict[str, Json], dict[str, Any]]] = {
+    "binary": (RAIN, {"probability": 0.2}, {"outcome": {"kind": "binary", "probability": 0.2}}),
+    "several dates": (
+        'title = "Rain?"\ntargets = [2027-01-01, 2027-02-01]\n',
+        {"probability": {"2027-01-01": 0.25, "2027-02-01": 0.75}},
+        {
+            "2027-01-01": {"kind": "binary", "probability": 0.25},
+            "2027-02-01": {"kind": "binary", "probability": 0.75},
+        },
+    ),
+    "choice": (
+        '{"title": "Who?", "shape": {"kind": "choice", "options": ["Ann", "Bob"]}}',
+        {"probabilities": {"Ann": 0.7, "Bob": 0.3}},
+        {"outcome": {"kind": "choice", "probabilities": {"Ann": 0.7, "Bob": 0.3}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_question_of_ones_own_is_forecast_with_what_the_model_submits(tmp_path: Path, shape: str) -> None:
+    text, answer, expected = SHAPES[shape]
+    async with serving(tmp_path, searching(1, **answer)) as desk:
+        made = await desk("forecast", desk.write(f"q.{'json' if text.startswith('{') else 'toml'}", text), "--json")
+        assert (made.code, made.err) == (0, "")
+        found = made.json
+    predictions = found["forecast"]["predictions"]
+    assert predictions.keys() == expected.keys()
+    for target, prediction in expected.items():
+        values = {name: value for name, value in prediction.items() if name != "kind"}
+        got = {name: value for name, value in predictions[target].items() if name != "kind"}
+        assert predictions[target]["kind"] == prediction["kind"]
+        assert _flat(got) == pytest.approx(_flat(values))
+    assert [len(trial["steps"]) for trial in found["trials"]] == [2, 2]
+    assert found["forecast"]["why"] == "asked for"
+    assert found["question"]["ref"].startswith("file:")
+
+
+def _flat(values: Mapping[str, Any]) -> list[float]:
+    return [one for value in values.values() for one in (value.values() if isinstance(value, dict) else [value])]
+
+
+async def test_a_number_is_forecast_as_a_curve_through_the_quantiles_that_the_model_gives(tmp_path: Path) -> None:
+    text = 'title = "How much?"\n[shape]\nkind = "number"\nunit = "mm"\nrange = [0, 100]\npoints = 101\n'
+    given: dict[str, Json] = {"p5": 10, "p10": 15, "p25": 25, "p50": 40, "p75": 60, "p90": 80, "p95": 90}
+    async with serving(tmp_path, searching(0, quantiles=given)) as desk:
+        made = await desk("forecast", desk.write("q.toml", text), "--json")
+        assert (made.code, made.err) == (0, "")
+        cdf = made.json["forecast"]["predictions"]["outcome"]["cdf"]
+    assert len(cdf) == 101
+    # A grid point is a whole number, so the quantiles stand on it; a little mass is kept for every step.
+    for name, value in given.items():
+        assert isinstance(value, int)
+        assert cdf[value] == pytest.approx(int(name[1:]) / 100, abs=0.02)
+
+
+async def test_a_person_sees_every_step_the_evidence_and_what_stands_beside(tmp_path: Path) -> None:
+    belief: Json = {
+        "probability": 0.3,
+        "confidence": "medium",
+        "update_reasoning": "clouds",
+        "evidence_for": ["it rained here"],
+    }
+    play = moves(("web_search", {"query": "rain"}), ("submit", {"probability": 0.2, "updated_belief": belief}))
+    async with serving(tmp_path, play) as desk:
+        made = await desk("forecast", desk.write("q.toml", RAIN))
+        assert (made.code, made.err) == (0, "")
+        for part in (
+            "step 1 of 10: web_search(query=rain",
+            "step 2 of 10: submit(",
+            "tokens in",
+            "ended after 2 steps: finished",
+            "logit-mean of the trials 1, 2: 20.0%",
+            "for      blf    crowd  baseline",
+            "outcome  20.0%  40.0%",
+            "nothing was submitted",
+        ):
+            assert part in made.out
+        number = made.out.partition("explain ")[2].split()[0]
+        explained = await desk("explain", number, "--json")
+        assert explained.json["forecast"]["id"] == number
+
+
+async def test_a_kill_in_mid_trial_costs_only_what_was_not_answered(tmp_path: Path) -> None:
+    through = searching(3, probability=0.2)
+    hung = asyncio.Event()
+
+    def play(asked: Asked) -> Reply:
+        if asked.turn < 2:
+            return through(asked)
+        if sum(one.turn == 2 for one in desk.server.requests) == 2:
+            hung.set()
+        return hang()
+
+    async with serving(tmp_path, play) as desk:
+        name = desk.write("q.toml", RAIN)
+        process = await desk.begin("forecast", name)
+        async with asyncio.timeout(20):
+            await hung.wait()
+        process.send_signal(signal.SIGKILL)
+        await process.communicate()
+        paid = conversations([asked for asked in desk.server.requests if asked.turn < 2])
+        unpaid = conversations([asked for asked in desk.server.requests if asked.turn == 2])
+        assert (len(set(paid)), len(set(unpaid))) == (4, 2)
+        desk.server.requests.clear()
+        desk.server.script = through
+        made = await desk("forecast", name)
+        assert made.code == 0
+        assert "was cut off; it goes on" in made.out
+        again = conversations(desk.server.requests)
+    assert not {*paid} & {*again}
+    assert {*unpaid} <= {*again}
+    assert len(again) == len(set(again)) == 4
+    assert "revision 2" not in made.out
+
+
+async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
+    hung = asyncio.Event()
+    through = searching(1, probability=0.2)
+
+    def play(asked: Asked) -> Reply:
+        if asked.turn == 0:
+            return through(asked)
+        hung.set()
+        return hang()
+
+    async with serving(tmp_path, play) as desk:
+        name = desk.write("q.toml", RAIN)
+        process = await desk.begin("forecast", name)
+        async with asyncio.timeout(20):
+            await hung.wait()
+        process.send_signal(signal.SIGINT)
+        ended = await told(process)
+        assert ended.code == 130
+        assert ended.err.splitlines()[-1].startswith("foxcast: interrupted;")
+        assert ended.err.rstrip().endswith("forecast q.toml")
+        desk.server.script = through
+        first = conversations([asked for asked in desk.server.requests if asked.turn == 0])
+        desk.server.requests.clear()
+        made = await desk("forecast", name)
+    assert made.code == 0
+    assert not {*first} & {*conversations(desk.server.requests)}
+
+
+async def test_without_a_model_for_the_role_the_table_to_add_is_told(tmp_path: Path) -> None:
+    async with serving(tmp_path, searching(0), config=CONFIG) as desk:
+        made = await desk("forecast", desk.write("q.toml", RAIN))
+        assert made.refuses(2, "no model plays the role 'main'", "[llm.roles.main] model = ")
+        assert desk.server.count == 0
+
+
+async def test_what_the_budget_does_not_allow_is_told_and_fails(tmp_path: Path) -> None:
+    config = CONFIG + ROLE + PRICE + "[llm.budget]\nquestion_usd = 0.0001\n"
+    async with serving(tmp_path, searching(0, probability=0.2), config=config) as desk:
+        made = await desk("forecast", desk.write("q.toml", RAIN))
+        assert made.code != 0
+        assert "question_usd" in made.err
+        assert "Traceback" not in made.err
+        assert desk.server.count == 0
+
+
+async def test_what_may_cost_too_much_is_not_begun_before_a_yes(tmp_path: Path) -> None:
+    config = CONFIG + ROLE + PRICE + "[llm.budget]\nask_above_usd = 0.0\n"
+    async with serving(tmp_path, searching(0, probability=0.2), config=config) as desk:
+        name = desk.write("q.toml", RAIN)
+        assert (await desk("forecast", name)).refuses(2, "1 forecast by blf is expected to cost", "--yes")
+        assert desk.server.count == 0
+        assert (await desk("forecast", name, "--yes")).code == 0
+        assert desk.server.count == 2
+
+
+async def test_a_pass_tells_what_it_holds_and_does_it_after_a_yes(tmp_path: Path) -> None:
+    config = CONFIG + ROLE + PRICE + VENUE + "[llm.budget]\nask_above_usd = 0.0\n"
+    async with serving(tmp_path, searching(0, probability=0.2), config=config) as desk:
+        held = await desk("run", "--once")
+        assert held.code == 0
+        assert "1 forecast by blf held: expected to cost about" in held.out
+        assert "say yes with --yes" in held.out
+        assert desk.server.count == 0
+        done = await desk("run", "--once", "--yes")
+        assert (done.code, done.err) == (0, "")
+        assert " held: " not in done.out
+        assert desk.server.count == 2
+
+
+async def test_a_model_that_refuses_the_key_ends_with_the_code_for_that(tmp_path: Path) -> None:
+    async with serving(tmp_path, lambda _: fail(401, why="no such key")) as desk:
+        made = await desk("forecast", desk.write("q.toml", RAIN))
+        assert made.code != 0
+        assert "no such key" in made.err or "credentials" in made.err
+
+
+async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_path: Path) -> None:
+    config = CONFIG + ROLE + PRICE + VENUE
+    async with serving(tmp_path, searching(1, probability=0.2), config=config) as desk:
+        daemon = await _daemon(desk)
+        made = await desk("forecast", desk.write("q.toml", RAIN), "--forecaster", "blf")
+        assert (made.code, made.err) == (0, "")
+        for part in ("asked for; the daemon", "web_search(query=rain 0", "logit-mean of the trials 1, 2: 20.0%"):
+            assert part in made.out
+        refused = await desk("forecast", "q.toml", "--forecaster", "baseline")
+        assert refused.refuses(9, "the forecaster baseline is not open here", "keeper")
+        lamp = await desk("forecast", "harbour:lamp", "--forecaster", "keeper", "--json")
+        assert lamp.json["forecast"]["why"] in {"asked for", "new question"}
+        assert (await desk("forecast", "q.toml", "--forecaster", "blf", "--no-wait")).code == 0
+        daemon.send_signal(signal.SIGTERM)
+        assert (await told(daemon)).code == 0
+
+
+async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_path: Path) -> None:
+    through, hung = searching(1, probability=0.2), asyncio.Event()
+
+    def play(asked: Asked) -> Reply:
+        if asked.turn == 0 or "Paris" not in asked.heard():
+            return through(asked)
+        if sum(one.turn == 1 and "Paris" in one.heard() for one in desk.server.requests) == 2:
+            hung.set()
+        return hang()
+
+    async with serving(tmp_path, play, config=CONFIG + ROLE + PRICE + VENUE) as desk:
+        daemon = await _daemon(desk)
+        command = await desk.begin("forecast", desk.write("q.toml", RAIN), "--forecaster", "blf")
+        async with asyncio.timeout(20):
+            await hung.wait()
+        desk.server.script = through
+        daemon.kill()
+        await daemon.communicate()
+        made = await told(command)
+    assert made.code == 0
+    assert "the daemon has ended; the forecast goes on here" in made.out
+    paid = [asked for asked in desk.server.requests if asked.turn == 0 and "Paris" in asked.heard()]
+    assert len({*conversations(paid)}) == len(paid) == 2
+
+
+async def _daemon(desk: Desk) -> asyncio.subprocess.Process:
+    """Start the daemon and wait until it reads what it finds; each look takes a process, so this does not spin."""
+    daemon = await desk.begin("run")
+    async with asyncio.timeout(20):
+        while not (answer := await desk("questions", "--json")).out.strip() or not answer.json:
+            assert daemon.returncode is None
+    return daemon
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("no-such.toml", 8, ("no-such.toml", "cannot be read")),
+        ("odd.toml", 9, ("odd.toml: titel: there is no such key; did you mean title?",)),
+        ("over.toml", 9, ("file:over closed at 2020-01-01",)),
+        ("https://nowhere.example/x", 8, ("https://nowhere.example/x",)),
+        ("lamp", 8, ("no ledger",)),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused_with_a_remedy(
+    tmp_path: Path, inside: Inside, name: str, code: int, words: tuple[str, ...]
+) -> None:
+    foxcast = installed(tmp_path, f'plugins = ["harbour"]\nplugin_files = ["{ROOT / "unit" / "harbour.py"}"]\n')
+    (tmp_path / "odd.toml").write_text('titel = "x"\ntitle = "y"\n')
+    (tmp_path / "over.toml").write_text('title = "Over?"\ncloses_at = 2020-01-01\n')
+    assert inside(foxcast, "forecast", name).refuses(code, *words)
+
+
+def test_a_forecaster_that_nobody_has_is_refused_with_the_nearest(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(tmp_path, f'plugins = ["harbour"]\nplugin_files = ["{ROOT / "unit" / "harbour.py"}"]\n')
+    (tmp_path / "q.toml").write_text(RAIN)
+    assert inside(foxcast, "forecast", "q.toml", "--forecaster", "keper").refuses(8, "did you mean keeper?")
+    assert inside(foxcast, "forecast", "q.toml").code == 0
+
+
+def test_a_locked_question_is_left_alone(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(
+        tmp_path,
+        f'plugins = ["harbour"]\nplugin_files = ["{ROOT / "unit" / "harbour.py"}"]\n[venues.harbour]\n'
+        'forecasters = ["keeper"]\n',
+    )
+    assert inside(foxcast, "run", "--once").code == 0
+    inside(foxcast, "lock", "lamp", "--reason", "disputed")
+    inside(foxcast, "run", "--once")
+    assert inside(foxcast, "forecast", "lamp").refuses(9, "harbour:lamp is locked: disputed", "foxcast unlock")
+
+
+async def test_on_a_terminal_the_trials_stand_below_their_steps(tmp_path: Path) -> None:
+    async with serving(tmp_path, searching(1, probability=0.2)) as desk:
+        desk.write("q.toml", RAIN)
+        ours, theirs = os.openpty()
+        process = await asyncio.create_subprocess_exec(
+            COMMAND,
+            "forecast",
+            "q.toml",
+            cwd=tmp_path,
+            env={**desk.foxcast.environment, "TERM": "xterm", "COLUMNS": "100"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        desk.running.append(process)
+        os.close(theirs)
+        shown = await asyncio.to_thread(_read_until_closed, ours)
+        assert await process.wait() == 0
+    assert b"did last" in shown
+    assert b"0/10" in shown
+
+
+def _read_until_closed(terminal: int) -> bytes:
+    """Read a terminal until nobody writes to it any more, which Linux tells by an error."""
+    shown = b""
+    with suppress(OSError):
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    return shown

@@ -1,0 +1,122 @@
+"""What models cost, added up from calls that were really made through the gateway."""
+
+import io
+from collections.abc import AsyncIterator
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bot.app import Records
+from bot.cli.costs import bill_of, budgets_left, today_of
+from bot.cli.output.costs import Bill, as_plain, print_bill, today_in_words
+from bot.config.model import Config
+from bot.errors import Unavailable
+from bot.store.calls import CostBy, Spent
+from bot.store.conducts import Demotion
+from bot.testing.llm import ScriptedLlm
+from tests.unit.sittings import Theatre, open_theatre, question, thoughts
+
+# Of each call 600 tokens are new and 400 cached, at 1 and 0.1 dollars per million, and 50 are written, at 4.
+CALL_USD = (600 * 1.0 + 400 * 0.1 + 50 * 4.0) / 1e6
+CONFIG = Config.model_validate({"llm": {"budget": {"day_usd": 1.0}, "providers": {"prime": {"day_usd": 0.5}}}})
+
+
+@pytest.fixture
+async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
+    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+        yield theatre
+
+
+async def bill(theatre: Theatre, by: CostBy, since: date | None = None) -> Bill:
+    records = Records(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
+    return await bill_of(records, by, since, theatre.clock.now())
+
+
+def printed(found: Bill) -> list[str]:
+    console = Console(file=io.StringIO(), width=300)
+    print_bill(console, found)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("by", [*CostBy])
+async def test_however_it_is_added_up_the_total_is_the_same(theatre: Theatre, by: CostBy) -> None:
+    await theatre.forecast(question("rain"))
+    await theatre.forecast(question("snow"), trials=1)
+    found = await bill(theatre, by)
+    total = found.total
+    assert (total.forecasts, total.calls, total.failed, total.attempts) == (2, 6, 0, 6)
+    assert (total.usage.tokens_in, total.usage.tokens_cached, total.usage.tokens_out) == (6000, 2400, 300)
+    assert total.usage.cost_usd == pytest.approx(6 * CALL_USD)
+    names = {
+        CostBy.QUESTION: ["lantern:rain", "lantern:snow"],
+        CostBy.MODEL: ["prime:big"],
+        CostBy.DAY: ["2026-01-01"],
+        CostBy.VENUE: ["lantern"],
+        CostBy.FORECASTER: ["blf"],
+        CostBy.ROLE: ["main"],
+    }
+    assert [row.name for row in found.rows] == names[by]
+
+
+async def test_a_line_tells_counts_share_and_cost_of_a_forecast(theatre: Theatre) -> None:
+    await theatre.forecast(question("rain"))
+    plain = as_plain(await bill(theatre, CostBy.QUESTION))
+    (row,) = plain["rows"]
+    assert (row["forecasts"], row["calls"], row["cached_share"]) == (1, 4, pytest.approx(0.4))
+    assert row["usd_per_forecast"] == pytest.approx(4 * CALL_USD)
+    cells = printed(await bill(theatre, CostBy.QUESTION))[1].split()
+    assert cells[:8] == ["lantern:rain", "1", "4", "0", "4", "4,000", "40%", "200"]
+    assert cells[-2:] == ["0.0034", "0.0034"]
+
+
+async def test_failed_calls_are_counted(theatre: Theatre) -> None:
+    theatre.llm.turns = [thoughts(0.3, 0.7), Unavailable("down")]
+    await theatre.forecast(question(), trials=1)
+    total = (await bill(theatre, CostBy.MODEL)).total
+    assert (total.calls, total.failed) == (2, 1)
+
+
+async def test_earlier_calls_are_left_out(theatre: Theatre) -> None:
+    await theatre.forecast(question())
+    assert (await bill(theatre, CostBy.MODEL, date(2026, 1, 1))).total.calls == 4
+    later = await bill(theatre, CostBy.MODEL, date(2026, 1, 2))
+    assert later.rows == ()
+    assert "no model was asked since 2026-01-02" in printed(later)
+    assert as_plain(later)["total"]["usd_per_forecast"] is None
+
+
+async def test_what_is_left_today_is_told_for_all_and_for_providers_with_a_limit(theatre: Theatre) -> None:
+    await theatre.forecast(question())
+    told = as_plain(await bill(theatre, CostBy.MODEL))["today"]
+    assert [(one["what"], one["limit_usd"]) for one in told] == [("all models", 1.0), ("prime", 0.5)]
+    assert [one["spent_usd"] for one in told] == pytest.approx([4 * CALL_USD] * 2)
+    assert told[1]["left_usd"] == pytest.approx(0.5 - 4 * CALL_USD)
+    assert "prime: 0.00 of 0.50 USD spent, 0.50 left" in printed(await bill(theatre, CostBy.MODEL))
+
+
+async def test_yesterday_counts_for_nothing_today(theatre: Theatre) -> None:
+    await theatre.forecast(question())
+    theatre.clock.pass_unnoticed(86_400)
+    assert [left.spent_usd for left in (await bill(theatre, CostBy.MODEL)).today.left] == [0.0, 0.0]
+
+
+async def test_a_model_that_is_replaced_is_named_with_the_reason(theatre: Theatre) -> None:
+    now = theatre.clock.now()
+    demotion = Demotion(model="prime:big", at=now, until=now + timedelta(days=1), why="it never submits")
+    await theatre.ledger.conducts.demote(demotion)
+    records = Records(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
+    (line,) = [line for line in today_in_words(await today_of(records, now)) if "prime:big" in line]
+    assert "until 2026-01-02 00:00 UTC" in line
+    assert "it never submits" in line
+    assert (await today_of(records, now + timedelta(days=2))).demoted == ()
+
+
+def test_more_than_the_budget_leaves_nothing_and_no_budget_leaves_no_number() -> None:
+    spent = [Spent(scope="f", provider="prime", cost_usd=0.7)]
+    assert [left.left_usd for left in budgets_left(CONFIG, spent)] == [pytest.approx(0.3), 0.0]
+    endless = Config.model_validate({"llm": {"budget": {"day_usd": None}}})
+    (everything,) = budgets_left(endless, spent)
+    assert (everything.left_usd, everything.spent_usd) == (None, 0.7)

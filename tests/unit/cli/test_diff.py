@@ -1,0 +1,110 @@
+"""Which two forecasts are compared, and how the difference looks."""
+
+import io
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.cli.diff import chosen
+from bot.cli.output.console import PlainConsole
+from bot.cli.output.difference import as_plain, print_difference
+from bot.domain.forecast import Forecast
+from bot.domain.prediction import Binary
+from bot.domain.question import QuestionRef
+from bot.errors import ConfigError, NotFound
+from bot.lab.chain import chain_of
+from bot.lab.difference import Difference, Side, difference
+from bot.testing.llm import ScriptedLlm
+from tests.unit.sittings import Theatre, open_theatre, question, thoughts
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
+    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.5)])) as theatre:
+        yield theatre
+
+
+def history(*forecasters: str) -> list[Forecast]:
+    """Return forecasts of one question, an hour apart, with the number of each as its id."""
+    return [
+        Forecast(
+            id=str(number),
+            ref=QuestionRef("lantern", "rain"),
+            version="v",
+            forecaster=name,
+            revision=1,
+            cutoff=NOON,
+            made_at=NOON + timedelta(hours=number),
+            why="new",
+            raw={"outcome": Binary(0.5)},
+            predictions={"outcome": Binary(0.5)},
+        )
+        for number, name in enumerate(forecasters, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("made", "named", "pair"),
+    [
+        ("aaa", [], "23"),
+        ("aba", [], "13"),
+        ("aab", [], "23"),
+        ("abab", ["a"], "13"),
+        ("abab", ["b", "a"], "43"),
+    ],
+)
+def test_the_last_two_of_a_forecaster_are_compared_or_the_latest_of_two(made: str, named: list[str], pair: str) -> None:
+    assert "".join(one.id for one in chosen(history(*made), named)) == pair
+
+
+@pytest.mark.parametrize(
+    ("made", "named", "error", "says"),
+    [
+        ("a", [], NotFound, "one forecast by a alone"),
+        ("ab", ["a"], NotFound, "one forecast by a alone"),
+        ("ab", ["c"], NotFound, "c has not forecast"),
+        ("abc", ["a", "b", "c"], ConfigError, "twice at most"),
+    ],
+)
+def test_where_there_are_no_two_the_error_says_so(
+    made: str, named: list[str], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        chosen(history(*made), named)
+
+
+async def compared(theatre: Theatre) -> Difference:
+    sides = []
+    for percents in ((0.3, 0.5), (0.3, 0.4, 0.8)):
+        theatre.llm.turns = [thoughts(*percents)]
+        forecast = await theatre.forecast(question())
+        trace = await theatre.ledger.forecasts.trace(forecast.id)
+        sides.append(Side(trace=trace, chain=await chain_of(theatre.ledger, trace), forecast=forecast))
+    return difference(*sides)
+
+
+async def test_a_difference_is_told_in_tables_and_lists(theatre: Theatre) -> None:
+    console = PlainConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
+    print_difference(console, await compared(theatre))
+    assert isinstance(console.file, io.StringIO)
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    # ln 4 between even odds and four to one.
+    assert "outcome 50.0% 80.0% +30.0 +1.39" in lines
+    assert "crowd 40.0% 40.0% +0.0 +0.00" in lines
+    assert "steps 4 6" in lines
+    assert "Searches (1 in both)" in lines
+    assert "+ weather 2" in lines
+    assert "- which wind, asked 2" in lines
+
+
+async def test_the_json_says_the_same(theatre: Theatre) -> None:
+    plain = as_plain(await compared(theatre))
+    (move,) = plain["moves"]
+    assert [move["before"], move["after"], move["log_odds"]] == pytest.approx([0.5, 0.8, 1.3863], abs=1e-4)
+    assert plain["lists"]["searches"] == {"new": ["weather 2"], "gone": [], "in_both": 1}
+    assert plain["after"]["trials_spread"] == {"outcome": 0.0}
+    assert {"what": "steps", "before": 4, "after": 6} in plain["changes"]

@@ -1,0 +1,193 @@
+"""The whole chain of a forecast on paper and as JSON, out of a ledger in which it was really made."""
+
+import io
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from bot.app import Records
+from bot.cli.explain import explanation_of
+from bot.cli.output.beliefs import moves, words
+from bot.cli.output.console import PlainConsole, as_json
+from bot.cli.output.explain import print_explanation
+from bot.cli.output.explanation import Explanation, as_plain
+from bot.config.model import Config
+from bot.domain.belief import Belief
+from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
+from bot.domain.question import Question
+from bot.domain.resolution import Happened, Resolution
+from bot.domain.step import Action, Observation, Step
+from bot.errors import NotFound, Unavailable
+from bot.jobs.calibrate import Calibrated
+from bot.jobs.score import Scoring, score
+from bot.ports import Desk
+from bot.testing.llm import ScriptedLlm
+from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
+
+DATE = CurveShape(grid=(0.0, 86_400.0, 172_800.0), unit="date", open_upper=True)
+
+
+@pytest.fixture
+async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
+    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.55, 0.7)])) as theatre:
+        yield theatre
+
+
+def records(theatre: Theatre) -> Records:
+    return Records(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
+
+
+def printed(found: Explanation, *, full: bool = False) -> str:
+    console = PlainConsole(file=io.StringIO(), width=1000, markup=False, highlight=False)
+    print_explanation(console, found, full=full)
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+async def test_every_link_of_the_chain_is_told(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question(criteria="As the almanac says."))
+    resolved = Resolution(ref=forecast.ref, target="outcome", outcome=Happened(1.0), resolved_at=theatre.clock.now())
+    await theatre.ledger.resolutions.record([resolved], seen_at=theatre.clock.now())
+    await score(Scoring(ledger=theatre.ledger, clock=theatre.clock))
+    told = printed(await explanation_of(records(theatre), forecast.id[:10]))
+    for part in (
+        "Will there be rain?",
+        "As the almanac says.",
+        f"Forecast {forecast.id} by blf (revision 1, asked for)",
+        f"version of the question: {forecast.version[:12]}",
+        "crowd: 40.0% at 2026-01-01 00:00 UTC",
+        "Trial 1, ended: finished",
+        "1. web_search(query=weather 1)",
+        "belief: 30.0% (medium confidence)",
+        "anchor: it rains on two days of five",
+        "belief: 30.0% -> 55.0% (medium confidence)",
+        "reason: thought 2",
+        "+ clouds, seen 1 times [search_1_result_2 https://news.example/2]",
+        "? which wind, asked 2",
+        # (600 new + 400 cached at a tenth) at 1 dollar and 50 out at 4 dollars, each per million.
+        "prime:big, 1 call, 1,000 tokens in (40% cached), 50 out, 0.0008 USD",
+        "in all: 3 steps, 3 calls, 3,000 tokens in (40% cached), 150 out, 0.0025 USD",
+        "aggregate: logit-mean of the trials 1, 2",
+        "calibration: none",
+        "main  prime:big      6            0      6,000     40%  300  0.0050",
+        "spent on this forecast, calls without an answer included: 0.0050 USD",
+    ):
+        assert part in told
+    # The Brier score: three tenths squared.
+    assert "70.0%     yes      0.0900" in told
+
+
+async def test_evidence_is_told_when_it_is_new_and_in_full_at_every_step(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question(), trials=1)
+    found = await explanation_of(records(theatre), forecast.id)
+    assert printed(found).count("clouds, seen 1 times") == 1
+    assert printed(found, full=True).count("clouds, seen 1 times") == 3
+
+
+async def test_full_cuts_nothing_and_lists_each_call(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question(background="grey sky " * 100), trials=1)
+    found = await explanation_of(records(theatre), forecast.id)
+    short, full = printed(found), printed(found, full=True)
+    assert "grey sky " * 100 not in short
+    assert "grey sky " * 99 in full
+    requests = [call.asked.digest[:12] for call in found.chain.calls if call.asked]
+    assert len(requests) == 3
+    assert [request in short for request in requests] == [False] * 3
+    # In the order in which they were made.
+    assert sorted(requests, key=full.index) == requests
+    assert [len(call.asked.messages) for call in found.chain.calls if call.asked] == [2, 4, 6]
+
+
+async def test_text_of_strangers_cannot_move_the_cursor(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question(title="Will \x1b[31mit\u202e rain?"))
+    found = await explanation_of(records(theatre), forecast.id)
+    for text in (printed(found, full=True), as_json(as_plain(found))):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+
+
+async def test_the_json_holds_the_same_and_more(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    plain = json.loads(as_json(as_plain(await explanation_of(records(theatre), "rain"))))
+    assert (plain["id"], plain["state"]) == (forecast.id, "done")
+    assert plain["question"]["ref"] == "lantern:rain"
+    assert plain["aggregate"]["pool"] == "logit-mean"
+    assert (plain["aggregate"]["counted"], plain["aggregate"]["left_out"]) == ([1, 2], {})
+    first, second, last = plain["trials"][0]["steps"]
+    assert first["models"] == ["prime:big"]
+    assert sorted(first["documents"].values()) == ["call", "search", "text", "tool"]
+    assert [*last["documents"].values()] == ["call"]
+    assert second["addresses"] == {"search_1_result_2": "https://news.example/2"}
+    assert [call["role"] for call in plain["calls"]] == ["main"] * 6
+    assert plain["spent_usd"] == pytest.approx(6 * 0.00084)
+    for digest in first["documents"]:
+        assert (await theatre.ledger.documents.get(digest)).content
+
+
+async def test_trials_that_do_not_count_say_why(theatre: Theatre) -> None:
+    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        for probability in (0.2, 0.3):
+            yield Step(
+                action=Action(name="think"),
+                observation=Observation(),
+                belief=Belief(predictions={"outcome": Binary(probability)}),
+            )
+        if desk.trial == 2:
+            message = "no more ink"
+            raise RuntimeError(message)
+
+    theatre.forecasters["plain"] = Playing(script)
+    forecast = await theatre.forecast(question(), "plain", trials=3)
+    told = printed(await explanation_of(records(theatre), forecast.id))
+    assert "aggregate: logit-mean of the trials 1, 3" in told
+    assert "left out: trial 2, it was cut short (failed), and others came to their end" in told
+    assert "detail: RuntimeError: no more ink" in told
+
+
+async def test_calibration_is_told_as_a_move(theatre: Theatre) -> None:
+    class Halving:
+        async def calibrate(self, question: Question, *_: object) -> Calibrated:
+            return Calibrated(predictions={"outcome": Binary(0.6)}, digest=kept)
+
+    kept = await theatre.ledger.documents.put(b"a calibrator", "text/plain")
+    theatre.calibrator = Halving()
+    forecast = await theatre.forecast(question())
+    told = printed(await explanation_of(records(theatre), forecast.id))
+    assert f"calibration {kept[:12]}: 70.0% -> 60.0%" in told
+
+
+async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
+    theatre.llm.turns = [thoughts(0.3, 0.55), Unavailable("the line is dead")]
+    forecast = await theatre.forecast(question(), trials=1)
+    told = printed(await explanation_of(records(theatre), forecast.id))
+    assert "trial 1, model failed: " in told
+    assert "the line is dead" in told
+    assert "Steps, ended: failed" in told
+
+
+async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: Theatre) -> None:
+    asked = question()
+    await theatre.record(asked)
+    now = theatre.clock.now()
+    begun = await theatre.ledger.forecasts.begin(question=asked, forecaster="blf", cutoff=now, why="new", now=now)
+    told = printed(await explanation_of(records(theatre), begun.id))
+    assert f"Forecast {begun.id}: running" in told
+    with pytest.raises(NotFound, match="foxcast questions"):
+        await explanation_of(records(theatre), begun.id[:10])
+    with pytest.raises(NotFound, match="no forecast yet"):
+        await explanation_of(records(theatre), "rain")
+
+
+def test_predictions_are_told_with_all_options_and_with_quantiles_in_their_unit() -> None:
+    choice = Choice({"red": 0.25, "green": 0.7, "blue": 0.05})
+    assert words(choice, ChoiceShape(options=("red", "green", "blue"))) == "red 25.0%, green 70.0%, blue 5.0%"
+    assert words(Curve((0.2, 0.5, 0.8)), DATE) == "10%: below 1970-01-01, 50%: 1970-01-02, 90%: above 1970-01-03"
+
+
+def test_targets_that_move_together_are_told_once() -> None:
+    before: Mapping[str, Prediction] = {"may": Binary(0.4), "june": Binary(0.4)}
+    shape = question().shape
+    assert moves(before, before, shape) == ["40.0%, as before (2 targets)"]
+    assert moves(before, {**before, "june": Binary(0.5)}, shape) == ["may: 40.0%, as before", "june: 40.0% -> 50.0%"]

@@ -1,0 +1,191 @@
+"""What is seen of a forecast while it is made, and at its end."""
+
+import io
+from datetime import UTC, datetime
+
+from rich.console import Console
+
+from bot.cli.output.console import PlainConsole
+from bot.cli.output.explanation import Explanation
+from bot.cli.output.forecast import Beside, Made, as_plain, print_made
+from bot.cli.output.live import View
+from bot.domain.belief import Belief, Evidence
+from bot.domain.forecast import Forecast, Trial, TrialEnd
+from bot.domain.prediction import Binary, BinaryShape, CurveShape
+from bot.domain.question import Crowd, Question, QuestionRef, Target
+from bot.domain.step import Action, Observation, Step, Usage
+from bot.lab.chain import Chain
+from bot.lab.pooled import Pooled
+from bot.store.forecasts import Trace
+from bot.store.trials import LoggedStep, TrialRecord
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+REF = QuestionRef("lantern", "rain")
+QUESTION = Question(
+    ref=REF,
+    title="Rain?",
+    shape=BinaryShape(),
+    targets=(Target(),),
+    crowd=Crowd(prediction=Binary(0.4), at=NOW),
+)
+
+
+def believing(probability: float, *, reason: str = "", evidence: tuple[Evidence, ...] = ()) -> Belief:
+    return Belief(predictions={"outcome": Binary(probability)}, reason=reason, evidence_for=evidence)
+
+
+def searching(belief: Belief, *, tokens: int = 100) -> Step:
+    return Step(
+        action=Action(name="web_search", arguments={"query": "rain " * 50}),
+        observation=Observation(),
+        belief=belief,
+        usage=Usage(calls=1, tokens_in=tokens, tokens_out=20, cost_usd=0.01),
+    )
+
+
+def view(question: Question = QUESTION, *, terminal: bool = False) -> tuple[View, io.StringIO]:
+    file = io.StringIO()
+    console: Console = PlainConsole(file=file, width=200, markup=False, highlight=False, force_terminal=terminal)
+    return View(console=console, question=question, trials=2, steps=10), file
+
+
+def test_a_step_tells_what_was_done_how_the_belief_moved_why_and_what_it_cost() -> None:
+    shown, file = view()
+    shown.step(1, 1, searching(believing(0.5)))
+    shown.step(1, 2, searching(believing(0.7, reason="clouds")))
+    lines = file.getvalue().splitlines()
+    assert lines[0].startswith("trial 1, step 1 of 10: web_search(query=rain rain")
+    assert len(lines[0]) < 200
+    assert "   50.0% -> 70.0%" in lines
+    assert "   why: clouds" in lines
+    assert "so far 0.0200 USD, 240 tokens" in lines[-1]
+
+
+def test_a_step_that_is_told_twice_is_shown_once() -> None:
+    shown, file = view()
+    step = searching(believing(0.5))
+    shown.step(1, 1, step)
+    before = file.getvalue()
+    trial = Trial(number=1, end=TrialEnd.FINISHED, belief=step.belief, steps=1, usage=step.usage)
+    shown.recall([TrialRecord(number=1, trial=None, steps=(LoggedStep(number=1, at=NOW, step=step),))])
+    assert file.getvalue() == before
+    shown.ended(trial)
+    shown.ended(trial)
+    assert file.getvalue() == f"{before}trial 1 ended after 1 steps: finished\n"
+    assert shown.usage == step.usage
+
+
+def test_a_failure_tells_its_detail() -> None:
+    shown, file = view()
+    shown.ended(Trial(number=2, end=TrialEnd.FAILED, belief=None, steps=0, detail="Unavailable: asleep"))
+    assert file.getvalue() == "trial 2 ended after 0 steps: failed: Unavailable: asleep\n"
+
+
+def test_what_is_waited_for_is_said_once() -> None:
+    shown, file = view()
+    for _ in range(3):
+        shown.say("waiting")
+    assert file.getvalue() == "waiting\n"
+
+
+def test_many_targets_are_cut_and_counted() -> None:
+    targets = tuple(Target(key=f"t{number:02}") for number in range(20))
+    many = Question(ref=REF, title="Rain?", shape=BinaryShape(), targets=targets)
+    shown, file = view(many)
+    beliefs = {target.key: Binary(number / 20) for number, target in enumerate(targets)}
+    shown.step(1, 1, searching(Belief(predictions=beliefs)))
+    assert "t07: 35.0%" in file.getvalue()
+    assert "t08" not in file.getvalue()
+    assert "and 12 targets more" in file.getvalue()
+
+
+def test_what_strangers_wrote_moves_no_cursor() -> None:
+    shown, file = view()
+    shown.step(1, 1, searching(believing(0.5, reason="\x1b[2Jclouds")))
+    assert "\x1b" not in file.getvalue()
+    assert "clouds" in file.getvalue()
+
+
+def test_only_a_terminal_sees_how_each_trial_stands() -> None:
+    for terminal in (False, True):
+        shown, file = view(terminal=terminal)
+        with shown.shown():
+            shown.step(1, 1, searching(believing(0.5)))
+        assert ("did last" in file.getvalue()) is terminal
+
+
+def made(*, end: TrialEnd = TrialEnd.FINISHED, beside: tuple[Beside, ...] = ()) -> Made:
+    evidence = (Evidence(text="it rained", source="search_1_result_1"),)
+    records = []
+    for number in (1, 2):
+        belief = believing(0.2, evidence=evidence)
+        usage = Usage(calls=1, tokens_in=100, tokens_out=20, cost_usd=0.01)
+        trial = Trial(number=number, end=end, belief=belief, steps=1, usage=usage, detail="Rejected: no money")
+        records.append(TrialRecord(number=number, trial=trial, steps=()))
+    answer = {"outcome": Binary(0.2)}
+    forecast = Forecast(
+        id="f" * 24,
+        ref=REF,
+        version="v",
+        forecaster="fox",
+        revision=1,
+        cutoff=NOW,
+        made_at=NOW,
+        why="asked for",
+        raw={"outcome": Binary(0.25)},
+        predictions=answer,
+        calibration="c" * 64,
+    )
+    trace = Trace(id=forecast.id, state="done", detail="", forecast=forecast, question=QUESTION, trials=tuple(records))
+    chain = Chain(addresses={(1, "search_1_result_1"): "https://almanac.example/rain"})
+    found = Explanation(trace=trace, chain=chain, pooled=Pooled(counted=(1,), left_out={2: "it was cut"}, pool=None))
+    return Made(found=found, forecast=forecast, beside=beside)
+
+
+def printed(what: Made) -> str:
+    file = io.StringIO()
+    print_made(PlainConsole(file=file, width=200, markup=False, highlight=False), what)
+    return file.getvalue()
+
+
+def test_the_end_tells_evidence_with_its_source_trials_pooling_calibration_and_what_stands_beside() -> None:
+    silent = Beside(name="mute", forecast=None, why="nothing to say")
+    said = printed(made(beside=(Beside(name="base", forecast=made().forecast), silent)))
+    for part in (
+        "+ it rained [https://almanac.example/rain] (trial 1)",
+        "+ it rained [search_1_result_1] (trial 2)",
+        "in all 2 calls, 200 tokens in",
+        "aggregate: trial 1 as it is: 25.0%",
+        "left out: trial 2, it was cut",
+        "calibration cccccccccccc: 20.0%",
+        "mute says nothing: nothing to say",
+        "forecast ffffffffffffffffffffffff, made 2026-11-22 00:00 UTC (asked for); nothing was submitted",
+    ):
+        assert part in said
+    [head] = [line for line in said.splitlines() if line.startswith("for ")]
+    assert head.split() == ["for", "fox", "crowd", "base"]
+    [row] = [line for line in said.splitlines() if line.startswith("outcome ")]
+    assert row.split() == ["outcome", "20.0%", "40.0%", "20.0%"]
+
+
+def test_a_forecast_without_a_trial_that_came_to_its_end_says_why() -> None:
+    assert made().cut_short is None
+    assert made(end=TrialEnd.STEP_LIMIT).cut_short is None
+    assert made(end=TrialEnd.FAILED).cut_short == "Rejected: no money"
+
+
+def test_as_json_the_crowd_and_the_others_stand_beside_the_explanation() -> None:
+    told = as_plain(made(beside=(Beside(name="mute", forecast=None, why="nothing to say"),)))
+    assert told["crowd"] == {"kind": "binary", "probability": 0.4}
+    assert told["beside"] == {"mute": {"why": "nothing to say", "forecast": None}}
+    assert told["forecast"]["predictions"] == {"outcome": {"kind": "binary", "probability": 0.2}}
+
+
+def test_the_belief_about_a_number_is_told_by_its_quantiles() -> None:
+    from bot.domain.prediction import Curve
+
+    shape = CurveShape(grid=(0.0, 50.0, 100.0), unit="mm")
+    shown, file = view(Question(ref=REF, title="How much?", shape=shape, targets=(Target(),)), terminal=True)
+    with shown.shown():
+        shown.step(1, 1, searching(Belief(predictions={"outcome": Curve((0.0, 0.5, 1.0))})))
+    assert "50%: 50 mm" in file.getvalue()

@@ -1,0 +1,179 @@
+"""Which question a name or an address means, who forecasts it, and what stands beside."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bot.app import folder_of, open_app
+from bot.cli.wanted import Sources, address, chosen, free_ones
+from bot.config.load import load_config
+from bot.config.model import Config
+from bot.domain.prediction import BinaryShape
+from bot.domain.question import Question, QuestionRef, Target
+from bot.domain.request import ForecastQuestion
+from bot.errors import ConfigError, InstanceLocked, NotFound
+from bot.registry import load_registry
+from bot.store.attempts import standing_of
+from bot.store.requests import ask
+from bot.testing.clock import FakeClock
+
+PLUGIN = """
+from contextlib import asynccontextmanager
+from bot.api import BinaryShape, Can, ForecasterSpec, Question, QuestionRef, Settings, Target, VenueSpec, hookimpl
+from bot.testing.forecaster import ScriptedForecaster, say
+from bot.testing.venue import MemoryVenue
+
+def question(key, url):
+    ref = QuestionRef("quay", key)
+    return Question(ref=ref, title=key, shape=BinaryShape(), targets=(Target(),), url=url)
+
+@asynccontextmanager
+async def open_quay(settings, workplace):
+    yield MemoryVenue([question("lamp", "https://www.quay.example/q/lamp/"), question("a", "https://quay.example/2"),
+                       question("b", "https://quay.example/2")])
+
+@asynccontextmanager
+async def open_one(settings, workplace):
+    yield ScriptedForecaster(say(0.3))
+
+@hookimpl
+def foxcast_venues():
+    return [VenueSpec(name="quay", summary="A quay", settings=Settings, reader=open_quay, hosts=("quay.example",))]
+
+@hookimpl
+def foxcast_forecasters():
+    asks = frozenset({Can.ASK_MODELS})
+    return [ForecasterSpec(name=name, summary=name, settings=Settings, open=open_one, abilities=can)
+            for name, can in (("keeper", frozenset()), ("pilot", asks), ("other", asks), ("watch", frozenset()))]
+"""
+CONFIG = """
+plugins = ["quay"]
+plugin_files = ["quay.py"]
+
+[venues.quay]
+forecasters = ["keeper", "other"]
+"""
+OWN = Question(ref=QuestionRef("file", "snow"), title="Snow?", shape=BinaryShape(), targets=(Target(),))
+
+Configure = Callable[..., Config]
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Configure:
+    def write(text: str = CONFIG) -> Config:
+        (tmp_path / "quay.py").write_text(PLUGIN)
+        (tmp_path / "config.toml").write_text(text)
+        return load_config(tmp_path / "config.toml", {})
+
+    return write
+
+
+def sources(config: Config) -> Sources:
+    return Sources(config=config, registry=load_registry(config), clock=FakeClock())
+
+
+async def discovered(config: Config) -> None:
+    async with open_app(config, load_registry(config), clock=FakeClock()) as app:
+        [job] = [job for job in app.jobs() if job.name == "discover quay"]
+        await job.run()
+
+
+async def test_an_address_is_read_from_the_venues_where_no_ledger_knows_it(configure: Configure) -> None:
+    wanted = await sources(configure()).find("https://quay.example/q/lamp")
+    assert (str(wanted.question.ref), wanted.fresh) == ("quay:lamp", True)
+
+
+async def test_an_address_on_record_is_not_asked_for_again(configure: Configure) -> None:
+    config = configure()
+    await discovered(config)
+    wanted = await sources(config).find("http://www.quay.example/q/lamp#comments")
+    assert (str(wanted.question.ref), wanted.fresh) == ("quay:lamp", False)
+
+
+async def test_an_address_of_several_questions_lists_them(configure: Configure) -> None:
+    config = configure()
+    await discovered(config)
+    with pytest.raises(NotFound, match=r"several questions; name one of\n  quay:a\n  quay:b"):
+        await sources(config).find("https://quay.example/2")
+
+
+async def test_an_address_that_nobody_has_says_who_was_asked(configure: Configure) -> None:
+    with pytest.raises(NotFound, match=r"https://quay.example/q/lam, and none that is open now at quay"):
+        await sources(configure()).find("https://quay.example/q/lam")
+
+
+async def test_a_unique_part_of_a_key_is_enough(configure: Configure) -> None:
+    config = configure()
+    await discovered(config)
+    assert str((await sources(config).find("lam")).question.ref) == "quay:lamp"
+
+
+def test_addresses_are_the_same_but_for_what_changes_no_page() -> None:
+    assert address("http://WWW.Quay.example/a/#x") == address("https://quay.example/a")
+    assert address("https://quay.example/a?id=1") != address("https://quay.example/a?id=2")
+    assert address("https://quay.example/A") != address("https://quay.example/a")
+
+
+def test_who_asks_models_forecasts_and_those_of_the_venue_come_first(configure: Configure) -> None:
+    config = configure()
+    registry = load_registry(config)
+    assert chosen(config, registry, "quay", asked=None) == "other"
+    assert chosen(config, registry, "file", asked=None) == "pilot"
+    assert chosen(config, registry, "file", asked="watch") == "watch"
+    with pytest.raises(NotFound, match=r"forecaster piolt; did you mean pilot\?"):
+        chosen(config, registry, "quay", asked="piolt")
+
+
+def test_one_without_guards_is_only_taken_by_name(configure: Configure) -> None:
+    config = configure(CONFIG + "\n[forecasters.other]\nclairvoyant = true\n[forecasters.watch]\nclairvoyant = true\n")
+    registry = load_registry(config)
+    assert chosen(config, registry, "quay", asked=None) == "pilot"
+    assert chosen(config, registry, "quay", asked="other") == "other"
+    assert free_ones(config, registry, but="pilot") == ("keeper",)
+
+
+def test_all_that_cost_nothing_stand_beside(configure: Configure) -> None:
+    config = configure()
+    assert free_ones(config, load_registry(config), but="keeper") == ("watch",)
+    assert free_ones(config, load_registry(config), but="pilot") == ("keeper", "watch")
+
+
+def test_without_a_forecaster_the_remedy_is_told_and_a_broken_plugin_is_blamed(
+    configure: Configure, tmp_path: Path
+) -> None:
+    config = configure("")
+    with pytest.raises(ConfigError, match="no forecaster is enabled: name a plugin"):
+        chosen(config, load_registry(config), "file", asked=None)
+    config = configure()
+    (tmp_path / "quay.py").write_text("import nothing_of_this_name")
+    with pytest.raises(ConfigError, match=r"no enabled plugin offers a forecaster pilot; .*nothing_of_this_name"):
+        chosen(config, load_registry(config), "file", asked="pilot")
+
+
+async def test_an_app_of_some_forecasters_alone_has_no_venue_and_nothing_can_leave(configure: Configure) -> None:
+    config = configure()
+    async with open_app(config, load_registry(config), clock=FakeClock(), only=("keeper", "watch")) as app:
+        assert ([*app.seats], [*app.venues], [*app.lanes], app.gateway) == (["keeper", "watch"], [], [], None)
+        assert app.folder == folder_of(config)
+        with pytest.raises(InstanceLocked):
+            async with open_app(config, load_registry(config), clock=FakeClock(), only=("keeper",)):
+                pass
+
+
+async def test_what_only_a_person_asked_for_is_not_forecast_again_by_itself(configure: Configure) -> None:
+    config = configure(CONFIG.replace('"keeper", "other"', '"keeper", "watch"'))
+    async with open_app(config, load_registry(config), clock=FakeClock()) as app:
+        jobs = {job.name: job for job in app.jobs()}
+        await jobs["discover quay"].run()
+        now = app.clock.now()
+        ask(app.folder, ForecastQuestion(ref=OWN.ref, forecaster="keeper", question=OWN), at=now)
+        await jobs["attend"].run()
+        await jobs["forecast"].run()
+        readers = app.ledger.forecasts.readers
+        own = (await standing_of(readers, OWN.ref, "keeper")).place
+        regular = (await standing_of(readers, QuestionRef("quay", "lamp"), "keeper")).place
+    assert own is not None
+    assert own.due_at is None
+    assert regular is not None
+    assert regular.due_at is not None

@@ -1,0 +1,86 @@
+"""What a replay says of itself, and that it loads no more than the forecaster."""
+
+import io
+from typing import Any
+
+import pytest
+
+from bot.cli.output.console import PlainConsole
+from bot.cli.output.replay import as_plain, meaning_of, print_replayed
+from bot.cli.replay import registry_for
+from bot.config.model import Config
+from bot.domain.prediction import Binary
+from bot.lab.replay import Discrepancy, Replayed, ReplayedTrial
+from bot.store.forecasts import Trace
+from tests.unit.sittings import question
+
+TRACE = Trace(id="f" * 24, state="done", detail="", forecast=None, question=question(), trials=())
+
+
+def replayed(discrepancy: Discrepancy | None = None, aggregate: Discrepancy | None = None) -> Replayed:
+    trial = ReplayedTrial(number=1, recorded=3, replayed=3, discrepancy=discrepancy)
+    return Replayed(trials=(trial,), raw={"outcome": Binary(0.7)}, aggregate=aggregate)
+
+
+def found(part: str, **more: Any) -> Discrepancy:
+    given: dict[str, Any] = {"step": 2, "recorded": "before", "replayed": "after", **more}
+    return Discrepancy(part=part, **given)
+
+
+def printed(again: Replayed) -> str:
+    console = PlainConsole(file=io.StringIO(), width=400, markup=False, highlight=False)
+    print_replayed(console, TRACE, again)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_what_is_identical_says_so() -> None:
+    said = printed(replayed())
+    assert "identical (1 trial, 3 steps made again)" in said
+    assert "not identical" not in said
+    assert "aggregate: 70.0%, as on record" in said
+    assert (meaning_of(replayed()), as_plain(TRACE, replayed())["identical"]) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("again", "says"),
+    [
+        (replayed(found("steps", missing="this model is not on record")), "the record lacks what is asked now"),
+        (replayed(found("observation.documents.1")), "prompts"),
+        (replayed(found("belief.reason")), "makes something else of the same record"),
+        (replayed(aggregate=found("outcome.probability", step=None)), "aggregate in"),
+    ],
+)
+def test_a_difference_says_what_changed(again: Replayed, says: str) -> None:
+    assert not again.identical
+    assert says in printed(again)
+    assert says in as_plain(TRACE, again)["meaning"]
+
+
+def test_long_texts_are_shown_where_they_begin_to_differ() -> None:
+    shared = "word " * 200
+    said = printed(replayed(found("observation.text", recorded=f"{shared} old", replayed=f"{shared} new")))
+    assert "on record: ... " in said
+    assert all(word in said for word in ("old", "new"))
+    assert len(said) < 800
+
+
+def test_only_the_plugin_of_the_forecaster_is_loaded() -> None:
+    config = Config.model_validate(
+        {
+            "plugins": ["forecastbench", "blf", "baseline"],
+            "forecasters": {"brief": {"uses": "blf"}},
+            "venues": {"forecastbench": {"forecasters": ["blf"]}},
+        }
+    )
+    for name in ("blf", "brief"):
+        registry = registry_for(config, name)
+        assert [plugin.name for plugin in registry.enabled] == ["blf"]
+        assert name in registry.forecasters
+
+
+def test_a_forecaster_of_a_plugin_of_another_name_is_found_among_all() -> None:
+    config = Config.model_validate({"plugins": ["forecastbench", "blf"], "forecasters": {"brief": {"uses": "blf"}}})
+    registry = registry_for(config, "somebody")
+    assert "somebody" not in registry.forecasters
+    assert len(registry.enabled) == 2

@@ -1,0 +1,86 @@
+"""What a pass would cost, and what is held until somebody says yes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+from structlog.testing import capture_logs
+
+from bot.desk.combine import Pool
+from bot.domain.forecast import Limits
+from bot.jobs.sitting import Seat
+from bot.jobs.spending import Spending, expected
+from bot.testing.forecaster import ScriptedForecaster
+
+
+@dataclass
+class Prices:
+    """Knows what one forecast costs; None is not known. Remembers what it was asked."""
+
+    of: Mapping[str, float | None]
+    asked: list[tuple[str, int, int]] = field(default_factory=list)
+
+    async def estimate(self, forecaster: str, *, trials: int, steps: int) -> float | None:
+        self.asked.append((forecaster, trials, steps))
+        return self.of[forecaster]
+
+
+def seats(*names: str, asks: bool = True) -> dict[str, Seat]:
+    limits = Limits(steps=7)
+    return {
+        name: Seat(name=name, forecaster=ScriptedForecaster(), trials=5, pool=Pool.MEAN, limits=limits, asks=asks)
+        for name in names
+    }
+
+
+async def test_what_costs_no_more_than_the_threshold_is_not_held() -> None:
+    spending = Spending(prices=Prices({"paid": 0.25}), ask_above_usd=1.0)
+    assert await spending.held(seats("paid"), {"paid": 4}) == ()
+    assert await spending.held(seats("paid"), {"paid": 5}) == ("paid",)
+
+
+async def test_all_forecasters_together_count() -> None:
+    spending = Spending(prices=Prices({"one": 0.6, "two": 0.6, "free": 0.0}), ask_above_usd=1.0)
+    assert await spending.held(seats("one", "two", "free"), {"one": 1, "two": 1, "free": 9}) == ("one", "two")
+    assert await spending.held(seats("one", "two"), {"one": 1}) == ()
+
+
+async def test_a_price_that_nobody_knows_counts_as_too_much() -> None:
+    spending = Spending(prices=Prices({"odd": None, "known": 0.01}), ask_above_usd=1000.0)
+    assert await spending.held(seats("odd", "known"), {"odd": 1, "known": 1}) == ("odd", "known")
+
+
+async def test_after_a_yes_nothing_is_held_and_nobody_is_asked() -> None:
+    prices = Prices({"paid": 99.0})
+    spending = Spending(prices=prices, ask_above_usd=0.0, confirmed=True)
+    assert not spending.matters
+    assert await spending.held(seats("paid"), {"paid": 1}) == ()
+    assert prices.asked == []
+
+
+async def test_without_models_nothing_costs() -> None:
+    assert not Spending().matters
+    assert await Spending().held(seats("paid"), {"paid": 1000}) == ()
+
+
+async def test_forecasters_that_ask_no_model_are_never_held() -> None:
+    prices = Prices({})
+    assert await Spending(prices=prices).held(seats("baseline", asks=False), {"baseline": 100_000}) == ()
+    assert prices.asked == []
+
+
+async def test_what_is_held_is_told_once() -> None:
+    spending = Spending(prices=Prices({"paid": 2.0}), ask_above_usd=1.0)
+    with capture_logs() as logs:
+        await spending.held(seats("paid"), {"paid": 3})
+        await spending.held(seats("paid"), {"paid": 4})
+    [told] = logs
+    assert (told["forecasts"], told["expected_usd"], told["ask_above_usd"]) == (3, 6.0, 1.0)
+    assert "foxcast run --yes" in told["event"]
+
+
+async def test_the_cost_of_many_is_that_of_one_with_its_trials_and_steps_so_often() -> None:
+    prices = Prices({"paid": 0.3})
+    assert await expected(prices, seats("paid")["paid"], 10) == pytest.approx(3.0)
+    assert prices.asked == [("paid", 5, 7)]
+    assert await expected(Prices({"paid": None}), seats("paid")["paid"], 10) is None
