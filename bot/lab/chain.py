@@ -78,31 +78,41 @@ class Chain:
 
 async def chain_of(ledger: Ledger, trace: Trace) -> Chain:
     """Read what is on record of all trials of a forecast; raises StoreError for what is damaged."""
-    calls: list[Call] = []
-    faults: list[Fault] = []
-    kinds: dict[str, str] = {}
-    addresses: dict[tuple[int, str], str] = {}
-    for trial in [record.number for record in trace.trials]:
-        for key, exchange in (await ledger.exchanges.of(trace.id, trial)).items():
-            kinds[exchange.digest] = key.kind
-            body = json.loads(exchange.body)
-            if "told" not in body:
-                # That no model plays a role is no failure: a tool may look whether one does.
-                if key.kind == DIALECT:
-                    continue
-                faults.append(Fault(trial=trial, kind=key.kind, says=str(body.get("says", ""))))
-            elif key.kind == MODEL:
-                calls.append(await _call(ledger.documents, trial, exchange, body["told"]))
-            elif key.kind == TOOL:
-                addresses.update(_found(trial, body["told"]))
-    spent_usd = await ledger.calls.spent_on(trace.id)
+    gathered = _Gathered(ledger.documents)
+    for record in trace.trials:
+        for key, exchange in (await ledger.exchanges.of(trace.id, record.number)).items():
+            await gathered.add(record.number, key.kind, exchange)
     return Chain(
-        calls=tuple(_in_order(trace, calls)),
-        faults=tuple(faults),
-        kinds=kinds,
-        addresses=addresses,
-        spent_usd=spent_usd,
+        calls=tuple(_in_order(trace, gathered.calls)),
+        faults=tuple(gathered.faults),
+        kinds=gathered.kinds,
+        addresses=gathered.addresses,
+        spent_usd=await ledger.calls.spent_on(trace.id),
     )
+
+
+@dataclass(slots=True)
+class _Gathered:
+    documents: Documents
+    calls: list[Call] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
+    addresses: dict[tuple[int, str], str] = field(default_factory=dict)
+
+    async def add(self, trial: int, kind: str, exchange: Exchange) -> None:
+        self.kinds[exchange.digest] = kind
+        body = json.loads(exchange.body)
+        if "told" not in body:
+            self._fault(trial, kind, str(body.get("says", "")))
+        elif kind == MODEL:
+            self.calls.append(await _call(self.documents, trial, exchange, body["told"]))
+        elif kind == TOOL:
+            self.addresses.update(_found(trial, body["told"]))
+
+    def _fault(self, trial: int, kind: str, says: str) -> None:
+        # That no model plays a role is no failure: a tool may look whether one does.
+        if kind != DIALECT:
+            self.faults.append(Fault(trial=trial, kind=kind, says=says))
 
 
 def _in_order(trace: Trace, calls: list[Call]) -> list[Call]:

@@ -1,134 +1,33 @@
 """One question now, through the real command, with a scripted model behind a real server on loopback."""
 
 import asyncio
-import json
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot.domain.step import Json
-from bot.testing.model_server import Asked, ModelServer, Play, Reply, fail, hang, moves
-from tests.acceptance.conftest import COMMAND, Answer, Foxcast, Inside, installed
+from bot.testing.model_server import Asked, Reply, fail, hang, moves
+from tests.acceptance.conftest import COMMAND, Inside, installed
+from tests.acceptance.scripted import (
+    CONFIG,
+    HARBOUR,
+    PRICE,
+    RAIN,
+    ROLE,
+    VENUE,
+    conversations,
+    daemon_of,
+    searching,
+    serving,
+    told,
+)
 
-ROOT = Path(__file__).parents[1]
-SHELF = """
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from bot.api import Can, Hit, SearchSpec, Settings, hookimpl
-
-class Shelf:
-    async def search(self, query, *, before, limit):
-        at = datetime(2026, 1, 2, tzinfo=UTC)
-        return [Hit(url="https://almanac.example/rain", title="Rain", snippet=f"of {query}", published_at=at)]
-
-@asynccontextmanager
-async def open_shelf(settings, workplace):
-    yield Shelf()
-
-@hookimpl
-def foxcast_search_engines():
-    can = frozenset({Can.SEARCH_BEFORE_DATE})
-    return [SearchSpec(name="shelf", summary="One page", abilities=can, settings=Settings, open=open_shelf)]
-"""
-CONFIG = """
-plugins = ["blf", "baseline", "openai_compatible", "shelf", "harbour"]
-plugin_files = ["shelf.py", "HARBOUR"]
-
-[models.openai_compatible.settings.endpoints.here]
-base_url = "SERVER"
-
-[forecasters.blf]
-trials = 2
-
-[daemon]
-attend_every_s = 0.2
-forecast_every_s = 0.5
-"""
-ROLE = """
-[llm.roles.main]
-model = "openai_compatible:here/scripted"
-"""
-PRICE = """
-[llm.models."openai_compatible:here/scripted"]
-price_in = 1.0
-price_out = 2.0
-"""
-VENUE = """
-[venues.harbour]
-forecasters = ["keeper", "blf"]
-"""
-RAIN = 'title = "Will it rain in Paris?"\nkey = "rain"\n\n[crowd]\nprobability = 0.4\n'
-
-
-@dataclass(frozen=True)
-class Desk:
-    """An installation whose one model is played by a server of this process."""
-
-    foxcast: Foxcast
-    server: ModelServer
-    running: list[asyncio.subprocess.Process] = field(default_factory=list)
-
-    async def begin(self, *arguments: str) -> asyncio.subprocess.Process:
-        """Start the command in a process of its own, while this one goes on serving."""
-        process = await asyncio.create_subprocess_exec(
-            COMMAND,
-            *arguments,
-            cwd=self.foxcast.folder,
-            env=self.foxcast.environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        self.running.append(process)
-        return process
-
-    async def __call__(self, *arguments: str) -> Answer:
-        return await told(await self.begin(*arguments))
-
-    def write(self, name: str, text: str) -> str:
-        (self.foxcast.folder / name).write_text(text)
-        return name
-
-
-async def told(process: asyncio.subprocess.Process) -> Answer:
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return Answer(process.returncode, out.decode(), err.decode())
-
-
-@asynccontextmanager
-async def serving(folder: Path, play: Play, config: str = CONFIG + ROLE + PRICE) -> AsyncIterator[Desk]:
-    async with ModelServer(play) as server:
-        (folder / "shelf.py").write_text(SHELF)
-        harbour = str(ROOT / "unit" / "harbour.py")
-        foxcast = installed(folder, "")
-        foxcast.config.write_text(config.replace("SERVER", server.base_url).replace("HARBOUR", harbour))
-        desk = Desk(foxcast, server)
-        try:
-            yield desk
-        finally:
-            for process in desk.running:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.communicate()
-
-
-def searching(times: int, **answer: Json) -> Play:
-    """Search so often, each time for something else, then submit the answer."""
-    plan = [("web_search", {"query": f"rain {number}"}) for number in range(times)]
-    return moves(*plan, ("submit", answer))
-
-
-def conversations(requests: Sequence[Asked]) -> list[str]:
-    """Return what was asked of the model, by all that decides the answer."""
-    return [json.dumps(asked.body, sort_keys=True) for asked in requests]
-
+HARBOUR_ONLY = f'plugins = ["harbour"]\nplugin_files = ["{HARBOUR}"]\n'
 
 SHAPES: Mapping[str, tuple[str, dict[str, Json], dict[str, Any]]] = {
     "binary": (RAIN, {"probability": 0.2}, {"outcome": {"kind": "binary", "probability": 0.2}}),
@@ -238,11 +137,11 @@ async def test_a_kill_in_mid_trial_costs_only_what_was_not_answered(tmp_path: Pa
         made = await desk("forecast", name)
         assert made.code == 0
         assert "was cut off; it goes on" in made.out
+        assert (await desk("show", "file:rain", "--json")).json["history"][-1]["revision"] == 1
         again = conversations(desk.server.requests)
     assert not {*paid} & {*again}
     assert {*unpaid} <= {*again}
     assert len(again) == len(set(again)) == 4
-    assert "revision 2" not in made.out
 
 
 async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
@@ -284,7 +183,7 @@ async def test_what_the_budget_does_not_allow_is_told_and_fails(tmp_path: Path) 
     config = CONFIG + ROLE + PRICE + "[llm.budget]\nquestion_usd = 0.0001\n"
     async with serving(tmp_path, searching(0, probability=0.2), config=config) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
-        assert made.code != 0
+        print(made); assert made.code != 0
         assert "question_usd" in made.err
         assert "Traceback" not in made.err
         assert desk.server.count == 0
@@ -317,14 +216,14 @@ async def test_a_pass_tells_what_it_holds_and_does_it_after_a_yes(tmp_path: Path
 async def test_a_model_that_refuses_the_key_ends_with_the_code_for_that(tmp_path: Path) -> None:
     async with serving(tmp_path, lambda _: fail(401, why="no such key")) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
-        assert made.code != 0
+        print(made); assert made.code != 0
         assert "no such key" in made.err or "credentials" in made.err
 
 
 async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_path: Path) -> None:
     config = CONFIG + ROLE + PRICE + VENUE
     async with serving(tmp_path, searching(1, probability=0.2), config=config) as desk:
-        daemon = await _daemon(desk)
+        daemon = await daemon_of(desk)
         made = await desk("forecast", desk.write("q.toml", RAIN), "--forecaster", "blf")
         assert (made.code, made.err) == (0, "")
         for part in ("asked for; the daemon", "web_search(query=rain 0", "logit-mean of the trials 1, 2: 20.0%"):
@@ -349,7 +248,7 @@ async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_
         return hang()
 
     async with serving(tmp_path, play, config=CONFIG + ROLE + PRICE + VENUE) as desk:
-        daemon = await _daemon(desk)
+        daemon = await daemon_of(desk)
         command = await desk.begin("forecast", desk.write("q.toml", RAIN), "--forecaster", "blf")
         async with asyncio.timeout(20):
             await hung.wait()
@@ -361,15 +260,6 @@ async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_
     assert "the daemon has ended; the forecast goes on here" in made.out
     paid = [asked for asked in desk.server.requests if asked.turn == 0 and "Paris" in asked.heard()]
     assert len({*conversations(paid)}) == len(paid) == 2
-
-
-async def _daemon(desk: Desk) -> asyncio.subprocess.Process:
-    """Start the daemon and wait until it reads what it finds; each look takes a process, so this does not spin."""
-    daemon = await desk.begin("run")
-    async with asyncio.timeout(20):
-        while not (answer := await desk("questions", "--json")).out.strip() or not answer.json:
-            assert daemon.returncode is None
-    return daemon
 
 
 @pytest.mark.parametrize(
@@ -385,14 +275,14 @@ async def _daemon(desk: Desk) -> asyncio.subprocess.Process:
 def test_what_cannot_be_forecast_is_refused_with_a_remedy(
     tmp_path: Path, inside: Inside, name: str, code: int, words: tuple[str, ...]
 ) -> None:
-    foxcast = installed(tmp_path, f'plugins = ["harbour"]\nplugin_files = ["{ROOT / "unit" / "harbour.py"}"]\n')
+    foxcast = installed(tmp_path, HARBOUR_ONLY)
     (tmp_path / "odd.toml").write_text('titel = "x"\ntitle = "y"\n')
     (tmp_path / "over.toml").write_text('title = "Over?"\ncloses_at = 2020-01-01\n')
     assert inside(foxcast, "forecast", name).refuses(code, *words)
 
 
 def test_a_forecaster_that_nobody_has_is_refused_with_the_nearest(tmp_path: Path, inside: Inside) -> None:
-    foxcast = installed(tmp_path, f'plugins = ["harbour"]\nplugin_files = ["{ROOT / "unit" / "harbour.py"}"]\n')
+    foxcast = installed(tmp_path, HARBOUR_ONLY)
     (tmp_path / "q.toml").write_text(RAIN)
     assert inside(foxcast, "forecast", "q.toml", "--forecaster", "keper").refuses(8, "did you mean keeper?")
     assert inside(foxcast, "forecast", "q.toml").code == 0
@@ -401,8 +291,7 @@ def test_a_forecaster_that_nobody_has_is_refused_with_the_nearest(tmp_path: Path
 def test_a_locked_question_is_left_alone(tmp_path: Path, inside: Inside) -> None:
     foxcast = installed(
         tmp_path,
-        f'plugins = ["harbour"]\nplugin_files = ["{ROOT / "unit" / "harbour.py"}"]\n[venues.harbour]\n'
-        'forecasters = ["keeper"]\n',
+        HARBOUR_ONLY + '[venues.harbour]\nforecasters = ["keeper"]\n',
     )
     assert inside(foxcast, "run", "--once").code == 0
     inside(foxcast, "lock", "lamp", "--reason", "disputed")

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
+from typing import Any
 
 from bot.clock import SystemClock
 from bot.domain.step import Json
@@ -189,7 +190,7 @@ async def _killed(story: Story, plan: Plan, chance: random.Random) -> int:
 
 async def _calm(story: Story) -> None:
     for _ in range(MOST_LIVES):
-        await asyncio.to_thread(story.live, 6.0)
+        await asyncio.to_thread(story.live, 4.0)
         if _done(story):
             return
 
@@ -228,7 +229,7 @@ def _judge_money(story: Story, server: ModelServer, tally: Tally, lives: int) ->
         raise Violation(message)
 
 
-def _rows(story: Story, query: str) -> list[tuple[str, str]]:
+def _rows(story: Story, query: str) -> list[Any]:
     if not story.ledger.exists():
         return []
     with closing(sqlite3.connect(story.ledger)) as database:

@@ -70,8 +70,9 @@ class Reef:
             )
 
     async def resolutions(self, pending: Collection[QuestionRef]) -> AsyncIterator[Resolution]:
-        for nothing in ():
-            yield nothing
+        nothing: tuple[Resolution, ...] = ()
+        for resolution in nothing:
+            yield resolution
 
 
 class Spot:

@@ -1,0 +1,335 @@
+"""The audit of leaks against what a trial was really shown, counted by hand, and the planted leaks."""
+
+import dataclasses
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bot.cli.output.leaks import audit_as_plain, print_audit, print_proofs, proofs_as_plain
+from bot.clock import SeededRandom
+from bot.config.model import LlmSection
+from bot.desk.leaks.blocks import Blocks
+from bot.desk.leaks.caught import Caught
+from bot.domain.inquiry import Charge
+from bot.domain.prompt import Completion, Prompt
+from bot.domain.step import Usage
+from bot.errors import Unavailable
+from bot.lab.leaks import Audit, Audition, Finding, ModelAuditor, Opinion, finding, opinions_in
+from bot.lab.planted import LEAKS, Planting, Proof
+from bot.lab.trail import Kind, Layer, Met
+from bot.llm.gateway import open_gateway
+from bot.store.ledger import open_ledger
+from bot.testing.clock import FakeClock
+from bot.testing.llm import ScriptedLlm
+from bot.testing.research import MemoryPages, MemorySeries, PlainReader, Redirect
+from tests.unit.desk.workbench import CUTOFF, Desk, hit, level, market, passage
+
+DAY = timedelta(days=1)
+BACKDATED = market(as_of=CUTOFF)
+NEWS = "https://news.example/"
+SECTION = LlmSection.model_validate(
+    {
+        "roles": {role: {"model": f"prime:{role}", "max_tokens": 500} for role in ("filter", "auditor")},
+        "budget": {"question_usd": None, "day_usd": None},
+    }
+)
+
+
+def verdicts(prompt: Prompt) -> Completion:
+    """Play the filter, which drops what says "drop me", and the auditor, which calls a leak what says "spoiler"."""
+    text = prompt.messages[-1].text
+    audits = '"clean", "leak"' in json.dumps(_plain(prompt.schema))
+    head, mark, words = ("Text ", "spoiler", ("leak", "clean")) if audits else ("Result ", "drop me", ("drop", "keep"))
+    shown = f"\n\n{text}".split(f"\n\n{head}")[1:]
+    results = [
+        {"number": number, "verdict": words[mark not in one], "reason": "read"} for number, one in enumerate(shown, 1)
+    ]
+    return Completion(text=json.dumps({"results": results}), usage=Usage(calls=1, tokens_in=10, tokens_out=5))
+
+
+def _plain(value: Any) -> Any:
+    return {key: _plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
+
+
+@dataclasses.dataclass
+class Lab:
+    """A ledger in which tools were used, with a model for the filter and for the auditor."""
+
+    desk: Desk
+    llm: ScriptedLlm
+
+    async def use(self, *uses: tuple[str, Mapping[str, Any]], scope: str = "f1", **more: Any) -> Caught:
+        charge = Charge(scope=scope, ref="lantern:lamp", venue="lantern", forecaster="thinker", trial=1)
+        bench = await self.desk.bench(BACKDATED, charge=charge, **more)
+        for tool, arguments in uses:
+            await bench.use(tool, dict(arguments))
+        return bench.caught
+
+    async def audit(self, **more: Any) -> Audit:
+        given = {"ledger": self.desk.ledger, "hosts": ("lantern.example",), **more}
+        return await Audition(**given).run()
+
+
+@asynccontextmanager
+async def laboratory(folder: Path, *turns: Any) -> AsyncIterator[Lab]:
+    clock, llm = FakeClock(CUTOFF + DAY), ScriptedLlm(turns=list(turns or [verdicts]))
+
+    async def alert(subject: str, text: str) -> None:
+        del subject, text
+
+    async with (
+        open_ledger(folder / "ledger.sqlite", now=clock.now()) as ledger,
+        open_gateway(
+            SECTION, {"prime": llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
+        ) as gateway,
+    ):
+        desk = Desk(ledger=ledger, clock=clock)
+        desk.models = gateway  # type: ignore[assignment]  # the real thing where most tests have a fake
+        yield Lab(desk=desk, llm=llm)
+
+
+SEARCH = ("web_search", {"query": "lamp"})
+
+
+def look(name: str) -> tuple[str, Mapping[str, Any]]:
+    return ("lookup_url", {"url": f"{NEWS}{name}"})
+
+
+def counted(audit: Audit) -> dict[tuple[str, str], int]:
+    return {
+        (kind.value, "kept" if fate is None else fate.value): count for (kind, fate), count in audit.by_layer().items()
+    }
+
+
+async def test_every_document_is_found_with_what_became_of_it(tmp_path: Path) -> None:
+    async with laboratory(tmp_path) as lab:
+        desk = lab.desk
+        desk.engine.hits = [
+            hit("fine"),
+            hit("spoilt", snippet="spoiler, let through"),
+            hit("told", snippet="drop me: spoiler"),
+            hit("wary", snippet="drop me"),
+            hit("late", published_at=CUTOFF),
+            hit("answer", url="https://lantern.example/q/lamp"),
+            hit("again", url=f"{NEWS}fine#twice"),
+            hit("moved"),
+        ]
+        desk.fetcher.web = {
+            f"{NEWS}fine": "Fine\nIt is dark.",
+            f"{NEWS}spoilt": "Spoilt\ndrop me: spoiler",
+            f"{NEWS}moved": Redirect("https://lantern.example/q/lamp"),
+        }
+        desk.reader = PlainReader({f"{NEWS}fine": CUTOFF - DAY})
+        desk.gauge(MemorySeries({"LEVEL": level(beyond=5)}, about=["LEVEL"]), serves="almanac")
+        late = passage("Now", "It was lit.", revised_at=CUTOFF)
+        desk.shelf(MemoryPages({("Lamp", "Now"): late, ("Lamp", "Then"): passage("Then", "It was dark.")}))
+        sections = [("fetch_lexicon_section", {"page": "Lamp", "heading": one}) for one in ("Now", "Then")]
+        series = ("series_history", {"source": "tides", "name": "LEVEL"})
+        caught = await lab.use(SEARCH, look("fine"), look("spoilt"), look("moved"), series, *sections)
+        audit = await lab.audit(auditor=ModelAuditor(desk.models))  # type: ignore[arg-type]  # see laboratory
+
+    assert caught == Caught(dates=1, content=3, clamped=6, blocked=2)
+    assert counted(audit) == {
+        ("search result", "kept"): 3,
+        ("search result", "content"): 2,
+        ("search result", "dates"): 1,
+        ("search result", "addresses"): 1,
+        ("page", "kept"): 1,
+        ("page", "content"): 1,
+        ("page", "addresses"): 1,
+        ("series", "kept"): 1,
+        ("passage", "kept"): 1,
+        ("passage", "clamp"): 1,
+    }
+    assert audit.clamped == 5
+    # Seen by the filter: three results and a page that it kept, two results and a page that it dropped.
+    assert audit.confusion() == {
+        (Opinion.CLEAN, True): 3,
+        (Opinion.LEAK, True): 1,
+        (Opinion.CLEAN, False): 1,
+        (Opinion.LEAK, False): 2,
+    }
+    # One of the three results, the page and the passage that were kept.
+    assert audit.residual() == pytest.approx(1 / 5)
+    assert [one.met.name for one in audit.leaks] == [f"{NEWS}spoilt"]
+    assert [one.finding for one in audit.documents if one.finding] == []
+
+
+async def test_results_read_together_are_told_apart_by_the_place_at_which_they_were_judged(tmp_path: Path) -> None:
+    async with laboratory(tmp_path) as lab:
+        names = ("one", "two", "three", "four")
+        lab.desk.engine.hits = [hit(name) for name in names]
+        lab.desk.fetcher.web = {
+            f"{NEWS}one": "One\nfine",
+            f"{NEWS}two": "Two\ndated",
+            f"{NEWS}three": "Three\ndrop me",
+            f"{NEWS}four": Unavailable("down"),
+        }
+        lab.desk.reader = PlainReader({f"{NEWS}two": CUTOFF + DAY})
+        summary = {"search_index": 1, "result_indices": [1, 2, 3, 4], "question": "?"}
+        await lab.use(SEARCH, ("summarize_results", summary))
+        audit = await lab.audit()
+    pages = {one.met.name: one.met.dropped for one in audit.documents if one.met.kind is Kind.PAGE}
+    assert pages == {f"{NEWS}one": None, f"{NEWS}two": Layer.DATES, f"{NEWS}three": Layer.CONTENT}
+
+
+async def test_a_page_that_nobody_judged_was_not_used(tmp_path: Path) -> None:
+    async with laboratory(tmp_path, verdicts, Unavailable("busy")) as lab:
+        lab.desk.engine.hits = [hit("one")]
+        lab.desk.fetcher.web = {f"{NEWS}one": "One\nfine"}
+        await lab.use(SEARCH, look("one"))
+        audit = await lab.audit()
+    assert counted(audit) == {("search result", "kept"): 1, ("page", "unchecked"): 1}
+
+
+async def test_a_host_that_is_blocked_since_is_found_in_what_was_read_before(tmp_path: Path) -> None:
+    async with laboratory(tmp_path) as lab:
+        lab.desk.engine.hits = [hit("one"), hit("two", url="https://newcomer.example/m/lamp")]
+        await lab.use(SEARCH)
+        before = await lab.audit()
+        since = await lab.audit(hosts=("lantern.example", "newcomer.example"))
+    assert before.leaks == []
+    assert [(one.met.name, one.finding) for one in since.leaks] == [
+        ("https://newcomer.example/m/lamp", Finding.ADDRESS)
+    ]
+
+
+async def test_an_auditor_that_does_not_answer_leaves_the_rules(tmp_path: Path) -> None:
+    async with laboratory(tmp_path, verdicts, Unavailable("busy")) as lab:
+        lab.desk.engine.hits = [hit("one", snippet="spoiler")]
+        await lab.use(SEARCH)
+        audit = await lab.audit(auditor=ModelAuditor(lab.desk.models))  # type: ignore[arg-type]  # see laboratory
+    assert "busy" in audit.hindered
+    assert (audit.residual(), len(audit.documents)) == (None, 1)
+
+
+async def test_asking_again_costs_nothing(tmp_path: Path) -> None:
+    async with laboratory(tmp_path) as lab:
+        lab.desk.engine.hits = [hit(str(number)) for number in range(8)]
+        await lab.use(SEARCH)
+        auditor = ModelAuditor(lab.desk.models)  # type: ignore[arg-type]  # see laboratory
+        first = await lab.audit(auditor=auditor)
+        asked = len(lab.llm.requests)
+        assert await lab.audit(auditor=auditor) == first
+    assert len(lab.llm.requests) == asked
+
+
+async def test_only_what_was_read_since_a_moment_is_audited(tmp_path: Path) -> None:
+    async with laboratory(tmp_path) as lab:
+        lab.desk.engine.hits = [hit("one")]
+        await lab.use(SEARCH, scope="early")
+        lab.desk.clock.step(86_400)
+        await lab.use(SEARCH, scope="later")
+        audit = await lab.audit(since=lab.desk.clock.now())
+        everything = await lab.audit()
+    assert (audit.forecasts, {one.scope for one in audit.documents}) == (1, {"later"})
+    assert everything.forecasts == 2
+
+
+def met(kind: Kind, **more: Any) -> Met:
+    return Met(trial=1, tool="t", kind=kind, name="https://news.example/x", text="x", **more)
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        (met(Kind.RESULT, dated=CUTOFF), Finding.DATED),
+        (met(Kind.RESULT, dated=CUTOFF - DAY), None),
+        (met(Kind.PAGE), None),
+        (met(Kind.PAGE, dated=CUTOFF + DAY), Finding.DATED),
+        (met(Kind.PAGE, dated=CUTOFF + DAY, dropped=Layer.DATES), None),
+        (met(Kind.PASSAGE, dated=CUTOFF), Finding.REVISED),
+        (met(Kind.SERIES, shown="date,value\n2026-02-28,1\n2026-03-01,2"), Finding.POINTS),
+        (met(Kind.SERIES, shown="date,value\n2026-02-28,1\n2026-02-30,2"), None),
+    ],
+)
+def test_rules_find_what_came_too_late(document: Met, found: Finding | None) -> None:
+    assert finding(document, CUTOFF, Blocks()) is found
+
+
+@pytest.mark.parametrize(
+    ("reply", "opinions"),
+    [
+        ('{"results": [{"number": 1, "verdict": "LEAK ", "reason": "r"}]}', {0: Opinion.LEAK}),
+        (
+            'Well: {"results": [{"number": 2, "verdict": "clean"}, {"number": 3, "verdict": "leak"}]}',
+            {1: Opinion.CLEAN},
+        ),
+        ('{"results": [{"number": 0, "verdict": "leak"}, {"number": "1", "verdict": "leak"}, 7, null]}', {}),
+        ('{"results": [{"number": 1, "verdict": "perhaps"}]}', {}),
+        ('{"results": 3}', {}),
+        ("leak", {}),
+        ("[" * 100_000, {}),
+        ("{" * 100_000 + "}", {}),
+    ],
+)
+def test_an_opinion_is_read_with_suspicion(reply: str, opinions: dict[int, Opinion]) -> None:
+    assert {place: opinion for place, (opinion, _) in opinions_in(reply, 2).items()} == opinions
+
+
+@pytest.fixture
+async def proofs(tmp_path: Path) -> Sequence[Proof]:
+    clock = FakeClock(datetime(2026, 11, 1, tzinfo=UTC))
+    async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
+        return await Planting(ledger, clock).prove()
+
+
+async def test_each_planted_leak_is_caught_by_its_own_layer_alone(proofs: Sequence[Proof]) -> None:
+    assert {proof.leak.name: (proof.came_through, proof.passes_without) for proof in proofs} == {
+        leak.name: (False, (leak.layer,)) for leak in LEAKS
+    }
+    assert {proof.leak.layer for proof in proofs} == {Layer.DATES, Layer.CONTENT, Layer.CLAMP, Layer.ADDRESSES}
+    assert [proof.count for proof in proofs] == [1, 1, 1, 1, 1, 5, 1]
+    assert all(proof.holds for proof in proofs)
+
+
+async def test_a_guard_that_does_nothing_is_found_out(proofs: Sequence[Proof]) -> None:
+    open_gate = dataclasses.replace(proofs[0], came_through=True)
+    idle = dataclasses.replace(proofs[0], passes_without=())
+    uncounted = dataclasses.replace(proofs[0], caught=Caught())
+    assert [proof.holds for proof in (open_gate, idle, uncounted)] == [False] * 3
+    assert "trust no backtest" in printed(lambda console: print_proofs(console, [idle]))
+    assert proofs_as_plain([idle])["holds"] is False
+
+
+async def test_planted_leaks_are_told_on_paper_and_as_json(proofs: Sequence[Proof]) -> None:
+    text = printed(lambda console: print_proofs(console, proofs))
+    assert "7 of 7 planted leaks caught" in text
+    assert text.count("came through") == 8
+    assert proofs_as_plain(proofs)["holds"] is True
+
+
+async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
+    async with laboratory(tmp_path) as lab:
+        lab.desk.engine.hits = [hit(str(number), snippet="spoiler") for number in range(10)]
+        await lab.use(SEARCH)
+        for scope in ("f2", "f3"):
+            await lab.use(SEARCH, scope=scope)
+        auditor = ModelAuditor(lab.desk.models)  # type: ignore[arg-type]  # see laboratory
+        bad = await lab.audit(auditor=auditor, hosts=("news.example",))
+        good = await lab.audit()
+    text = printed(lambda console: print_audit(console, bad))
+    assert "30 documents of 3 forecasts" in text
+    assert "100.0 %" in text
+    assert "from an address that gives the answer away; the auditor: read" in text
+    assert "and 10 more" in text
+    plain = json.loads(json.dumps(audit_as_plain(bad)))
+    assert plain["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 30, "dropped": 0}}
+    assert (plain["residual"], len(plain["leaks"])) == (1.0, 30)
+    assert "nothing was found" in printed(lambda console: print_audit(console, good))
+    hindered = dataclasses.replace(good, hindered="Unavailable: busy", unguarded=2)
+    assert "2 more that may see everything" in printed(lambda console: print_audit(console, hindered))
+
+
+def printed(show: Callable[[Console], None]) -> str:
+    console = Console(file=io.StringIO(), width=300)
+    show(console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
