@@ -47,7 +47,7 @@ class Beside:
             # Who ends after this look has left on record whatever it did.
             ended = not daemon_runs(self.records.folder)
             if _waits(request):
-                self.view.say("asked for; the daemon that runs takes it up within seconds")
+                self.view.say("asked for; the Foxcast that runs takes it up, or else this one does when that ends")
             elif _waits(request.parent / REFUSED / request.name):
                 await self._refused(request.name)
             elif made := await self._looked():

@@ -150,7 +150,7 @@ class _Order:
                 made, over = await self._beside(wanted, name, view)
                 if over:
                     return made
-                view.say("the daemon has ended; the forecast goes on here")
+                view.say("the other Foxcast has ended; the forecast goes on here")
 
     async def _here(self, wanted: Wanted, name: str, view: View) -> Made:
         free = free_ones(self.config, self.registry, but=name)

@@ -7,7 +7,6 @@ import pytest
 
 from bot.domain.forecast import TrialEnd
 from bot.testing.model_server import ModelServer, fail
-
 from tests.integration.scenes import NAMES, SEATED, Scene, hold
 from tests.integration.stage import COMPATIBLE, question, staged
 

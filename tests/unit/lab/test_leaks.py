@@ -38,6 +38,7 @@ SECTION = LlmSection.model_validate(
     {
         "roles": {role: {"model": f"prime:{role}", "max_tokens": 500} for role in ("filter", "auditor")},
         "budget": {"question_usd": None, "day_usd": None},
+        "providers": {"prime": {"attempts": 1}},
     }
 )
 

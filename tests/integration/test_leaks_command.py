@@ -1,0 +1,90 @@
+"""foxcast leaks through the real command: on what a real run put on record, with a real provider as the auditor."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.testing.model_server import Asked, ModelServer, Reply, say_json
+from tests.integration.stage import search, submit
+
+COMMAND = Path(sys.executable).with_name("foxcast")
+PLUGIN = Path(__file__).resolve().parents[1] / "acceptance" / "thinkers.py"
+CONFIG = """
+plugins = ["thinkers", "blf", "openai_compatible"]
+plugin_files = ["{plugin}"]
+
+[venues.harbour]
+forecasters = ["blf"]
+
+[forecasters.blf]
+trials = 1
+
+[models.openai_compatible.settings.endpoints.local]
+base_url = "{url}"
+
+[llm.roles]
+main = {{ model = "openai_compatible:local/small", max_tokens = 1000 }}
+filter = {{ model = "openai_compatible:local/small", max_tokens = 1000 }}
+auditor = {{ model = "openai_compatible:local/other", max_tokens = 1000 }}
+
+[llm.models]
+"openai_compatible:local/small" = {{ free = true }}
+"openai_compatible:local/other" = {{ free = true }}
+"""
+
+
+def play(asked: Asked) -> Reply:
+    """Search and submit; keep everything as the filter; find a leak in the first text as the auditor."""
+    if asked.model == "other":
+        return say_json({"results": [{"number": 1, "verdict": "leak", "reason": "tells the end"}]})
+    if asked.schema is not None:
+        return say_json({"results": []})
+    return search(asked) if asked.turn == 0 else submit(asked, 30)
+
+
+async def foxcast(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        COMMAND, *arguments, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+@pytest.mark.timeout(120)
+async def test_what_a_run_read_is_audited_by_rules_and_by_a_model(tmp_path: Path) -> None:
+    async with ModelServer(play) as server:
+        (tmp_path / "config.toml").write_text(CONFIG.format(plugin=PLUGIN, url=server.base_url))
+        before = await foxcast(tmp_path, "leaks")
+        ran = await foxcast(tmp_path, "run", "--once")
+        asked = server.count
+        ruled = await foxcast(tmp_path, "leaks", "--rules-only", "--json")
+        assert server.count == asked
+        audited = await foxcast(tmp_path, "leaks", "--json", "--since", "2026-01-01")
+        assert server.count == asked + 1
+        on_paper = await foxcast(tmp_path, "leaks")
+        assert server.count == asked + 1
+    assert (before[0], "run --once" in before[2]) == (8, True)
+    assert ran[0] == 0, ran
+    assert ruled[0] == 0, ruled
+    plain: dict[str, Any] = json.loads(ruled[1])
+    assert (plain["forecasts"], plain["by_kind"]["search result"]["kept"], plain["leaks"]) == (1, 1, [])
+    assert plain["residual"] is None
+    # A model's opinion is told, and is no failure.
+    assert audited[0] == 0, audited
+    opinion = json.loads(audited[1])
+    assert opinion["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 1, "dropped": 0}}
+    assert [(one["name"], one["opinion"]) for one in opinion["leaks"]] == [("https://news.example/lamp", "leak")]
+    assert "the auditor: tells the end" in on_paper[1]
+
+
+@pytest.mark.timeout(120)
+async def test_planted_leaks_need_neither_ledger_nor_model(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("")
+    code, out, err = await foxcast(tmp_path, "leaks", "--self-test", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["holds"] is True
+    assert not (tmp_path / "state").exists()
