@@ -19,9 +19,10 @@ from bot.gate.gate import Lane
 from bot.jobs.job import Job
 from bot.jobs.sitting import Seat
 from bot.llm.gateway import Gateway, open_gateway
+from bot.llm.roles import provider_of
 from bot.ports import Clock, Http, Llm, Random, Submitter, Venue
 from bot.registry import Registry
-from bot.specs import Can, Configurable, JobSpec, Workplace
+from bot.specs import Can, Configurable, ForecasterSpec, JobSpec, Workplace
 from bot.store.ledger import Ledger
 
 BUILT_IN = "plugins"
@@ -70,6 +71,8 @@ class Outfitter:
     async def seat(self, name: str) -> Seat:
         """Open one forecaster as configured."""
         spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
+        if lacking := lacking_roles(self.config, spec):
+            raise ConfigError(lacking)
         return Seat(
             name=name,
             forecaster=await self._opened(spec, spec.open),
@@ -81,11 +84,11 @@ class Outfitter:
         )
 
     async def gateway(self, ledger: Ledger, alert: Alert) -> Gateway:
-        """Open the gateway, with the providers whose models play a role."""
+        """Open the gateway, with the providers that config names."""
         section = self.config.llm
         roles = section.roles.values()
         named = [model for role in roles for model in (role.model, role.fallback) if model is not None]
-        providers = dict.fromkeys(model.partition(":")[0] for model in named)
+        providers = dict.fromkeys([*map(provider_of, named), *section.providers])
         opened: dict[str, Llm] = {}
         for name in providers:
             if name in self.registry.models:
@@ -138,6 +141,15 @@ class Outfitter:
 
     async def _opened(self, spec: Configurable[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
         return await self.stack.enter_async_context(opener(settings_of(spec, self.config), self.place(spec.name)))
+
+
+def lacking_roles(config: Config, spec: ForecasterSpec[Any]) -> str | None:
+    """Say what to add to config.toml where no model plays a role that the forecaster cannot do without."""
+    lacking = [role for role in spec.roles if role not in config.llm.roles]
+    if not lacking:
+        return None
+    tables = ", ".join(f'[llm.roles.{role}] model = "PROVIDER:NAME"' for role in lacking)
+    return f"{spec.name} asks a model in the role {', '.join(lacking)}; add to config.toml: {tables}"
 
 
 def hosts_of(registry: Registry) -> frozenset[str]:

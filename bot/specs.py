@@ -144,7 +144,8 @@ class ForecasterSpec(Configurable[S]):
     """A forecaster; ``learner`` and ``shipped`` are there if it learns from outcomes.
 
     ``shipped`` returns the parameters that come with the package, each usable for cutoffs at or after its ``before``.
-    ``trials`` is how many independent trials a forecast has where config does not say.
+    ``trials`` is how many independent trials a forecast has where config does not say; ``roles`` are those in which it
+    cannot do without a model.
     """
 
     table: ClassVar[Table] = Table.FORECASTERS
@@ -152,6 +153,7 @@ class ForecasterSpec(Configurable[S]):
     learner: Callable[[S], Learner] | None = None
     shipped: Callable[[], Sequence[Fitted]] = field(default=tuple)
     trials: int = 1
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

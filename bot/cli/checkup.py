@@ -19,6 +19,8 @@ from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
 from bot.errors import ConfigError, StoreError
 from bot.gate.brake import STOP_FILE
+from bot.llm.roles import Roles
+from bot.outfit import lacking_roles
 from bot.registry import Registry, load_registry
 from bot.specs import Table
 from bot.store.backup import backups
@@ -98,6 +100,7 @@ def _plugins(config: Config) -> Iterator[Finding]:
     for broken in registry.broken:
         yield Finding(Verdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "mend it or do not enable it")
     yield from _settings(config, registry)
+    yield from _models(config, registry)
     names = ", ".join(plugin.name for plugin in registry.enabled)
     if names:
         yield Finding(Verdict.OK, "plugins", f"enabled: {names}")
@@ -112,6 +115,22 @@ def _settings(config: Config, registry: Registry) -> Iterator[Finding]:
                 settings_of(spec, config)
             except ConfigError as error:
                 yield Finding(Verdict.FAIL, "settings", str(error), "mend it")
+
+
+def _models(config: Config, registry: Registry) -> Iterator[Finding]:
+    used = dict.fromkeys(name for table in config.venues.values() for name in table.forecasters)
+    for name in used:
+        lacking = lacking_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
+        if lacking is not None:
+            yield Finding(Verdict.FAIL, "models", lacking, "mend config.toml")
+    try:
+        Roles(config.llm, frozenset(registry.models.names))
+    except ConfigError as error:
+        yield Finding(Verdict.FAIL, "models", str(error), "mend config.toml")
+        return
+    if config.llm.roles:
+        told = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
+        yield Finding(Verdict.OK, "models", told)
 
 
 def _state(config: Config) -> Finding:

@@ -121,7 +121,7 @@ class Sitting:
         known = await means.teacher.known(seat.name, running.cutoff)
         trials = await self._trials(known.fitted if known else None)
         if not self._is_answered(trials):
-            raise NoAnswer("; ".join(f"trial {trial.number}: {trial.end} {trial.detail}".strip() for trial in trials))
+            raise NoAnswer(_reasons(trials))
         forecast = await self._combined(trials, known)
         repeated = means.repeats(running.question.ref.venue, seat.name)
         following = next_due(running.question, made_at=forecast.made_at, policy=means.policy) if repeated else None
@@ -206,6 +206,16 @@ class Sitting:
             # taken for the forecaster's own failure, its other trials would go on for nothing.
             raise StoreError(str(contradiction)) from contradiction
         self.means.watch.step(trial, number, step)
+
+
+def _reasons(trials: Sequence[Trial]) -> str:
+    """Say why each trial ended, once for those that ended alike."""
+    alike: dict[str, list[str]] = {}
+    for trial in trials:
+        alike.setdefault(f"{trial.end} {trial.detail}".strip(), []).append(str(trial.number))
+    return "; ".join(
+        f"trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {why}" for why, numbers in alike.items()
+    )
 
 
 async def begin(means: Means, seat: Seat, question: Question, why: str) -> Sitting:

@@ -22,5 +22,6 @@ def foxcast_forecasters() -> list[ForecasterSpec[BlfSettings]]:
             open=open_blf,
             learner=lambda _: RateLearner(),
             trials=5,
+            roles=("main",),
         )
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bot.domain.step import Json
-from bot.testing.model_server import Asked, Reply, fail, hang, moves, slowly
+from bot.testing.model_server import Asked, Reply, fail, hang, moves
 from tests.acceptance.conftest import COMMAND, Inside, installed
 from tests.acceptance.scripted import (
     CONFIG,
@@ -241,25 +241,30 @@ async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_
         assert (await told(daemon)).code == 0
 
 
-async def test_two_commands_at_once_make_two_forecasts_one_after_the_other(tmp_path: Path) -> None:
-    hung, through = asyncio.Event(), searching(1, probability=0.2)
+async def test_a_second_command_waits_for_the_first_and_goes_on_where_that_was_killed(tmp_path: Path) -> None:
+    hung = asyncio.Event()
 
-    def play(asked: Asked) -> Reply:
+    def play(_asked: Asked) -> Reply:
         hung.set()
-        return slowly(through(asked), 2.0)
+        return hang()
 
     async with serving(tmp_path, play) as desk:
         name = desk.write("q.toml", RAIN)
         first = await desk.begin("forecast", name)
         async with asyncio.timeout(20):
             await hung.wait()
-        desk.server.script = through
-        second = await desk("forecast", name)
-        assert (await told(first)).code == 0
-        assert second.code == 0
-        assert "the forecast goes on here" in second.out
-        made = (await desk("show", "file:rain", "--json")).json["history"]
-    assert sum(one["forecaster"] == "blf" for one in made) in {1, 2}
+            second = await desk.begin("forecast", name)
+            assert second.stdout
+            assert (await second.stdout.readline()).startswith(b"asked for; the Foxcast that runs")
+        desk.server.script = searching(1, probability=0.2)
+        first.kill()
+        made = await told(second)
+        assert made.code == 0
+        for part in ("the forecast goes on here", "20.0%"):
+            assert part in made.out
+        history = (await desk("show", "file:rain", "--json")).json["history"]
+    assert [one["revision"] for one in history if one["forecaster"] == "blf"] == [1]
+    assert not [*(tmp_path / "state" / "paper" / "requests").glob("*.json")]
 
 
 async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_path: Path) -> None:

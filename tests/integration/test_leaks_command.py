@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,9 @@ def play(asked: Asked) -> Reply:
 
 
 async def foxcast(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        COMMAND, *arguments, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FOXCAST_", "COLUMNS"))}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(COMMAND, *arguments, cwd=folder, env=kept, stdout=pipe, stderr=pipe)
     out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
 

@@ -20,8 +20,8 @@ FATES: tuple[Layer | None, ...] = (None, *Layer)
 
 def print_audit(console: Console, audit: Audit) -> None:
     """Print an audit for a person."""
-    apart = f", {audit.unguarded} more that may see everything left aside" if audit.unguarded else ""
-    console.print(f"{len(audit.documents)} documents of {audit.forecasts} forecasts{apart}")
+    apart = f", and {audit.unguarded} left aside that may see everything" if audit.unguarded else ""
+    console.print(f"forecasts: {audit.forecasts}{apart}; documents: {len(audit.documents)}")
     if audit.documents:
         counts = audit.by_layer()
         columns = (Column("document"), *(Column(_fate(fate), Kind.NUMBER) for fate in FATES))

@@ -317,7 +317,7 @@ async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
         bad = await lab.audit(auditor=auditor, hosts=("news.example",))
         good = await lab.audit()
     text = printed(lambda console: print_audit(console, bad))
-    assert "30 documents of 3 forecasts" in text
+    assert "forecasts: 3; documents: 30" in text
     assert "100.0 %" in text
     assert "from an address that gives the answer away; the auditor: read" in text
     assert "and 10 more" in text
@@ -326,7 +326,9 @@ async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
     assert (plain["residual"], len(plain["leaks"])) == (1.0, 30)
     assert "nothing was found" in printed(lambda console: print_audit(console, good))
     hindered = dataclasses.replace(good, hindered="Unavailable: busy", unguarded=2)
-    assert "2 more that may see everything" in printed(lambda console: print_audit(console, hindered))
+    assert "forecasts: 3, and 2 left aside that may see everything; documents: 30" in printed(
+        lambda console: print_audit(console, hindered)
+    )
 
 
 def printed(show: Callable[[Console], None]) -> str:

@@ -1,0 +1,135 @@
+"""What config names is opened, and what it forgets is said before anything is asked."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from bot.app import open_app, open_bay
+from bot.clock import SeededRandom
+from bot.config.load import load_config
+from bot.errors import ConfigError
+from bot.jobs.sitting import Seat
+from bot.outfit import Outfitter, hosts_of, lacking_roles
+from bot.registry import load_registry
+from bot.store.ledger import open_ledger
+from bot.testing.clock import FakeClock
+from bot.testing.http import DictHttp
+
+MODELS = """
+plugins = ["harbour", "blf", "openai_compatible", "searxng", "google_news", "wikipedia", "dbnomics", "forecastbench"]
+plugin_files = ["{harbour}"]
+
+[venues.harbour]
+forecasters = ["blf"]
+[venues.forecastbench]
+mode = "off"
+forecasters = ["blf"]
+[models.openai_compatible.settings.endpoints.local]
+base_url = "http://127.0.0.1:1/v1"
+[llm.roles.main]
+model = "openai_compatible:local/small"
+[llm.models."openai_compatible:local/small"]
+free = true
+[search.searxng.settings]
+base_url = "http://127.0.0.1:1"
+"""
+
+
+def outfitter(folder: Path, stack: AsyncExitStack, text: str = "") -> Outfitter:
+    file = folder / "config.toml"
+    file.write_text(MODELS.format(harbour=Path(__file__).with_name("harbour.py")) + text)
+    config = load_config(file, {})
+    return Outfitter(
+        config=config,
+        registry=load_registry(config),
+        clock=FakeClock(),
+        random=SeededRandom(1),
+        http=DictHttp({}),
+        folder=folder,
+        stack=stack,
+    )
+
+
+async def silent(subject: str, text: str) -> None:
+    raise AssertionError(subject)
+
+
+async def test_the_workshop_holds_what_is_enabled(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack)
+        ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
+        gateway = await outfit.gateway(ledger, silent)
+        workshop = await outfit.workshop(ledger, gateway)
+        assert [engine.name for engine in workshop.engines] == ["searxng", "google_news"]
+        assert (list(workshop.gauges), list(workshop.shelves)) == (["dbnomics"], ["wikipedia"])
+        assert workshop.models is gateway
+
+
+async def test_config_orders_the_search_engines_and_may_leave_some_out(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack, '[desk]\nsearch = ["google_news"]\n')
+        ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
+        workshop = await outfit.workshop(ledger, await outfit.gateway(ledger, silent))
+        assert [engine.name for engine in workshop.engines] == ["google_news"]
+
+
+async def test_a_search_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack, '[desk]\nsearch = ["gogle_news"]\n')
+        ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
+        gateway = await outfit.gateway(ledger, silent)
+        with pytest.raises(ConfigError, match=r"desk\.search: no enabled plugin offers gogle_news; enabled: searxng"):
+            await outfit.workshop(ledger, gateway)
+
+
+async def test_a_seat_is_as_the_forecaster_says_unless_config_says_otherwise(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(
+            tmp_path, stack, '[forecasters.seer]\nuses = "blf"\ntrials = 2\nclairvoyant = true\naggregate = "shrink"\n'
+        )
+        blf, seer = [await outfit.seat(name) for name in ("blf", "seer")]
+    assert (blf.trials, blf.asks, blf.clairvoyant) == (5, True, False)
+    assert (seer.trials, seer.asks, seer.clairvoyant, seer.pool) == (2, True, True, "shrink")
+
+
+async def test_a_forecaster_without_a_model_for_its_role_is_refused_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    harbour = Path(__file__).with_name("harbour.py")
+    file.write_text(
+        f'plugins = ["harbour", "blf"]\nplugin_files = ["{harbour}"]\n[venues.harbour]\nforecasters = ["blf"]'
+    )
+    config = load_config(file, {})
+    registry = load_registry(config)
+    assert lacking_roles(config, registry.forecasters["blf"]) is not None
+    with pytest.raises(
+        ConfigError, match=r"blf asks a model in the role main; add to config\.toml: \[llm\.roles\.main\]"
+    ):
+        async with open_app(config, registry, clock=FakeClock()):
+            pass
+
+
+async def test_the_forecasts_of_a_clairvoyant_one_cannot_be_those_that_leave(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack, "[forecasters.blf]\nclairvoyant = true\n")
+    with pytest.raises(ConfigError, match=r"venues\.harbour\.forecasters\[0\]: blf is clairvoyant"):
+        async with open_app(outfit.config, outfit.registry, clock=FakeClock()):
+            pass
+
+
+async def test_a_backtest_with_models_has_a_ledger_of_its_own(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack)
+    async with open_bay(outfit.config, outfit.registry, "blf", clock=FakeClock()) as bay:
+        assert isinstance(bay.seat, Seat)
+        assert bay.gateway is not None
+    assert (tmp_path / "state" / "lab" / "ledger.sqlite").is_file()
+    async with open_bay(outfit.config, outfit.registry, "keeper", clock=FakeClock()) as bay:
+        assert (bay.workshop, bay.gateway) == (None, None)
+
+
+async def test_hosts_that_give_answers_away_are_known_also_of_venues_that_are_off(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        hosts = hosts_of(outfitter(tmp_path, stack).registry)
+    assert {"polymarket.com", "manifold.markets", "metaculus.com", "kalshi.com"} <= hosts
+    assert not any(host.startswith("#") or host != host.strip() or not host for host in hosts)
