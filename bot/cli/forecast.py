@@ -207,11 +207,6 @@ def _console(*, as_json: bool) -> Console:
 
 
 async def _require_payable(opened: App, seat: Seat, *, yes: bool) -> None:
-    if not seat.asks or opened.gateway is None:
-        return
-    if not opened.config.llm.roles:
-        # Raises with the table to add; it would fail every trial otherwise.
-        opened.gateway.dialect("main")
     bay = Bay(seat=seat, random=opened.means.random, workshop=None, gateway=opened.gateway)
     await agree(bay, 1, yes=yes, above_usd=opened.config.llm.budget.ask_above_usd)
 

@@ -15,8 +15,12 @@ QUOTE_CHARS = 20_000
 
 # Unseen and meaningless in a text: control, format (zero width, bidi, tags), surrogates, private use, unassigned.
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
+# Of these a text may have any number as it is.
+_ORDINARY = bytes([*b"\t\n", *range(0x20, 0x7F)])
+_BREAKING = frozenset("\r\x0b\x0c\x85\u2028\u2029")
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # Also wide and small forms of the brackets: a model may read them as the real ones.
+_BRACKETS = ("<", "\ufe64", "\uff1c")
 _FENCE = re.compile("[<\ufe64\uff1c](?=[\\s/\uff0f]{0,40}untrusted)", re.IGNORECASE)
 _NO_LABEL = re.compile(r"[^\w .,:;()/+-]+")
 
@@ -27,8 +31,7 @@ def plain(text: str, limit: int = QUOTE_CHARS) -> str:
     Line breaks become newlines; tabs stay. What is cut off is replaced by a remark that says so.
     """
     # Everything beyond is cut off anyway: the first pass need not look at all of a long text.
-    whole = clean(text[: 4 * limit + 100])
-    kept = _seen(_BREAKS.sub("\n", whole)).strip()
+    kept = _seen(text[: 4 * limit + 100]).strip()
     if len(kept) <= limit and len(text) <= 4 * limit + 100:
         return kept
     return f"{kept[:limit].rstrip()} [cut after {limit} characters]"
@@ -40,13 +43,21 @@ def quoted(text: str, label: str, limit: int = QUOTE_CHARS) -> str:
     The mark in the fence derives from the text, so the same text always looks the same, and no text can hold its own
     mark; whatever looks like the fence inside is made harmless. ``label`` says what it is, in a few plain words.
     """
-    inside = _FENCE.sub("&lt;", plain(text, limit))
+    inside = plain(text, limit)
+    if any(bracket in inside for bracket in _BRACKETS):
+        inside = _FENCE.sub("&lt;", inside)
     mark = digest(f"{label}\n{inside}".encode())[:16]
     name = _NO_LABEL.sub(" ", plain(label, LABEL_CHARS)).strip() or "text"
     return f'<untrusted-{mark} label="{name}">\n{inside}\n</untrusted-{mark}>'
 
 
 def _seen(text: str) -> str:
+    if text.isascii() and not text.encode().translate(None, _ORDINARY):
+        return text
+    text = clean(text)
     # Few characters of a text are unseen: ask about each different one, once.
-    unseen = [c for c in set(text) if c not in "\n\t" and unicodedata.category(c) in _UNSEEN]
+    letters = set(text)
+    if not letters.isdisjoint(_BREAKING):
+        text = _BREAKS.sub("\n", text)
+    unseen = [c for c in letters - _BREAKING if c not in "\n\t" and unicodedata.category(c) in _UNSEEN]
     return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text

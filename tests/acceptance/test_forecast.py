@@ -12,10 +12,9 @@ import pytest
 
 from bot.domain.step import Json
 from bot.testing.model_server import Asked, Reply, fail, hang, moves
-from tests.acceptance.conftest import COMMAND, Inside, installed
+from tests.acceptance.conftest import COMMAND
 from tests.acceptance.scripted import (
     CONFIG,
-    HARBOUR,
     PRICE,
     RAIN,
     ROLE,
@@ -26,8 +25,6 @@ from tests.acceptance.scripted import (
     serving,
     told,
 )
-
-HARBOUR_ONLY = f'plugins = ["harbour"]\nplugin_files = ["{HARBOUR}"]\n'
 
 SHAPES: Mapping[str, tuple[str, dict[str, Json], dict[str, Any]]] = {
     "binary": (RAIN, {"probability": 0.2}, {"outcome": {"kind": "binary", "probability": 0.2}}),
@@ -175,7 +172,7 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
 async def test_without_a_model_for_the_role_the_table_to_add_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path, searching(0), config=CONFIG) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
-        assert made.refuses(2, "no model plays the role 'main'", "[llm.roles.main] model = ")
+        assert made.refuses(2, "role main", "[llm.roles.main] model = ")
         assert desk.server.count == 0
 
 
@@ -218,6 +215,19 @@ async def test_a_model_that_refuses_the_key_ends_with_the_code_for_that(tmp_path
         made = await desk("forecast", desk.write("q.toml", RAIN))
         assert made.code == 4
         assert "status 401" in made.err.splitlines()[-1]
+
+
+async def test_trials_that_were_all_cut_short_are_an_answer_and_a_failure(tmp_path: Path) -> None:
+    search = searching(1)
+
+    def play(asked: Asked) -> Reply:
+        return search(asked) if asked.turn == 0 else fail(401, why="the key has run out")
+
+    async with serving(tmp_path, play) as desk:
+        made = await desk("forecast", desk.write("q.toml", RAIN))
+        assert made.code == 1
+        assert "look closer with" in made.out
+        assert made.err.splitlines()[-1].startswith("foxcast: no trial came to its end: Unauthorized")
 
 
 async def test_a_running_daemon_makes_the_forecast_and_the_command_shows_it(tmp_path: Path) -> None:
@@ -290,43 +300,6 @@ async def test_a_forecast_of_a_daemon_that_is_killed_goes_on_in_the_command(tmp_
     assert "the other Foxcast has ended; the forecast goes on here" in made.out
     paid = [asked for asked in desk.server.requests if asked.turn == 0 and "Paris" in asked.heard()]
     assert len({*conversations(paid)}) == len(paid) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "code", "words"),
-    [
-        ("no-such.toml", 8, ("no-such.toml", "cannot be read")),
-        ("odd.toml", 9, ("odd.toml: titel: there is no such key; did you mean title?",)),
-        ("over.toml", 9, ("file:over closed at 2020-01-01",)),
-        ("https://nowhere.example/x", 8, ("https://nowhere.example/x",)),
-        ("lamp", 8, ("no ledger",)),
-    ],
-)
-def test_what_cannot_be_forecast_is_refused_with_a_remedy(
-    tmp_path: Path, inside: Inside, name: str, code: int, words: tuple[str, ...]
-) -> None:
-    foxcast = installed(tmp_path, HARBOUR_ONLY)
-    (tmp_path / "odd.toml").write_text('titel = "x"\ntitle = "y"\n')
-    (tmp_path / "over.toml").write_text('title = "Over?"\ncloses_at = 2020-01-01\n')
-    assert inside(foxcast, "forecast", name).refuses(code, *words)
-
-
-def test_a_forecaster_that_nobody_has_is_refused_with_the_nearest(tmp_path: Path, inside: Inside) -> None:
-    foxcast = installed(tmp_path, HARBOUR_ONLY)
-    (tmp_path / "q.toml").write_text(RAIN)
-    assert inside(foxcast, "forecast", "q.toml", "--forecaster", "keper").refuses(8, "did you mean keeper?")
-    assert inside(foxcast, "forecast", "q.toml").code == 0
-
-
-def test_a_locked_question_is_left_alone(tmp_path: Path, inside: Inside) -> None:
-    foxcast = installed(
-        tmp_path,
-        HARBOUR_ONLY + '[venues.harbour]\nforecasters = ["keeper"]\n',
-    )
-    assert inside(foxcast, "run", "--once").code == 0
-    inside(foxcast, "lock", "lamp", "--reason", "disputed")
-    inside(foxcast, "run", "--once")
-    assert inside(foxcast, "forecast", "lamp").refuses(9, "harbour:lamp is locked: disputed", "foxcast unlock")
 
 
 async def test_on_a_terminal_the_trials_stand_below_their_steps(tmp_path: Path) -> None:

@@ -331,6 +331,9 @@ SCENES = [
 ]
 SEATED = [(scene, dialect) for scene in SCENES for dialect in scene.dialects]
 NAMES = [f"{scene.name}, {dialect}" for scene, dialect in SEATED]
+# Each scene in one dialect, in turn.
+HALF = [(scene, scene.dialects[place % len(scene.dialects)]) for place, scene in enumerate(SCENES)]
+NAMES_OF_HALF = [f"{scene.name}, {dialect}" for scene, dialect in HALF]
 
 
 async def hold(scene: Scene, kind: str, dialect: str, folder: Path) -> None:

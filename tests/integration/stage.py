@@ -197,8 +197,11 @@ async def staged(folder: Path, base_url: str, setup: Setup | None = None) -> Asy
         place = Workplace(clock=clock, http=http, folder=folder)
         llm = await stack.enter_async_context(_provider(chosen.kind, base_url, place))
         ledger = await stack.enter_async_context(open_ledger(path, now=clock.now()))
-        seams = {"ledger": ledger, "clock": clock, "random": SeededRandom(1), "alert": alert}
-        gateway = await stack.enter_async_context(open_gateway(chosen.llm(), {chosen.kind: llm}, **seams))
+        gateway = await stack.enter_async_context(
+            open_gateway(
+                chosen.llm(), {chosen.kind: llm}, ledger=ledger, clock=clock, random=SeededRandom(1), alert=alert
+            )
+        )
         yield Stage(ledger=ledger, path=path, gateway=gateway, clock=clock, setup=chosen, alerts=alerts)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.clock import SystemClock
 from bot.domain.forecast import TrialEnd
 from bot.testing.model_server import ModelServer, fail
 from tests.integration.scenes import NAMES, SEATED, Scene, hold
@@ -18,7 +19,7 @@ async def test_a_trial_ends_as_it_should(scene: Scene, dialect: str, tmp_path: P
 
 async def test_a_trial_that_died_at_once_is_no_answer_while_there_is_time_for_another(tmp_path: Path) -> None:
     soon = question()
-    later = question("mast", closes_at=soon.targets[0].resolves_at - timedelta(days=1))
+    later = question("mast", closes_at=SystemClock().now() + timedelta(days=1))
     async with ModelServer(fail(500)) as server, staged(tmp_path, server.base_url) as stage:
         last, first = await stage.play(soon), await stage.play(later)
     assert [played.trial.end for played in (last, first)] == [TrialEnd.FAILED] * 2

@@ -6,8 +6,8 @@ import pytest
 
 from tests.integration.hostile import MIB, SECRET, SECRET_NAME, WAYS_OUT, run, sample
 
-# About 25 pages each, and others for each dialect.
-EVERY = 22
+# Some 18 pages each, and others for each dialect.
+EVERY = 30
 
 
 @pytest.mark.timeout(120)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.scenes import NAMES, SEATED, Scene, hold
+from tests.integration.scenes import HALF, NAMES_OF_HALF, Scene, hold
 from tests.integration.stage import LITELLM
 
 pytestmark = [
@@ -16,6 +16,6 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(("scene", "dialect"), SEATED, ids=NAMES)
+@pytest.mark.parametrize(("scene", "dialect"), HALF, ids=NAMES_OF_HALF)
 async def test_a_trial_ends_as_it_should(scene: Scene, dialect: str, tmp_path: Path) -> None:
     await hold(scene, LITELLM, dialect, tmp_path)

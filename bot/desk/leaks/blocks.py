@@ -30,9 +30,7 @@ class Blocks:
         address = address_of(url)
         if address is None:
             return "this is not an address of the web"
-        if any(self._holds(held) for held in (address, *inner_addresses(url))):
-            return "this address is not read for this question"
-        return None
+        return "this address is not read for this question" if self._leads_to(address, url) else None
 
     def redacted(self, text: str) -> str:
         """Return the text with each blocked address replaced by ``REDACTED``."""
@@ -42,10 +40,13 @@ class Blocks:
         for found in found_in(text):
             bare = trimmed(found.group())
             address = address_of(bare)
-            if address is not None and self.refusal(bare) is not None:
+            if address is not None and self._leads_to(address, bare):
                 parts += [text[end : found.start()], REDACTED]
                 end = found.start() + len(bare)
         return "".join((*parts, text[end:]))
+
+    def _leads_to(self, address: Address, url: str) -> bool:
+        return self._holds(address) or any(map(self._holds, inner_addresses(url)))
 
     def _holds(self, address: Address) -> bool:
         return any(address.within(host) for host in self.hosts) or any(page.covers(address) for page in self.pages)

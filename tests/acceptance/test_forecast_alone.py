@@ -1,0 +1,83 @@
+"""``foxcast forecast`` without a model: what stands beside a forecast, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import Inside, installed
+from tests.acceptance.scripted import HARBOUR, RAIN
+
+HARBOUR_ONLY = f'plugins = ["harbour"]\nplugin_files = ["{HARBOUR}"]\n'
+MUTE = """
+from contextlib import asynccontextmanager
+from bot.api import ForecasterSpec, Settings, hookimpl
+from bot.testing.forecaster import ScriptedForecaster
+
+@asynccontextmanager
+async def open_mute(settings, workplace):
+    yield ScriptedForecaster(RuntimeError("lost my voice"))
+
+@hookimpl
+def foxcast_forecasters():
+    return [ForecasterSpec(name="mute", summary="Says nothing", settings=Settings, open=open_mute)]
+"""
+
+
+def test_what_stands_beside_is_made_once_where_it_can_only_be_repeated_and_may_fail(
+    tmp_path: Path, inside: Inside
+) -> None:
+    (tmp_path / "mute.py").write_text(MUTE)
+    foxcast = installed(
+        tmp_path, f'plugins = ["baseline", "harbour", "mute"]\nplugin_files = ["{HARBOUR}", "mute.py"]\n'
+    )
+    (tmp_path / "q.toml").write_text(f"as_of = 2026-01-01\n{RAIN}")
+    picture = tmp_path / "q.svg"
+    first, second = (
+        inside(foxcast, "forecast", "q.toml", "--forecaster", "baseline", "--json", "--plot", picture).json
+        for _ in range(2)
+    )
+    assert (first["forecast"]["revision"], second["forecast"]["revision"]) == (1, 2)
+    for made in (first, second):
+        assert made["beside"]["keeper"]["forecast"]["revision"] == 1
+        assert made["beside"]["mute"]["forecast"] is None
+        assert "lost my voice" in made["beside"]["mute"]["why"]
+    assert b"<svg" in picture.read_bytes()
+    silent = inside(foxcast, "forecast", "q.toml", "--forecaster", "mute")
+    assert silent.refuses(3, "no trial has an answer: RuntimeError: lost my voice")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("no-such.toml", 8, ("no-such.toml", "cannot be read")),
+        ("odd.toml", 9, ("odd.toml: titel: there is no such key; did you mean title?",)),
+        ("over.toml", 9, ("file:over closed at 2020-01-01",)),
+        ("https://nowhere.example/x", 8, ("https://nowhere.example/x",)),
+        ("lamp", 8, ("no ledger",)),
+    ],
+)
+def test_what_cannot_be_forecast_is_refused_with_a_remedy(
+    tmp_path: Path, inside: Inside, name: str, code: int, words: tuple[str, ...]
+) -> None:
+    foxcast = installed(tmp_path, HARBOUR_ONLY)
+    (tmp_path / "odd.toml").write_text('titel = "x"\ntitle = "y"\n')
+    (tmp_path / "over.toml").write_text('title = "Over?"\ncloses_at = 2020-01-01\n')
+    assert inside(foxcast, "forecast", name).refuses(code, *words)
+
+
+def test_a_forecaster_that_nobody_has_is_refused_with_the_nearest(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(tmp_path, HARBOUR_ONLY)
+    (tmp_path / "q.toml").write_text(RAIN)
+    assert inside(foxcast, "forecast", "q.toml", "--forecaster", "keper").refuses(8, "did you mean keeper?")
+    assert inside(foxcast, "forecast", "q.toml").code == 0
+
+
+def test_a_locked_question_is_left_alone(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(
+        tmp_path,
+        HARBOUR_ONLY + '[venues.harbour]\nforecasters = ["keeper"]\n',
+    )
+    assert inside(foxcast, "run", "--once").code == 0
+    inside(foxcast, "lock", "lamp", "--reason", "disputed")
+    inside(foxcast, "run", "--once")
+    assert inside(foxcast, "forecast", "lamp").refuses(9, "harbour:lamp is locked: disputed", "foxcast unlock")
