@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
 from bot.desk.leaks.caught import Caught
-from bot.desk.notebook import Note, Notebook
+from bot.desk.notebook import NOTE, Notebook
 from bot.desk.opening import OPENING, Opening
 from bot.desk.record import Record, digest_of
 from bot.desk.take import Take
@@ -28,14 +29,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """One use of a tool as it is on record: result, note, and the exchanges it went through."""
+    """One use of a tool as it is on record: result, note (plain, as it is read later), and the exchanges beneath."""
 
     result: ToolResult
-    note: Note
+    note: Mapping[str, Any]
     names: tuple[str, ...] = ()
 
 
 USE: Form[Use] = Form("use of a tool", Use)
+_NOTHING = digest_of({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +73,10 @@ class TrialBench:
         use = USE.value(told.plain)
         self.record.count(use.names)
         self.notebook.add(tool, use.note)
-        documents = dict.fromkeys((*use.result.observation.documents, told.digest))
-        observation = Observation(text=use.result.observation.text, documents=tuple(documents))
-        return dataclasses.replace(use.result, observation=observation)
+        result = use.result
+        documents = dict.fromkeys((*result.observation.documents, told.digest))
+        observation = Observation(text=result.observation.text, documents=tuple(documents))
+        return ToolResult(observation=observation, usage=result.usage, data=result.data, failed=result.failed)
 
     def dialect(self, role: str) -> Dialect:
         """Return how the role is to be asked, the same throughout the trial."""
@@ -96,8 +99,8 @@ class TrialBench:
 
     def _open(self) -> None:
         # On record before the first exchange, and not for trials that use nothing.
-        if not self.record.sealed:
-            self.record.at_once("desk", digest_of({}), lambda: OPENING.plain(self.opening))
+        if not self.record.sealed and not self.record.holds("desk", _NOTHING):
+            self.record.at_once("desk", _NOTHING, lambda: OPENING.plain(self.opening))
 
     async def _used(self, tool: str, arguments: Mapping[str, Json]) -> object:
         take = Take(self.voices, self.documents)
@@ -113,7 +116,7 @@ class TrialBench:
             data=outcome.data,
             failed=outcome.failed,
         )
-        return USE.plain(Use(result=result, note=outcome.note, names=tuple(take.names)))
+        return USE.plain(Use(result=result, note=NOTE.plain(outcome.note), names=tuple(take.names)))
 
     async def _outcome(self, tool: str, arguments: Mapping[str, Json], take: Take) -> Outcome:
         # A tool that the trial began with may not be configured any more.

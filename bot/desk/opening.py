@@ -35,10 +35,10 @@ class Opening:
 
     def _ready(self, name: str, notebook: Notebook) -> bool:
         if name == search.NAME:
-            return self.policy.searches is None or len(notebook.searches) < self.policy.searches
+            return self.policy.searches is None or notebook.search_count < self.policy.searches
         if name == summary.NAME:
-            return any(notebook.searches.values())
-        return bool(notebook.known) if name == lookup.NAME else True
+            return notebook.found_anything
+        return notebook.knows_addresses if name == lookup.NAME else True
 
 
 OPENING: Form[Opening] = Form("beginning of a trial", Opening)

@@ -26,6 +26,7 @@ from bot.ports import Clock
 from bot.store.codec import Form
 from bot.store.exchanges import Exchange, ExchangeKey, Exchanges
 
+_ASKED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _BODY: Form[Any] = Form("exchange", Any)
 _FAULTS: dict[str, type[FoxcastError]] = {
     kind.__name__: kind for kind in (ConfigError, ContractError, LeakError, NotFound, Rejected, Unauthorized)
@@ -44,7 +45,7 @@ class Told:
 def digest_of(asked: object) -> str:
     """Return the digest of what is asked, given as plain JSON values; raises ContractError for what is none."""
     try:
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+        text = _ASKED.encode(asked)
     except (TypeError, ValueError, RecursionError) as error:
         message = f"what is asked cannot be written down: {error}"
         raise ContractError(message) from error
@@ -110,6 +111,10 @@ class Record:
             self.known[key] = Exchange(digest=digest(body.encode()), body=body)
             self._waiting.append((key, body))
         return _opened(key, self.known[key]).plain
+
+    def holds(self, kind: str, asked: str) -> bool:
+        """Say whether what needs no waiting is on record."""
+        return ExchangeKey(kind, asked) in self.known
 
     def count(self, keys: tuple[str, ...]) -> None:
         """Count exchanges as asked that stand inside one that was told from the record."""

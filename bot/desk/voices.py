@@ -1,6 +1,7 @@
 """The models as one trial hears them: through the record, charged to the trial, and within its time."""
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,13 +9,15 @@ from bot.desk.parts import Models
 from bot.desk.record import Record, Told, digest_of
 from bot.domain.inquiry import Charge, Inquiry
 from bot.domain.prompt import Answer, Dialect, Message, Prompt
-from bot.errors import ConfigError, NotFound, Unavailable
+from bot.errors import ConfigError, ContractError, NotFound, Unavailable
+from bot.ids import digest
 from bot.ports import Clock
 from bot.store.codec import Form
 
 _ANSWER: Form[Answer] = Form("answer", Answer)
-_MESSAGE: Form[Message] = Form("message", Message)
 _PROMPT: Form[Prompt] = Form("prompt", Prompt)
+# What a forecaster repeats it repeats soon; one that makes everything anew must not fill the memory.
+_REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ class Voices:
     charge: Charge
     clock: Clock
     until: float
-    _digests: dict[Message, str] = field(default_factory=dict)
+    _messages: dict[int, tuple[Message, str]] = field(default_factory=dict)
+    _frames: dict[tuple[object, ...], tuple[Prompt, str]] = field(default_factory=dict)
 
     def dialect(self, role: str) -> Dialect:
         """Return how the role is asked, the same throughout the trial; raises ConfigError for one without a model."""
@@ -70,12 +74,42 @@ class Voices:
         return self.models
 
     def _asked(self, role: str, prompt: Prompt, seed: int | None) -> str:
-        frame = _PROMPT.plain(dataclasses.replace(prompt, messages=(), stable=0))
-        messages = [self._digest(message) for message in prompt.messages]
-        return digest_of({"role": role, "frame": frame, "messages": messages, "seed": seed})
+        messages = [self._message(message) for message in prompt.messages]
+        return digest_of({"role": role, "frame": self._frame(prompt), "messages": messages, "seed": seed})
 
-    def _digest(self, message: Message) -> str:
-        # A conversation only grows, so each of its messages is written out once.
-        if message not in self._digests:
-            self._digests[message] = digest_of(_MESSAGE.plain(message))
-        return self._digests[message]
+    def _frame(self, prompt: Prompt) -> str:
+        # Tools and schemas are made once and offered again and again: the same objects, and none of them changes.
+        key = (prompt.only, id(prompt.schema), *map(id, prompt.tools))
+        if (known := self._frames.get(key)) is None:
+            _make_room(self._frames)
+            frame = dataclasses.replace(prompt, messages=(), stable=0)
+            known = self._frames[key] = (frame, digest_of(_PROMPT.plain(frame)))
+        return known[1]
+
+    def _message(self, message: Message) -> str:
+        # A conversation only grows, so each of its messages is digested once. The message stays with its digest, so
+        # that no other one can come to have its identity.
+        if (known := self._messages.get(id(message))) is None:
+            _make_room(self._messages)
+            known = self._messages[id(message)] = (message, _digest_of(message))
+        return known[1]
+
+
+def _make_room(known: dict[Any, Any]) -> None:
+    if len(known) >= _REMEMBERED:
+        del known[next(iter(known))]
+
+
+def _digest_of(message: Message) -> str:
+    """Return a digest that only an equal message has: a line with all that is short and the lengths, then the rest.
+
+    To write a long text as JSON takes longer than to take its digest. Raises ContractError for what is no message.
+    """
+    try:
+        calls = [[call.id, call.name, len(call.arguments)] for call in message.calls]
+        head = json.dumps([message.speaker, message.answers, calls])
+        whole = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
+        return digest(whole.encode(errors="surrogatepass"))
+    except (AttributeError, TypeError, ValueError) as error:
+        reason = f"what is asked cannot be written down: {error!r}"
+        raise ContractError(reason) from error

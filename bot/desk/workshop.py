@@ -68,7 +68,8 @@ class Workshop:
         opened = record.of_kind("desk")
         opening = OPENING.value(opened[0]) if opened else self._opening(question, voices, cutoff, guarded=guarded)
         notebook = Notebook()
-        notebook.keep_clear_of(record)
+        if not self.sealed:
+            notebook.keep_clear_of(record)
         guards = Guards(
             cutoff=opening.bound if guarded else None,
             backdated=opening.backdated,

@@ -8,6 +8,10 @@ from types import MappingProxyType
 from bot.domain.step import Json, Usage
 
 
+def _frozen(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    return schema if isinstance(schema, MappingProxyType) else MappingProxyType(dict(schema))
+
+
 class Speaker(StrEnum):
     """Who says a message."""
 
@@ -46,8 +50,8 @@ class Tool:
     parameters: Mapping[str, Json]
 
     def __post_init__(self) -> None:
-        """Freeze the schema's top level."""
-        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        """Freeze the schema's top level; what is frozen stays the same object."""
+        object.__setattr__(self, "parameters", _frozen(self.parameters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ class Prompt:
     stable: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a prompt that asks for both forms, or for a tool that it does not offer."""
+        """Refuse a prompt that asks for both forms, or for a tool that it does not offer; freeze its schema."""
         if self.tools and self.schema is not None:
             message = "a prompt asks for a tool call or for a JSON object, not for both"
             raise ValueError(message)
@@ -94,7 +98,7 @@ class Prompt:
             message = f"the prompt leaves only {self.only}, which is not among its tools"
             raise ValueError(message)
         if self.schema is not None:
-            object.__setattr__(self, "schema", MappingProxyType(dict(self.schema)))
+            object.__setattr__(self, "schema", _frozen(self.schema))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

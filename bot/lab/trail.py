@@ -18,6 +18,7 @@ from bot.desk.leaks.clamp import clamp, is_revised_late
 from bot.desk.leaks.content import ROLE as FILTER
 from bot.desk.leaks.content import Verdict, verdict_in
 from bot.desk.leaks.dates import is_late
+from bot.desk.notebook import NOTE
 from bot.desk.opening import OPENING, Opening
 from bot.desk.record import key_from, key_text
 from bot.desk.tools.search import HITS
@@ -109,7 +110,7 @@ class Trail:
         yield from self._pages([(key, value) for key, value in told if key.kind == "page"], verdict, use)
 
     def _results(self, use: Use, key: ExchangeKey, hits: Sequence[Hit], verdict: Verdict) -> Iterator[Met]:
-        kept = {found.place for found in use.note.found if found.exchange == key_text(key)}
+        kept = {found.place for found in NOTE.value(use.note).found if found.exchange == key_text(key)}
         seen: set[str] = set()
         for place, hit in enumerate(hits[: self.results]):
             address = address_of(hit.url)

@@ -57,6 +57,7 @@ class Memory:
         self._room = chars
         self._parts: OrderedDict[Message, Part] = OrderedDict()
         self._offers: OrderedDict[str, Part] = OrderedDict()
+        self._seen: OrderedDict[tuple[object, ...], tuple[Offer, Part]] = OrderedDict()
 
     def parts(self, prompt: Prompt) -> Parts:
         """Return the parts of a prompt; raises ContractError for one that JSON cannot say."""
@@ -76,7 +77,18 @@ class Memory:
         return part
 
     def _offer(self, prompt: Prompt) -> Part:
-        part = _part(OFFER.encode(Offer(tools=prompt.tools, only=prompt.only, schema=prompt.schema)))
+        # Tools and schemas are made once and offered again and again: the same objects, and none of them changes. They
+        # stay with their part, so that no others can come to have their identity.
+        identity = (prompt.only, id(prompt.schema), *map(id, prompt.tools))
+        if identity not in self._seen:
+            offer = Offer(tools=prompt.tools, only=prompt.only, schema=prompt.schema)
+            self._seen[identity] = (offer, self._written(offer))
+            if len(self._seen) > REMEMBERED_OFFERS:
+                self._seen.popitem(last=False)
+        return self._seen[identity][1]
+
+    def _written(self, offer: Offer) -> Part:
+        part = _part(OFFER.encode(offer))
         known = self._offers.setdefault(part.digest, part)
         self._offers.move_to_end(part.digest)
         if len(self._offers) > REMEMBERED_OFFERS:

@@ -22,6 +22,7 @@ NEW_ITEMS = 5
 OPEN_QUESTIONS = 5
 # Ten steps of NEW_ITEMS; what is said beyond them is not evidence any more.
 MOST_ITEMS = 50
+_CONFIDENCES = {confidence.value: confidence for confidence in Confidence}
 UNSTATED = "source not stated"
 
 
@@ -150,14 +151,13 @@ def _texts(raw: Json, limit: int = ITEM_CHARS) -> Iterator[str]:
 
 
 def _confidence(raw: Json, old: Confidence) -> Confidence:
-    named = text(raw, 10).lower()
-    return Confidence(named) if named in {*Confidence} else old
+    return _CONFIDENCES.get(text(raw, 10).lower(), old)
 
 
 def _complaints(update: Mapping[str, Json]) -> Iterator[str]:
     if not text(update.get("update_reasoning")):
         yield "the update came without a reason"
-    if text(update.get("confidence"), 10).lower() not in {*Confidence}:
+    if text(update.get("confidence"), 10).lower() not in _CONFIDENCES:
         yield "the update named no confidence"
 
 

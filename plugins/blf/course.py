@@ -126,7 +126,7 @@ class Course:
         for number in range(begin, self.steps + 1):
             turn = await self._turn(way, number)
             # The engine may stop at its own limit after any step, so nothing is left to do behind the last one.
-            yield replace(turn.step, final=turn.over and turn.failure is None)
+            yield replace(turn.step, final=True) if turn.over and turn.failure is None else turn.step
             if turn.failure is not None:
                 raise turn.failure
             if turn.over:

@@ -69,18 +69,24 @@ def moment(raw: Json, what: str) -> float:
 
 def text(raw: Json, limit: int = MAX_TEXT) -> str:
     """Return a text cut to ``limit`` characters and without what no file can hold; empty for anything else."""
-    return _UNWRITABLE.sub("", raw[: 2 * limit]).strip()[:limit] if isinstance(raw, str) else ""
+    return writable(raw[: 2 * limit]).strip()[:limit] if isinstance(raw, str) else ""
+
+
+def writable(raw: str) -> str:
+    """Return a text without what no file can hold."""
+    # What can be printed is a part of what can be written, and is told apart far quicker.
+    return raw if raw.isprintable() else _UNWRITABLE.sub("", raw)
 
 
 def written(raw: Json) -> Json:
     """Return a JSON value with all its texts as ``text`` cleans them, uncut."""
     match raw:
         case str():
-            return _UNWRITABLE.sub("", raw)
+            return writable(raw)
         case list():
             return [written(item) for item in raw]
         case dict():
-            return {_UNWRITABLE.sub("", key): written(item) for key, item in raw.items()}
+            return {writable(key): written(item) for key, item in raw.items()}
         case _:
             return raw
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bot.api import Belief, Confidence, Evidence, Prediction
 
@@ -12,11 +12,16 @@ MAX_SEARCHES = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One piece of evidence; ``name`` (F1, A2, ...) is never given to another one."""
+    """One piece of evidence; ``name`` (F1, A2, ...) is never given to another one. ``evidence`` is what is recorded."""
 
     name: str
     text: str
     source: str
+    evidence: Evidence = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make the record once; it stands in the belief of every step from now on."""
+        object.__setattr__(self, "evidence", Evidence(text=self.text, source=self.source))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +61,9 @@ class State:
 
     def having_searched(self, queries: tuple[str, ...]) -> State:
         """Return the state with these searches added, each once."""
-        known = tuple(dict.fromkeys((*self.searches, *(query for query in queries if query))))
-        return replace(self, searches=known[:MAX_SEARCHES])
+        known = tuple(dict.fromkeys((*self.searches, *(query for query in queries if query))))[:MAX_SEARCHES]
+        return self if known == self.searches else replace(self, searches=known)
 
 
 def _evidence(items: tuple[Item, ...]) -> tuple[Evidence, ...]:
-    return tuple(Evidence(text=item.text, source=item.source) for item in items)
+    return tuple(item.evidence for item in items)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from string import Template
 
@@ -24,6 +24,17 @@ def template(name: str) -> Template:
     return Template((files("plugins.blf") / "prompts" / f"{name}.txt").read_text(encoding="utf-8").rstrip("\n"))
 
 
+@lru_cache(maxsize=256)
+def _filled(name: str, **values: object) -> str:
+    return template(name).substitute(values)
+
+
+@lru_cache(maxsize=64)
+def _fenced(text: str, label: str) -> str:
+    """Return a text of the question in its fence: all trials of the question want the same."""
+    return quoted(text, label)
+
+
 def system(question: Question, settings: BlfSettings, ballot: Ballot, *, steps: int) -> str:
     """Return what the model is told about its work, which is the same for all questions of one shape."""
     if settings.zero_shot is ZeroShot.SHORT:
@@ -32,7 +43,8 @@ def system(question: Question, settings: BlfSettings, ballot: Ballot, *, steps: 
         name = "batch"
     else:
         name = "loop" if settings.states_beliefs else "plain"
-    filled = template(name).substitute(
+    filled = _filled(
+        name,
         task=_task(question),
         belief_field=FIELD,
         steps=steps,
@@ -47,9 +59,9 @@ def system(question: Question, settings: BlfSettings, ballot: Ballot, *, steps: 
 def asked(question: Question, settings: BlfSettings, ballot: Ballot, anchor: Anchor, cutoff: str) -> str:
     """Return the question as it is put to the model; all words of its venue are fenced."""
     return template("question").substitute(
-        title=quoted(question.title, "question"),
-        background=quoted(question.background, "background") if question.background else "none given",
-        criteria=quoted(question.criteria, "resolution criteria") if question.criteria else "none given",
+        title=_fenced(question.title, "question"),
+        background=_fenced(question.background, "background") if question.background else "none given",
+        criteria=_fenced(question.criteria, "resolution criteria") if question.criteria else "none given",
         targets=_targets(question),
         cutoff=cutoff,
         crowd=_crowd(question, settings, ballot),
@@ -60,12 +72,12 @@ def asked(question: Question, settings: BlfSettings, ballot: Ballot, anchor: Anc
 
 def turn(number: int, steps: int, tools: Sequence[Tool], listing: str) -> str:
     """Return the line that says which step it is and what may be called in it."""
-    return template("turn").substitute(number=number, steps=steps, tools=names(tools), listing=listing)
+    return _filled("turn", number=number, steps=steps, tools=names(tools), listing=listing)
 
 
 def repair(why: str, tools: Sequence[Tool]) -> str:
     """Return what is said after an answer that was no move."""
-    return template("repair").substitute(why=why, tools=names(tools))
+    return _filled("repair", why=why, tools=names(tools))
 
 
 def names(tools: Sequence[Tool]) -> str:

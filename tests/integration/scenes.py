@@ -42,7 +42,8 @@ from tests.integration.stage import (
     submit,
 )
 
-PATIENT = Limits(steps=10, seconds=20.0)
+# The first call by litellm waits for its import.
+PATIENT = Limits(steps=10, seconds=90.0)
 BOTH = ("tools", "json")
 SEARCHES_THEN = ("web_search", "submit")
 
@@ -298,7 +299,7 @@ SCENES = [
         actions=("web_search", "web_search", "stop"),
         says="only submit can be called now",
         probability=0.4,
-        limits=Limits(steps=3, seconds=20.0),
+        limits=Limits(steps=3, seconds=90.0),
     ),
     Scene(
         name="tokens run out",
@@ -306,7 +307,7 @@ SCENES = [
         end=TrialEnd.TOKEN_LIMIT,
         actions=("web_search", "web_search"),
         probability=0.4,
-        limits=Limits(seconds=20.0, tokens=200),
+        limits=Limits(seconds=90.0, tokens=200),
     ),
     Scene(
         name="the money of a trial runs out",
@@ -315,7 +316,7 @@ SCENES = [
         actions=("web_search", "web_search"),
         probability=0.4,
         # 100 tokens at 1 dollar and 20 at 4 dollars a million.
-        limits=Limits(seconds=20.0, cost_usd=0.00035),
+        limits=Limits(seconds=90.0, cost_usd=0.00035),
         setup={"free": False},
     ),
     Scene(

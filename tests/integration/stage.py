@@ -75,7 +75,7 @@ class Setup:
         priced = {"free": True} if self.free else {"price_in": 1.0, "price_cached": 0.1, "price_out": 4.0}
         return LlmSection.model_validate(
             {
-                "roles": {"main": {"model": model, "max_tokens": 1000, "timeout_s": 10.0, **self.role}},
+                "roles": {"main": {"model": model, "max_tokens": 1000, "timeout_s": 60.0, **self.role}},
                 "models": {model: {"dialect": self.dialect, **priced}},
                 "providers": {self.kind: dict(self.provider)},
                 "budget": dict(self.budget),

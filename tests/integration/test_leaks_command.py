@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.testing.model_server import Asked, ModelServer, Reply, say_json
+from bot.testing.model_server import Asked, ModelServer, Reply, fail, say_json
 from tests.integration.stage import search, submit
 
 COMMAND = Path(sys.executable).with_name("foxcast")
@@ -80,6 +80,28 @@ async def test_what_a_run_read_is_audited_by_rules_and_by_a_model(tmp_path: Path
     assert opinion["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 1, "dropped": 0}}
     assert [(one["name"], one["opinion"]) for one in opinion["leaks"]] == [("https://news.example/lamp", "leak")]
     assert "the auditor: tells the end" in on_paper[1]
+
+
+@pytest.mark.timeout(120)
+async def test_a_fault_has_a_code_of_its_own_and_what_cannot_be_done_is_said(tmp_path: Path) -> None:
+    def configure(text: str) -> None:
+        (tmp_path / "config.toml").write_text(text)
+
+    async with ModelServer(play) as server:
+        text = CONFIG.format(plugin=PLUGIN, url=server.base_url)
+        configure(text)
+        await foxcast(tmp_path, "run", "--once")
+        server.script = fail(500)
+        unheard = await foxcast(tmp_path, "leaks")
+        configure(text.replace("openai_compatible:local/other", "elsewhere:other"))
+        nobody = await foxcast(tmp_path, "leaks")
+        configure(f'{text}\n[desk]\nblocked_hosts = ["news.example"]\n')
+        found = await foxcast(tmp_path, "leaks", "--rules-only")
+        none_yet = await foxcast(tmp_path, "leaks", "--backtests", "--rules-only")
+    assert (unheard[0], "the auditor gave no more opinions: Unavailable" in unheard[1]) == (0, True), unheard
+    assert (nobody[0], "no enabled plugin offers the provider elsewhere" in nobody[2]) == (2, True), nobody
+    assert (found[0], "from an address that gives the answer away" in found[1]) == (7, True), found
+    assert (none_yet[0], "documents: 0" in none_yet[1]) == (0, True), none_yet
 
 
 @pytest.mark.timeout(120)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from bot.api import Completion, Finish, Json, Message, Prompt, Speaker, Tool
 from plugins.blf.belief import FIELD
@@ -24,13 +25,16 @@ class JsonSpeech:
     """``belief`` is the schema of the update that each action asks for; None for a loop without beliefs."""
 
     belief: Mapping[str, Json] | None = None
+    # Tools and the schema that they became, by their identity: a trial offers the same ones at every step.
+    _schemas: dict[tuple[int, ...], tuple[tuple[Tool, ...], Mapping[str, Json]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
-        actions: list[Json] = [self._action(tool) for tool in tools]
-        schema: Mapping[str, Json] = {"anyOf": actions}
-        if len(actions) == 1 and isinstance(actions[0], dict):
-            schema = actions[0]
-        return Prompt(messages=tuple(messages), schema=schema, stable=len(messages))
+        identity = tuple(map(id, tools))
+        if identity not in self._schemas:
+            self._schemas[identity] = (tuple(tools), MappingProxyType(self._schema(tools)))
+        return Prompt(messages=tuple(messages), schema=self._schemas[identity][1], stable=len(messages))
 
     def listing(self, tools: Sequence[Tool]) -> str:
         lines = [
@@ -60,6 +64,10 @@ class JsonSpeech:
 
     def reply(self, move: Move, observation: str) -> Message:
         return Message(speaker=Speaker.USER, text=observation)
+
+    def _schema(self, tools: Sequence[Tool]) -> dict[str, Json]:
+        actions = [self._action(tool) for tool in tools]
+        return actions[0] if len(actions) == 1 else {"anyOf": [*actions]}
 
     def _action(self, tool: Tool) -> dict[str, Json]:
         properties: dict[str, Json] = {

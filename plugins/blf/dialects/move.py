@@ -93,13 +93,21 @@ def parsed(text: str, *, complete: bool) -> Parsed | Garble:
     except (ValueError, RecursionError):
         return _mended(bare[start:], complete=complete)
     more = "{" in bare[end:]
-    return Parsed(written_object(value), ("more than one object came; only the first counts",) if more else ())
+    return Parsed(
+        value if _is_writable(bare) else written_object(value),
+        ("more than one object came; only the first counts",) if more else (),
+    )
 
 
 def written_object(value: Mapping[str, Json]) -> dict[str, Json]:
     """Return an object whose texts any file can hold."""
     cleaned = written(dict(value))
     return cleaned if isinstance(cleaned, dict) else {}
+
+
+def _is_writable(text: str) -> bool:
+    """Say whether what JSON text means can be written as it is; most texts are told at a glance."""
+    return text.isascii() and "\x7f" not in text and not any(escape in text for escape in _ESCAPES)
 
 
 def why_empty(completion: Completion) -> str:
@@ -137,6 +145,8 @@ def _integer(text: str) -> int:
     return int(text) if len(text) < 300 else _no_number(text)
 
 
+# How JSON text may say what no file can hold; line breaks, tabs and quotation marks have escapes of their own.
+_ESCAPES = ("\\u", "\\b", "\\f")
 _DECODER = json.JSONDecoder(parse_constant=_no_number, parse_float=_number, parse_int=_integer)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bot.api import Completion, Finish, Json, Message, Prompt, Speaker, Tool, ToolCall
 from plugins.blf.belief import FIELD
@@ -24,9 +24,11 @@ class NativeSpeech:
     """``belief`` is the schema of the update that each tool asks for; None for a loop without beliefs."""
 
     belief: Mapping[str, Json] | None = None
+    # A tool and what it became, by its identity: a trial offers the same ones at every step.
+    _dressed: dict[int, tuple[Tool, Tool]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
-        offered = tuple(self._with_belief(tool) for tool in tools)
+        offered = tuple(self._offered(tool) for tool in tools)
         only = offered[0].name if len(offered) == 1 else None
         return Prompt(messages=tuple(messages), tools=offered, only=only, stable=len(messages))
 
@@ -63,12 +65,18 @@ class NativeSpeech:
     def reply(self, move: Move, observation: str) -> Message:
         return Message(speaker=Speaker.TOOL, text=observation, answers=move.call)
 
-    def _with_belief(self, tool: Tool) -> Tool:
+    def _offered(self, tool: Tool) -> Tool:
         if self.belief is None:
             return tool
-        schema = dict(tool.parameters)
-        properties, required = schema.get("properties"), schema.get("required")
-        schema["type"] = "object"
-        schema["properties"] = {**(properties if isinstance(properties, dict) else {}), FIELD: dict(self.belief)}
-        schema["required"] = [*(required if isinstance(required, list) else []), FIELD]
-        return Tool(name=tool.name, description=tool.description, parameters=schema)
+        if id(tool) not in self._dressed:
+            self._dressed[id(tool)] = (tool, _with_belief(tool, self.belief))
+        return self._dressed[id(tool)][1]
+
+
+def _with_belief(tool: Tool, belief: Mapping[str, Json]) -> Tool:
+    schema = dict(tool.parameters)
+    properties, required = schema.get("properties"), schema.get("required")
+    schema["type"] = "object"
+    schema["properties"] = {**(properties if isinstance(properties, dict) else {}), FIELD: dict(belief)}
+    schema["required"] = [*(required if isinstance(required, list) else []), FIELD]
+    return Tool(name=tool.name, description=tool.description, parameters=schema)

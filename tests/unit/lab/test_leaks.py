@@ -30,6 +30,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.llm import ScriptedLlm
 from bot.testing.research import MemoryPages, MemorySeries, PlainReader, Redirect
 from tests.unit.desk.workbench import CUTOFF, Desk, hit, level, market, passage
+from tests.unit.sittings import open_theatre, question, thoughts
 
 DAY = timedelta(days=1)
 BACKDATED = market(as_of=CUTOFF)
@@ -109,32 +110,36 @@ def counted(audit: Audit) -> dict[tuple[str, str], int]:
     }
 
 
+def furnish(desk: Desk) -> None:
+    """Put something for each layer, and something for none, where a trial will find it."""
+    desk.engine.hits = [
+        hit("fine"),
+        hit("spoilt", snippet="spoiler, let through"),
+        hit("told", snippet="drop me: spoiler"),
+        hit("wary", snippet="drop me"),
+        hit("late", published_at=CUTOFF),
+        hit("answer", url="https://lantern.example/q/lamp"),
+        hit("again", url=f"{NEWS}fine#twice"),
+        hit("moved"),
+    ]
+    desk.fetcher.web = {
+        f"{NEWS}fine": "Fine\nIt is dark.",
+        f"{NEWS}spoilt": "Spoilt\ndrop me: spoiler",
+        f"{NEWS}moved": Redirect("https://lantern.example/q/lamp"),
+    }
+    desk.reader = PlainReader({f"{NEWS}fine": CUTOFF - DAY})
+    desk.gauge(MemorySeries({"LEVEL": level(beyond=5)}, about=["LEVEL"]), serves="almanac")
+    late = passage("Now", "It was lit.", revised_at=CUTOFF)
+    desk.shelf(MemoryPages({("Lamp", "Now"): late, ("Lamp", "Then"): passage("Then", "It was dark.")}))
+
+
 async def test_every_document_is_found_with_what_became_of_it(tmp_path: Path) -> None:
     async with laboratory(tmp_path) as lab:
-        desk = lab.desk
-        desk.engine.hits = [
-            hit("fine"),
-            hit("spoilt", snippet="spoiler, let through"),
-            hit("told", snippet="drop me: spoiler"),
-            hit("wary", snippet="drop me"),
-            hit("late", published_at=CUTOFF),
-            hit("answer", url="https://lantern.example/q/lamp"),
-            hit("again", url=f"{NEWS}fine#twice"),
-            hit("moved"),
-        ]
-        desk.fetcher.web = {
-            f"{NEWS}fine": "Fine\nIt is dark.",
-            f"{NEWS}spoilt": "Spoilt\ndrop me: spoiler",
-            f"{NEWS}moved": Redirect("https://lantern.example/q/lamp"),
-        }
-        desk.reader = PlainReader({f"{NEWS}fine": CUTOFF - DAY})
-        desk.gauge(MemorySeries({"LEVEL": level(beyond=5)}, about=["LEVEL"]), serves="almanac")
-        late = passage("Now", "It was lit.", revised_at=CUTOFF)
-        desk.shelf(MemoryPages({("Lamp", "Now"): late, ("Lamp", "Then"): passage("Then", "It was dark.")}))
+        furnish(lab.desk)
         sections = [("fetch_lexicon_section", {"page": "Lamp", "heading": one}) for one in ("Now", "Then")]
         series = ("series_history", {"source": "tides", "name": "LEVEL"})
         caught = await lab.use(SEARCH, look("fine"), look("spoilt"), look("moved"), series, *sections)
-        audit = await lab.audit(auditor=ModelAuditor(desk.models))  # type: ignore[arg-type]  # see laboratory
+        audit = await lab.audit(auditor=ModelAuditor(lab.desk.models))  # type: ignore[arg-type]  # see laboratory
 
     assert caught == Caught(dates=1, content=3, clamped=6, blocked=2)
     assert counted(audit) == {
@@ -232,6 +237,18 @@ async def test_only_what_was_read_since_a_moment_is_audited(tmp_path: Path) -> N
         everything = await lab.audit()
     assert (audit.forecasts, {one.scope for one in audit.documents}) == (1, {"later"})
     assert everything.forecasts == 2
+
+
+async def test_what_may_see_everything_is_left_aside(tmp_path: Path) -> None:
+    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+        past = theatre.clock.now() - 30 * DAY
+        await theatre.forecast(question("rain", as_of=past), clairvoyant=True)
+        await theatre.forecast(question("snow"))
+        audit = await Audition(ledger=theatre.ledger).run()
+    assert (audit.forecasts, audit.unguarded) == (1, 1)
+    assert {one.ref for one in audit.documents} == {"lantern:snow"}
+    # Three results in each of two trials.
+    assert counted(audit) == {("search result", "kept"): 6}
 
 
 def met(kind: Kind, **more: Any) -> Met:
