@@ -31,7 +31,7 @@ from bot.domain.prompt import (
     ToolCall,
 )
 from bot.domain.question import SINGLE_TARGET, Crowd, Question, QuestionRef, Target
-from bot.domain.research import Hit, Notice, Passage, Quote, Series, SourcePolicy
+from bot.domain.research import Hit, Notice, Passage, Quote, Series, SeriesModel, SourcePolicy
 from bot.domain.resolution import Chosen, Example, Happened, Landed, Outcome, Resolution, Void
 from bot.domain.step import Action, Json, Observation, Step, ToolResult, Usage
 from bot.domain.submission import Batch, Intent, IntentState, Mode, Receipt
@@ -157,6 +157,7 @@ __all__ = [
     "SearchEngine",
     "SearchSpec",
     "Series",
+    "SeriesModel",
     "Settings",
     "Shape",
     "Sheet",

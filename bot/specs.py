@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
-from bot.domain.research import SourcePolicy
+from bot.domain.research import SeriesModel, SourcePolicy
 from bot.ports import (
     Archive,
     Clock,
@@ -168,7 +168,8 @@ class SearchSpec(Configurable[S]):
 class DataSpec(Configurable[S]):
     """A source of time series (``open``), or of pages with a past (``pages``).
 
-    ``serves`` names the sources of questions (``Question.source``) it is for, ``policy`` how those are worked on.
+    ``serves`` names the sources of questions (``Question.source``) it is for, ``policy`` how those are worked on,
+    ``model`` how its series are extrapolated.
     """
 
     table: ClassVar[Table] = Table.DATA
@@ -176,6 +177,7 @@ class DataSpec(Configurable[S]):
     pages: Callable[[S, Workplace], AbstractAsyncContextManager[PageSource]] | None = None
     serves: frozenset[str] = frozenset()
     policy: SourcePolicy = field(default_factory=SourcePolicy)
+    model: SeriesModel = field(default_factory=SeriesModel)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,7 @@ async def held_back(app: App) -> str | None:
     if app.gateway is None:
         return None
     due = await app.ledger.schedule.due(app.clock.now())
-    held = await app.spending.held(app.seats, due)
+    held = await app.spending.held(app.seats, due, now=app.clock.now())
     if not held:
         return None
     costs = [await expected(app.gateway, app.seats[name], due[name]) for name in held]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from statistics import median
 
 from bot.domain.belief import Belief
 from bot.domain.forecast import Trial, TrialEnd
@@ -10,7 +11,11 @@ from bot.domain.question import Question
 
 
 class Pool(StrEnum):
-    """How several trials become one answer; the formulas are in ``bot.science``."""
+    """How several trials become one answer; the formulas are in ``bot.science``.
+
+    Options are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a
+    curve point by point, by the median or (all others) the mean of the CDFs.
+    """
 
     LOGIT_MEAN = "logit-mean"
     MEAN = "mean"
@@ -76,6 +81,20 @@ def _distribution(predictions: Sequence[Prediction], pool: Pool) -> Prediction:
     if isinstance(predictions[0], Choice):
         options = tuple(predictions[0].probabilities)
         masses = [[p.probabilities[option] for option in options] for p in predictions if isinstance(p, Choice)]
+        if pool is Pool.MEDIAN:
+            return Choice(_middle_shares(options, masses))
         pooled = linear_pool(masses) if pool is Pool.MEAN else log_pool(masses)
         return Choice(dict(zip(options, pooled.tolist(), strict=True)))
-    return Curve(tuple(linear_pool([p.cdf for p in predictions if isinstance(p, Curve)]).tolist()))
+    cdfs = [p.cdf for p in predictions if isinstance(p, Curve)]
+    if pool is Pool.MEDIAN:
+        # The median of each point rises where each curve does.
+        return Curve(tuple(median(values) for values in zip(*cdfs, strict=True)))
+    return Curve(tuple(linear_pool(cdfs).tolist()))
+
+
+def _middle_shares(options: Sequence[str], masses: Sequence[Sequence[float]]) -> dict[str, float]:
+    middles = [median(values) for values in zip(*masses, strict=True)]
+    total = sum(middles)
+    # All medians are 0 where each trial is sure of another option.
+    shares = [middle / total for middle in middles] if total > 0.0 else [1.0 / len(options)] * len(options)
+    return dict(zip(options, shares, strict=True))

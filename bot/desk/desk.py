@@ -1,8 +1,8 @@
 """The desk of one trial: the cutoff, what was learned before it, chance of its own, and a bench of tools and models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from bot.desk.bare import BareBench
@@ -18,6 +18,9 @@ from bot.ports import Random
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+CLOCK_AHEAD = timedelta(minutes=5)
 
 
 class Bench(Protocol):
@@ -37,6 +40,12 @@ class Bench(Protocol):
 def cutoff_of(question: Question, now: datetime) -> datetime:
     """Return the moment after which nothing may inform a forecast made now: the venue's own, if that is earlier."""
     return now if question.as_of is None else min(now, question.as_of)
+
+
+def as_known(question: Question, cutoff: datetime) -> Question:
+    """Return the question without a crowd that spoke after the cutoff; the venue's clock may be a little ahead."""
+    crowd = question.crowd
+    return question if crowd is None or crowd.at <= cutoff + CLOCK_AHEAD else replace(question, crowd=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

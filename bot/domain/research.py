@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Literal
 
 from bot.domain.prediction import Prediction
 from bot.domain.question import QuestionRef
@@ -81,6 +82,29 @@ class SourcePolicy:
     first: str | None = None
     searches: int | None = None
     bypass: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesModel:
+    """How the series of one source are extrapolated by a simple model; what it is where nothing is said suits prices.
+
+    A line is fitted to the last ``window`` points or days. ``trust`` in [0, 1] is its weight against one half, and
+    ``trend_share`` in [0, 1] its weight against the same day of earlier years, where these are known. With ``seasonal``
+    the season alone is believed: what stood above the last value at that time of the year. Source: BLF (arXiv
+    2604.18576v3), appendix I, equations 17-23, with the constants of its published code for daily prices.
+    """
+
+    window: int = 60
+    unit: Literal["points", "days"] = "points"
+    trust: float = 0.1
+    trend_share: float = 0.5
+    seasonal: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a window without points, and weights that are none."""
+        if self.window < 1 or not (0 <= self.trust <= 1 and 0 <= self.trend_share <= 1):
+            message = f"a window of at least 1 and weights from 0 to 1 make a model of series, not {self}"
+            raise ValueError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,7 @@ async def _require_affordable(parts: Attending, name: str, now: datetime) -> Non
     """Refuse what the forecast job would hold; it would wait there without a word."""
     due = {**await parts.ledger.schedule.due(now)}
     due[name] = due.get(name, 0) + 1
-    if name in await parts.spending.held(parts.seats, due):
+    if name in await parts.spending.held(parts.seats, due, now=parts.clock.now()):
         message = (
             f"what is due to {name} is expected to cost more than llm.budget.ask_above_usd = "
             f"{parts.spending.ask_above_usd:g}; start the daemon with foxcast run --yes, or raise that"

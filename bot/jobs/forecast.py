@@ -1,7 +1,7 @@
 """Forecast what is due: what would cost too much is held, the rest is claimed, soonest close first, and forecast."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -43,11 +43,9 @@ async def forecast_due(parts: Forecasting) -> str:
 
     Patience bounds one pass, so that what is ready is submitted while a long queue is worked off.
     """
-    due = await parts.means.ledger.schedule.due(parts.means.clock.now()) if parts.spending.matters else {}
-    held = await parts.spending.held(parts.seats, due)
-    tally = await _Pass(parts, leave=held).work()
+    tally = await _Pass(parts).work()
     missed = await _missed(parts)
-    told = ((tally.failed, "postponed"), (sum(due[name] for name in held), "held"), (missed, "windows missed"))
+    told = ((tally.failed, "postponed"), (tally.held, "held"), (missed, "windows missed"))
     return ", ".join([f"{tally.done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
 
 
@@ -55,6 +53,7 @@ async def forecast_due(parts: Forecasting) -> str:
 class _Tally:
     done: int = 0
     failed: int = 0
+    held: int = 0
 
 
 @dataclass(slots=True)
@@ -62,7 +61,6 @@ class _Pass:
     """One pass: as many questions under way as there are places, each replaced as soon as it is done."""
 
     parts: Forecasting
-    leave: Collection[str]
     tally: _Tally = field(default_factory=_Tally)
     running: set[asyncio.Task[bool]] = field(default_factory=set)
     claimed_at: float = float("-inf")
@@ -82,7 +80,7 @@ class _Pass:
                 await self._claim(group)
             if not self.running:
                 return
-            await self._wait()
+            await self._wait(until)
 
     def _may_claim(self, until: float) -> bool:
         now = self.parts.means.clock.monotonic()
@@ -97,22 +95,37 @@ class _Pass:
         parts, free = self.parts, self.parts.concurrency - len(self.running)
         if free <= 0:
             return
+        held = await self._held()
         longest = max((seat.limits.seconds for seat in parts.seats.values()), default=0.0)
         claims = await parts.means.ledger.schedule.claim(
             now=parts.means.clock.now(),
             owner=parts.owner,
             lease=max(parts.lease, timedelta(seconds=longest) + LEASE_BEYOND),
             limit=free,
-            leave=self.leave,
+            leave=held,
         )
+        parts.spending.begun(claim.forecaster for claim in claims)
         self.claimed_at = parts.means.clock.monotonic()
         self.exhausted = len(claims) < free
         self.running.update(group.create_task(_attempt(parts, claim)) for claim in claims)
 
-    async def _wait(self) -> None:
-        waiting_for_room = not self.exhausted and len(self.running) < self.parts.concurrency
+    async def _held(self) -> tuple[str, ...]:
+        """Return who must wait for a person's yes, by what is due now."""
+        spending, means = self.parts.spending, self.parts.means
+        if not spending.matters:
+            return ()
+        due = await means.ledger.schedule.due(means.clock.now())
+        held = await spending.held(self.parts.seats, due, now=means.clock.now())
+        self.tally.held = sum(due[name] for name in held)
+        return held
+
+    async def _wait(self, until: float) -> None:
+        """Wait for the next forecast to end, or for the time to look for more while there is room and patience."""
+        clock = self.parts.means.clock
+        room = len(self.running) < self.parts.concurrency and clock.monotonic() < until and not self.parts.stopping()
+        pause = LOOK_AGAIN_S if self.exhausted else REFILL_S
         done, self.running = await asyncio.wait(
-            self.running, timeout=REFILL_S if waiting_for_room else None, return_when=asyncio.FIRST_COMPLETED
+            self.running, timeout=pause if room else None, return_when=asyncio.FIRST_COMPLETED
         )
         for task in done:
             # One that failed has cancelled the others already, and is raised by the group.

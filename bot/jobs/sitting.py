@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bot.desk.bare import BareBench
 from bot.desk.combine import Pool, combine, is_dead
-from bot.desk.desk import Bench, TrialDesk, cutoff_of
+from bot.desk.desk import Bench, TrialDesk, as_known, cutoff_of
 from bot.desk.trial import TrialRun, run_trial
 from bot.domain.forecast import Forecast, Limits, Trial
 from bot.domain.inquiry import Charge
@@ -173,7 +173,8 @@ class Sitting:
             bench=await self._bench(number),
         )
         run = TrialRun(limits=seat.limits, log=partial(self._log_step, number))
-        trial = await run_trial(seat.forecaster, running.question, desk, run)
+        asked = running.question if seat.clairvoyant else as_known(running.question, running.cutoff)
+        trial = await run_trial(seat.forecaster, asked, desk, run)
         await means.ledger.forecasts.end_trial(running.id, trial, at=means.clock.now())
         means.watch.ended(trial)
         return trial

@@ -4,8 +4,9 @@ A date filter that went wrong once forecast 9,399 questions anew for about 2,400
 nobody was asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Protocol
 
 import structlog
@@ -23,38 +24,48 @@ class Estimates(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Spending:
-    """Who knows prices, above how many dollars a person is asked, and whether one said yes for this run."""
+    """Who knows prices, above how many dollars a day a person is asked, and whether one said yes for this run.
+
+    What was begun without a yes counts all day (UTC): many small passes cost as much as one large one.
+    """
 
     prices: Estimates | None = None
     ask_above_usd: float = 0.0
     confirmed: bool = False
     told: set[str] = field(default_factory=set)
+    each_usd: dict[str, float] = field(default_factory=dict)
+    day: date | None = None
+    begun_usd: float = 0.0
 
     @property
     def matters(self) -> bool:
         """Whether anything can cost money that nobody has said yes to."""
         return self.prices is not None and not self.confirmed
 
-    async def held(self, seats: Mapping[str, Seat], due: Mapping[str, int]) -> tuple[str, ...]:
+    async def held(self, seats: Mapping[str, Seat], due: Mapping[str, int], *, now: datetime) -> tuple[str, ...]:
         """Return the forecasters that must wait for a yes: those that cost, where all of them together cost too much.
 
         A cost that is not known counts as too much: so little stands in the way of asking.
         """
         if self.prices is None or self.confirmed:
             return ()
-        costs = {
-            seat.name: await expected(self.prices, seat, due[seat.name])
-            for seat in seats.values()
-            if seat.asks and due.get(seat.name)
-        }
+        if self.day != now.date():
+            self.day, self.begun_usd = now.date(), 0.0
+        paid = [seat for seat in seats.values() if seat.asks and due.get(seat.name)]
+        costs = {seat.name: await expected(self.prices, seat, 1) for seat in paid}
+        self.each_usd = {name: cost for name, cost in costs.items() if cost is not None}
         dear = tuple(name for name, cost in costs.items() if cost is None or cost > 0.0)
-        total = sum(cost or 0.0 for cost in costs.values())
-        if total <= self.ask_above_usd and None not in costs.values():
+        total = sum(cost * due[name] for name, cost in self.each_usd.items())
+        if self.begun_usd + total <= self.ask_above_usd and None not in costs.values():
             return ()
         self._tell(dear, total, sum(due[name] for name in dear))
         return dear
+
+    def begun(self, forecasters: Iterable[str]) -> None:
+        """Count forecasts that were begun without a yes."""
+        self.begun_usd += sum(self.each_usd.get(name, 0.0) for name in forecasters)
 
     def _tell(self, dear: tuple[str, ...], total: float, count: int) -> None:
         if self.told.issuperset(dear):
@@ -65,6 +76,7 @@ class Spending:
             forecasters=dear,
             forecasts=count,
             expected_usd=round(total, 2),
+            begun_today_usd=round(self.begun_usd, 2),
             ask_above_usd=self.ask_above_usd,
         )
 

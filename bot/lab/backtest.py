@@ -1,15 +1,16 @@
 """Backtests: each past round forecast with only what had resolved before its due date, then scored."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 
 import structlog
 
 from bot.desk.bare import BareBench
-from bot.desk.combine import combine
-from bot.desk.desk import Bench, TrialDesk, cutoff_of
+from bot.desk.combine import combine, is_dead
+from bot.desk.desk import Bench, TrialDesk, as_known, cutoff_of
 from bot.desk.trial import TrialRun, run_trial
 from bot.domain.forecast import Trial
 from bot.domain.inquiry import Charge
@@ -17,7 +18,7 @@ from bot.domain.learning import Fitted, Round
 from bot.domain.prediction import Binary, Prediction
 from bot.domain.question import Question, QuestionRef
 from bot.domain.step import Step
-from bot.errors import ContractError
+from bot.errors import ContractError, Unavailable
 from bot.ids import derive_id
 from bot.jobs.sitting import Benches, Seat
 from bot.jobs.together import together
@@ -47,7 +48,8 @@ class Subject:
 
     def scope(self, ref: QuestionRef) -> str:
         """Return the name under which the backtest of a question is on record."""
-        return derive_id("backtest", self.seat.name, str(ref), self.run) if self.run else self.name(ref)
+        parts = [part for part in (self.run, "clairvoyant" if self.seat.clairvoyant else "") if part]
+        return derive_id("backtest", self.seat.name, str(ref), *parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class _Examination:
     subject: Subject
     fitted: Fitted | None
     random: Random
+    silent: Counter[str] = field(default_factory=Counter)
 
     async def answers(self) -> dict[tuple[QuestionRef, str], float]:
         answers: dict[tuple[QuestionRef, str], float] = {}
@@ -99,14 +102,26 @@ class _Examination:
                     message = f"{question.ref}: a backtest scores yes-or-no questions, not {prediction.kind} ones"
                     raise ContractError(message)
                 answers[question.ref, target] = prediction.probability
+        self._tell_silence(len(questions))
         return answers
+
+    def _tell_silence(self, asked: int) -> None:
+        """Say how many questions have no forecast and why; raises Unavailable where there is none at all."""
+        if not self.silent:
+            return
+        count = sum(self.silent.values())
+        why = self.silent.most_common(1)[0][0]
+        if count == asked:
+            message = f"{self.subject.seat.name} answered none of the {asked} questions of {self.round.key}: {why}"
+            raise Unavailable(message)
+        log.warning("questions without a forecast", round=self.round.key, count=count, of=asked, mostly=why)
 
     async def _predictions(self, question: Question) -> Mapping[str, Prediction]:
         seat = self.subject.seat
         numbers = range(1, seat.trials + 1)
         trials = await together(partial(self._trial, question), numbers, places=seat.trials)
-        if not any(trial.belief for trial in trials):
-            log.warning("no forecast", question=str(question.ref), why=[trial.detail for trial in trials])
+        if not any(trial.belief and not is_dead(trial) for trial in trials):
+            self.silent[" / ".join(dict.fromkeys(trial.detail for trial in trials))] += 1
             return {}
         return combine(question, trials, seat.pool)
 
@@ -121,7 +136,8 @@ class _Examination:
             limits=seat.limits,
             bench=await self._bench(question, number),
         )
-        return await run_trial(seat.forecaster, question, desk, TrialRun(limits=seat.limits, log=_unlogged))
+        asked = question if seat.clairvoyant else as_known(question, desk.cutoff)
+        return await run_trial(seat.forecaster, asked, desk, TrialRun(limits=seat.limits, log=_unlogged))
 
     async def _bench(self, question: Question, number: int) -> Bench:
         subject = self.subject

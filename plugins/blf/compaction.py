@@ -66,7 +66,7 @@ async def compacted(state: State, question: Question, desk: Desk, *, seed: int) 
     )
     try:
         answer = await desk.ask(ROLE, speech.prompt(messages, [tool]), seed=seed)
-    except (Unavailable, Rejected, Unauthorized, ContractError) as error:
+    except (Unavailable, Rejected, Unauthorized, ContractError, ConfigError) as error:
         log.info("notes not shortened", question=str(question.ref), why=str(error))
         return Compacted(state=state, note=f"notes not shortened: {error}")
     move = speech.read(answer.completion)

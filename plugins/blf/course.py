@@ -12,6 +12,7 @@ from bot.api import (
     Action,
     Answer,
     Completion,
+    ConfigError,
     ContractError,
     Desk,
     FoxcastError,
@@ -46,8 +47,8 @@ SEARCHES = (SEARCH, "summarize_results")
 CHANCES = 2
 SHOWN_CHARS = 2000
 
-# What ends a trial with the belief that it has: nobody answers, nobody may pay, or nobody is let in.
-STOPS = (Unavailable, Rejected, Unauthorized, ContractError)
+# What ends a trial with the belief that it has: nobody answers, may pay, is let in, or is configured.
+STOPS = (Unavailable, Rejected, Unauthorized, ContractError, ConfigError)
 
 Act = Callable[[Move], Awaitable[ToolResult]]
 Offer = Callable[[int], tuple[Tool, ...]]
@@ -64,10 +65,14 @@ class Turn:
 
 @dataclass(slots=True)
 class Heard:
-    """What the model said in one turn, repairs included, and what that cost."""
+    """What the model said in one turn, repairs included, and what that cost.
+
+    ``unasked`` is why it could not be asked, where that ended the turn.
+    """
 
     move: Move | None = None
     failure: FoxcastError | None = None
+    unasked: FoxcastError | None = None
     usage: Usage = field(default_factory=Usage)
     documents: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -167,7 +172,7 @@ class Course:
             try:
                 answer = await self.desk.ask(MAIN, self.speech.prompt(self.messages, offered), seed=self.seed)
             except STOPS as error:
-                heard.failure = error
+                heard.failure = heard.unasked = error
                 return heard
             heard.add(answer)
             self._tally.heard(answer.model)
@@ -219,7 +224,8 @@ class Course:
         kept = self.ballot.bounded(self.state.predictions, self.settings.submit_margin)
         self.state = replace(self.state, predictions=kept)
         why = f"{type(failure).__name__}: {failure}"
-        await self._grade(submitted=None)
+        # A model that was not asked again for want of money or a connection has not refused to submit.
+        await self._grade(submitted=None, free=heard.unasked is None)
         told = "\n".join([f"ended without submitting: {why}", *heard.notes, *self._refusals()])
         action = Action(name="stop", arguments={"why": text(why)})
         return Turn(step=self._step(action, told, heard), over=True, failure=failure)
@@ -275,8 +281,10 @@ class Course:
         observation = Observation(text=told, documents=heard.documents)
         return Step(action=action, observation=observation, belief=self.state.belief, usage=heard.usage)
 
-    async def _grade(self, *, submitted: Predictions | None, believed: Predictions | None = None) -> None:
-        for conduct in self._tally.verdicts(MAIN, believed=believed, submitted=submitted):
+    async def _grade(
+        self, *, submitted: Predictions | None, believed: Predictions | None = None, free: bool = True
+    ) -> None:
+        for conduct in self._tally.verdicts(MAIN, believed=believed, submitted=submitted, free=free):
             await self.desk.grade(conduct)
 
 

@@ -26,10 +26,13 @@ class Tally:
         """Count the last answer as no move."""
         self.unparsed[self.last] = self.unparsed.get(self.last, 0) + 1
 
-    def verdicts(self, role: str, *, believed: Predictions | None, submitted: Predictions | None) -> Iterator[Conduct]:
+    def verdicts(
+        self, role: str, *, believed: Predictions | None, submitted: Predictions | None, free: bool = True
+    ) -> Iterator[Conduct]:
         """Yield one conduct per model; only the one that spoke last had the chance to submit.
 
-        ``believed`` is what it last said that it believes, None where it never did.
+        ``believed`` is what it last said that it believes, None where it never did; ``free`` is False where it was kept
+        from going on by others: no budget, no connection.
         """
         for model, asked in self.asked.items():
             ended = model == self.last
@@ -39,7 +42,7 @@ class Tally:
                 model=model,
                 asked=asked,
                 unparsed=self.unparsed.get(model, 0),
-                submitted=submitted is not None if ended else None,
+                submitted=submitted is not None if ended and free else None,
                 half=ended and submitted is not None and _is_half(submitted),
                 gap=gap,
             )

@@ -21,6 +21,7 @@ from bot.api import (
     Question,
     Rejected,
     Series,
+    SeriesModel,
     Settings,
     SourcePolicy,
     Unauthorized,
@@ -135,5 +136,7 @@ def foxcast_data_sources() -> list[DataSpec[FredSettings]]:
             open=open_fred,
             serves=frozenset({"fred"}),
             policy=SourcePolicy(first="series_combo", searches=1),
+            # Source: BLF paper, appendix I, with the constants of its published code.
+            model=SeriesModel(window=30, unit="points", trust=0.5, trend_share=0.5),
         )
     ]

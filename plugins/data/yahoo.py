@@ -26,6 +26,7 @@ from bot.api import (
     Question,
     Rejected,
     Series,
+    SeriesModel,
     Settings,
     SourcePolicy,
     Workplace,
@@ -242,5 +243,7 @@ def foxcast_data_sources() -> list[DataSpec[YahooSettings]]:
             open=open_yahoo,
             serves=frozenset({SERVES}),
             policy=SourcePolicy(first="series_combo", searches=1),
+            # Source: BLF paper, appendix I, with the constants of its published code.
+            model=SeriesModel(window=60, unit="points", trust=0.1, trend_share=0.5),
         )
     ]

@@ -1,4 +1,4 @@
-"""How fast recorded forecasts are replayed: BLF on long prompts, sat through for real with a scripted model."""
+"""How fast forecasts are made and replayed: BLF on long prompts, sat through for real with a scripted model."""
 
 import asyncio
 import tempfile
@@ -11,6 +11,8 @@ from bot.clock import SeededRandom
 from bot.config.model import DeskSection
 from bot.desk.combine import Pool
 from bot.domain.forecast import Limits
+from bot.domain.inquiry import Charge
+from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.question import Question
 from bot.domain.research import Hit
 from bot.domain.step import Step
@@ -42,19 +44,44 @@ async def _measure(folder: Path, forecasts: int) -> None:
         theatre.section = DESK
         theatre.limits = Limits(steps=STEPS + 1)
         theatre.engine.hits = [_hit(number) for number in range(RESULTS)]
-        started = time.perf_counter()
-        made = [await theatre.forecast(_long(number), trials=TRIALS) for number in range(forecasts)]
-        took = time.perf_counter() - started
+        questions = [_long(number) for number in range(forecasts)]
+        started, processor = time.perf_counter(), time.process_time()
+        made = [await theatre.forecast(asked, trials=TRIALS) for asked in questions]
+        took, used = time.perf_counter() - started, time.process_time() - processor
         steps = forecasts * TRIALS * STEPS
         read = [len(message.text) for message in theatre.llm.requests[-1].prompt.messages]
         say("the last prompt of a trial", f"{sum(read) / 4000:.0f},000 tokens at 4 characters each")
-        say(f"sat through, {steps:,} steps", f"{took:.1f} s, {steps / took:,.0f} steps/s")
+        say(
+            f"sat through, {steps:,} steps",
+            f"{took:.1f} s, {steps / took:,.0f} steps/s, CPU {1000 * used / steps:.2f} ms a step",
+        )
         say(
             "ledger",
             f"{theatre.path.stat().st_size / 1e6:.0f} MB, {theatre.path.stat().st_size / steps / 1e3:.1f} kB a step",
         )
         await _replay(theatre, [forecast.id for forecast in made])
+        await _ask(theatre, trials=forecasts)
     say("memory", f"{peak_mb():.0f} MB at most")
+
+
+async def _ask(theatre: Theatre, *, trials: int) -> None:
+    """Ask through the desk alone: conversations that grow as those of BLF do, with the answers on record each time."""
+    question = _long(0)
+    told = [_text(f"told {step}", RESULTS * SNIPPET_CHARS) for step in range(STEPS)]
+    processor = time.process_time()
+    for trial in range(1, trials + 1):
+        charge = Charge(scope="asking", ref=str(question.ref), venue=question.ref.venue, forecaster=BLF, trial=trial)
+        bench = await theatre.workshop().bench(
+            question, charge=charge, cutoff=theatre.clock.now(), limits=theatre.limits
+        )
+        messages = [Message(speaker=Speaker.USER, text=question.background)]
+        for step in range(STEPS):
+            prompt = Prompt(messages=tuple(messages), tools=tuple(bench.tools), stable=len(messages))
+            answer = await bench.ask("main", prompt, seed=trial)
+            messages.append(Message(speaker=Speaker.ASSISTANT, calls=answer.completion.calls))
+            messages.append(Message(speaker=Speaker.TOOL, text=told[step], answers=answer.completion.calls[0].id))
+    used = time.process_time() - processor
+    say("asked through the desk, no forecaster and no tool", f"CPU {1000 * used / (trials * STEPS):.2f} ms an answer")
 
 
 async def _replay(theatre: Theatre, ids: list[str]) -> None:

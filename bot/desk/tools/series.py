@@ -103,7 +103,7 @@ class SeriesTool:
             raise Cannot(message)
         today = self.scene.bound.astimezone(UTC).date()
         try:
-            made = estimates(series, list(days.values()), kind=gauge.spec.name, today=today)
+            made = estimates(series, list(days.values()), model=gauge.spec.model, today=today)
         except ValueError as error:
             message = f"The model cannot say anything: {error}."
             raise Cannot(message) from error

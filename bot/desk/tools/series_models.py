@@ -1,26 +1,13 @@
-"""Which estimator of ``bot.science.timeseries`` a series gets, and what it says of each date of a question.
+"""What the estimators of ``bot.science.timeseries`` say of each date of a question about a series.
 
-Source: BLF (arXiv 2604.18576v3), appendix I; the classes of series and their constants stand beside the formulas.
+How a source's series are extrapolated is part of its spec. Source: BLF (arXiv 2604.18576v3), appendix I.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
 
-from bot.domain.research import Series
-
-if TYPE_CHECKING:
-    from bot.science.timeseries import TrendModel
-
-# A word in the name or the source of a series -> the class of series in ``bot.science.timeseries``. What is not listed
-# is extrapolated with the least trust.
-_CLASSES = {
-    "dbnomics": "SEASONAL_SERIES",
-    "fred": "ECONOMIC_SERIES",
-    "yahoo": "DAILY_PRICES",
-    "yfinance": "DAILY_PRICES",
-}
+from bot.domain.research import Series, SeriesModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +24,10 @@ class Estimate:
     mixed: float
 
 
-def estimates(series: Series, days: Sequence[date], *, kind: str, today: date) -> list[Estimate]:
+def estimates(series: Series, days: Sequence[date], *, model: SeriesModel, today: date) -> list[Estimate]:
     """Return one estimate for each day, against the last value before ``today``, the day of the forecast.
 
-    ``kind`` is the name of the data source. A class with seasons takes the probability from the season alone. Raises
-    ValueError for a series without a value before today, or with an infinite one.
+    Raises ValueError for a series without a value before today, or with an infinite one.
     """
     import numpy as np  # noqa: PLC0415 - a start of the program needs no numpy
 
@@ -53,19 +39,17 @@ def estimates(series: Series, days: Sequence[date], *, kind: str, today: date) -
     if not past.values.size:
         message = "the series has no value before the day of the forecast"
         raise ValueError(message)
-    name = _class_of(f"{kind} {series.source}")
-    model: TrendModel = getattr(timeseries, name)
+    line = timeseries.TrendModel(
+        window=model.window, unit=model.unit, trust=model.trust, trend_share=model.trend_share
+    )
     reference = float(past.values[-1])
     made = []
     for day in days:
         on = np.datetime64(day, "D")
         season = timeseries.seasonal_exceedance(past, reference, on).probability
-        trend = timeseries.trend_exceedance(past, reference, on, model).probability
-        mixed = timeseries.hybrid_exceedance(past, reference, on, model).probability
-        probability = season if name == "SEASONAL_SERIES" else mixed
+        trend = timeseries.trend_exceedance(past, reference, on, line).probability
+        mixed = timeseries.hybrid_exceedance(past, reference, on, line).probability
+        probability = season if model.seasonal else mixed
         made.append(Estimate(probability=probability, season=season, trend=trend, mixed=mixed))
     return made
 
-
-def _class_of(words: str) -> str:
-    return next((name for word, name in _CLASSES.items() if word in words.casefold()), "DAILY_PRICES")

@@ -267,6 +267,15 @@ async def test_conduct_tells_what_was_believed_and_what_was_submitted() -> None:
     assert conduct.gap == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize("error", [Unavailable("down"), Rejected("no money left"), Unauthorized("401")])
+async def test_a_model_that_could_not_be_asked_again_has_not_refused_to_submit(error: Exception) -> None:
+    at = desk(search(belief=believing(0.7)), error)
+    _, why = await steps_of(question(), at)
+    assert why is error
+    (conduct,) = at.graded
+    assert (conduct.asked, conduct.submitted) == (1, None)
+
+
 async def test_the_engine_keeps_the_belief_of_a_failed_trial_and_counts_it_as_failed() -> None:
     logged: list[Step] = []
 

@@ -96,3 +96,30 @@ def test_shrinking_draws_towards_one_half_and_no_further() -> None:
     [shrunk] = values(combine(question(BinaryShape()), trials, Pool.SHRINK)).values()
     [mean] = values(combine(question(BinaryShape()), trials, Pool.LOGIT_MEAN)).values()
     assert 0.5 < shrunk < mean
+
+
+def test_the_median_of_options_is_taken_for_each_and_adds_up_to_one() -> None:
+    shape = ChoiceShape(options=("a", "b"))
+    trials = [trial(n, {"outcome": Choice({"a": a, "b": 1.0 - a})}) for n, a in enumerate((0.1, 0.2, 0.9), start=1)]
+    assert combine(question(shape), trials, Pool.MEDIAN) == {"outcome": Choice({"a": 0.2, "b": 0.8})}
+
+
+def test_options_of_which_each_trial_is_sure_of_another_count_alike() -> None:
+    shape = ChoiceShape(options=("a", "b", "c"))
+    sure = [Choice({name: float(name == chosen) for name in "abc"}) for chosen in "abc"]
+    trials = [trial(n, {"outcome": one}) for n, one in enumerate(sure, start=1)]
+    assert combine(question(shape), trials, Pool.MEDIAN) == {"outcome": Choice(dict.fromkeys("abc", 1.0 / 3.0))}
+
+
+def test_the_median_of_curves_is_taken_at_each_point() -> None:
+    shape = CurveShape(grid=(0.0, 1.0, 2.0))
+    cdfs = ((0.0, 0.1, 1.0), (0.0, 0.3, 1.0), (0.0, 0.9, 1.0))
+    trials = [trial(n, {"outcome": Curve(cdf)}) for n, cdf in enumerate(cdfs, start=1)]
+    assert combine(question(shape), trials, Pool.MEDIAN) == {"outcome": Curve((0.0, 0.3, 1.0))}
+
+
+def test_a_dead_trial_counts_only_where_none_lives() -> None:
+    dead = trial(1, {"outcome": Binary(0.5)}, TrialEnd.FAILED)
+    cut_off = trial(2, {"outcome": Binary(0.9)}, TrialEnd.TIME_LIMIT)
+    assert counted([dead, cut_off]) == [cut_off]
+    assert counted([dead]) == [dead]

@@ -29,6 +29,7 @@ from bot.jobs.sitting import Means, Seat
 from bot.jobs.spending import Spending
 from bot.jobs.submit import BatchWait, Submitting, submit_due
 from bot.outbox.outbox import Outbox
+from bot.ports import Forecaster
 from bot.store.ledger import Ledger, open_ledger
 from bot.testing.book import MemoryBook
 from bot.testing.clock import FakeClock
@@ -64,9 +65,11 @@ class House:
     clock: FakeClock = field(default_factory=FakeClock)
     venue: MemoryVenue = field(default_factory=MemoryVenue)
     book: MemoryBook = field(default_factory=MemoryBook)
-    forecasters: dict[str, ScriptedForecaster] = field(
+    forecasters: dict[str, Forecaster] = field(
         default_factory=lambda: {FIRST: ScriptedForecaster(say(0.3)), SECOND: ScriptedForecaster(say(0.6))}
     )
+    asks: bool = False
+    spending: Spending = field(default_factory=Spending)
     trials: int = 1
     concurrency: int = 4
     mode: Mode = Mode.PAPER
@@ -91,7 +94,7 @@ class House:
 
     async def forecast(self) -> str:
         seats = {
-            name: Seat(name=name, forecaster=one, trials=self.trials, pool=Pool.MEAN, limits=Limits())
+            name: Seat(name=name, forecaster=one, trials=self.trials, pool=Pool.MEAN, limits=Limits(), asks=self.asks)
             for name, one in self.forecasters.items()
         }
         schools: Mapping[str, School] = {name: School(learner=None, shipped=()) for name in seats}
@@ -106,7 +109,7 @@ class House:
                     random=SeededRandom(1),
                 ),
                 seats=seats,
-                spending=Spending(),
+                spending=self.spending,
                 owner=self.owner,
                 lease=timedelta(minutes=15),
                 concurrency=self.concurrency,

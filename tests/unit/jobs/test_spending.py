@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,6 +12,8 @@ from bot.domain.forecast import Limits
 from bot.jobs.sitting import Seat
 from bot.jobs.spending import Spending, expected
 from bot.testing.forecaster import ScriptedForecaster
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @dataclass
@@ -35,45 +38,54 @@ def seats(*names: str, asks: bool = True) -> dict[str, Seat]:
 
 async def test_what_costs_no_more_than_the_threshold_is_not_held() -> None:
     spending = Spending(prices=Prices({"paid": 0.25}), ask_above_usd=1.0)
-    assert await spending.held(seats("paid"), {"paid": 4}) == ()
-    assert await spending.held(seats("paid"), {"paid": 5}) == ("paid",)
+    assert await spending.held(seats("paid"), {"paid": 4}, now=NOON) == ()
+    assert await spending.held(seats("paid"), {"paid": 5}, now=NOON) == ("paid",)
+
+
+async def test_what_was_begun_today_counts_and_a_new_day_begins_anew() -> None:
+    spending = Spending(prices=Prices({"paid": 0.25}), ask_above_usd=1.0)
+    assert await spending.held(seats("paid"), {"paid": 3}, now=NOON) == ()
+    spending.begun(["paid", "paid", "paid", "free"])
+    assert await spending.held(seats("paid"), {"paid": 1}, now=NOON) == ()
+    assert await spending.held(seats("paid"), {"paid": 2}, now=NOON) == ("paid",)
+    assert await spending.held(seats("paid"), {"paid": 2}, now=NOON + timedelta(days=1)) == ()
 
 
 async def test_all_forecasters_together_count() -> None:
     spending = Spending(prices=Prices({"one": 0.6, "two": 0.6, "free": 0.0}), ask_above_usd=1.0)
-    assert await spending.held(seats("one", "two", "free"), {"one": 1, "two": 1, "free": 9}) == ("one", "two")
-    assert await spending.held(seats("one", "two"), {"one": 1}) == ()
+    assert await spending.held(seats("one", "two", "free"), {"one": 1, "two": 1, "free": 9}, now=NOON) == ("one", "two")
+    assert await spending.held(seats("one", "two"), {"one": 1}, now=NOON) == ()
 
 
 async def test_a_price_that_nobody_knows_counts_as_too_much() -> None:
     spending = Spending(prices=Prices({"odd": None, "known": 0.01}), ask_above_usd=1000.0)
-    assert await spending.held(seats("odd", "known"), {"odd": 1, "known": 1}) == ("odd", "known")
+    assert await spending.held(seats("odd", "known"), {"odd": 1, "known": 1}, now=NOON) == ("odd", "known")
 
 
 async def test_after_a_yes_nothing_is_held_and_nobody_is_asked() -> None:
     prices = Prices({"paid": 99.0})
     spending = Spending(prices=prices, ask_above_usd=0.0, confirmed=True)
     assert not spending.matters
-    assert await spending.held(seats("paid"), {"paid": 1}) == ()
+    assert await spending.held(seats("paid"), {"paid": 1}, now=NOON) == ()
     assert prices.asked == []
 
 
 async def test_without_models_nothing_costs() -> None:
     assert not Spending().matters
-    assert await Spending().held(seats("paid"), {"paid": 1000}) == ()
+    assert await Spending().held(seats("paid"), {"paid": 1000}, now=NOON) == ()
 
 
 async def test_forecasters_that_ask_no_model_are_never_held() -> None:
     prices = Prices({})
-    assert await Spending(prices=prices).held(seats("baseline", asks=False), {"baseline": 100_000}) == ()
+    assert await Spending(prices=prices).held(seats("baseline", asks=False), {"baseline": 100_000}, now=NOON) == ()
     assert prices.asked == []
 
 
 async def test_what_is_held_is_told_once() -> None:
     spending = Spending(prices=Prices({"paid": 2.0}), ask_above_usd=1.0)
     with capture_logs() as logs:
-        await spending.held(seats("paid"), {"paid": 3})
-        await spending.held(seats("paid"), {"paid": 4})
+        await spending.held(seats("paid"), {"paid": 3}, now=NOON)
+        await spending.held(seats("paid"), {"paid": 4}, now=NOON)
     [told] = logs
     assert (told["forecasts"], told["expected_usd"], told["ask_above_usd"]) == (3, 6.0, 1.0)
     assert "foxcast run --yes" in told["event"]

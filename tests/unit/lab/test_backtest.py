@@ -1,6 +1,6 @@
 """A backtest of two rounds: who is asked what, with what, and what becomes of an answer that is missing or odd."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -12,11 +12,11 @@ from bot.desk.combine import Pool
 from bot.domain.belief import Belief
 from bot.domain.forecast import Limits
 from bot.domain.learning import Fitted, Round
-from bot.domain.prediction import Choice, ChoiceShape
+from bot.domain.prediction import Binary, Choice, ChoiceShape
 from bot.domain.question import Question
 from bot.domain.resolution import Void
 from bot.domain.step import Action, Observation, Step
-from bot.errors import ContractError, LeakError, Unavailable
+from bot.errors import ContractError, LeakError, Unauthorized, Unavailable
 from bot.jobs.sitting import Seat
 from bot.lab.backtest import Subject, Window, backtest
 from bot.lab.rows import Row, missing_share, rows_of
@@ -64,11 +64,46 @@ async def test_the_window_includes_its_ends(window: Window, expected: list[str])
     assert (await run(subject(ScriptedForecaster(say(0.3))), window))[1] == expected
 
 
+class Pairs(LanternArchive):
+    """Asks both questions in one round."""
+
+    def rounds(self) -> Sequence[str]:
+        return ["0"]
+
+    def round(self, key: str) -> Round:
+        asked, resolved = (question(0), question(1)), (outcome(0), outcome(1))
+        return Round(key=key, as_of=START + DAY, questions=asked, resolutions=resolved)
+
+
+def only_the_first(asked: Question) -> Step:
+    if asked.ref != question(0).ref:
+        message = "no model"
+        raise Unavailable(message)
+    belief = Belief(predictions={target.key: Binary(0.3) for target in asked.targets})
+    return Step(action=Action(name="think"), observation=Observation(), belief=belief)
+
+
 async def test_a_question_without_a_forecast_counts_as_one_half_and_is_told() -> None:
     with capture_logs() as logs:
-        rows, _ = await run(subject(ScriptedForecaster(Unavailable("no model"))))
-    assert [(row.probability, row.imputed) for row in rows] == [(0.5, True), (0.5, True)]
-    assert [entry["event"] for entry in logs] == ["no forecast", "no forecast"]
+        rows, _ = await run(subject(ScriptedForecaster(only_the_first)), archive=Pairs())
+    assert [(row.probability, row.imputed) for row in rows] == [(0.3, False), (0.5, True)]
+    [entry] = logs
+    assert (entry["event"], entry["count"], entry["of"]) == ("questions without a forecast", 1, 2)
+    assert entry["mostly"] == "Unavailable: no model"
+
+
+async def test_a_forecaster_that_answers_nothing_of_a_round_is_not_scored() -> None:
+    with pytest.raises(Unavailable, match="plain answered none of the 1 questions of 0: Unavailable: no model"):
+        await run(subject(ScriptedForecaster(Unavailable("no model"))))
+
+
+def starting_belief_then(error: Exception) -> ScriptedForecaster:
+    return ScriptedForecaster(say(0.8), error)
+
+
+async def test_a_trial_that_failed_at_once_is_no_forecast() -> None:
+    with pytest.raises(Unavailable, match="answered none"):
+        await run(subject(starting_belief_then(Unauthorized("401"))))
 
 
 class Colours(LanternArchive):
