@@ -17,11 +17,15 @@ from bot.store.codec import Form
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A result as the model was shown it: the exchange that holds it in full, and its place in it, from 0."""
+    """A result as the model was shown it: the exchange that holds it in full, and its place in it, from 0.
+
+    ``checked`` says that its text was judged and may be read.
+    """
 
     exchange: str
     place: int
     url: str
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

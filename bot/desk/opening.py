@@ -7,6 +7,7 @@ from bot.desk.notebook import Notebook
 from bot.desk.tools import lookup, search, summary
 from bot.domain.prompt import Tool
 from bot.domain.research import SourcePolicy
+from bot.errors import LeakError
 from bot.store.codec import Form
 
 
@@ -14,7 +15,9 @@ from bot.store.codec import Form
 class Opening:
     """The policy, all tools that it lets be used, the addresses that may be read from the beginning, and the guards.
 
-    ``bound`` is the moment before which data is asked for, ``content`` whether a model judges texts by what they tell.
+    ``bound`` is the moment before which data is asked for, ``content`` whether a model judges texts by what they tell,
+    ``guarded`` whether anything is kept from it at all. ``configuration`` is the digest of what the desk was put
+    together from.
     """
 
     policy: SourcePolicy = field(default_factory=SourcePolicy)
@@ -23,6 +26,21 @@ class Opening:
     bound: datetime
     backdated: bool = False
     content: bool = False
+    guarded: bool = True
+    configuration: str = ""
+
+    def require(self, *, guarded: bool, cutoff: datetime, whose: str) -> None:
+        """Raise LeakError where the trial may have seen more than it may see now, or is to see what it did not."""
+        if self.guarded != guarded:
+            began = "under guard against knowing the future" if self.guarded else "free to know the future"
+            message = f"{whose} began {began} and cannot go on otherwise: begin anew, under another name"
+            raise LeakError(message)
+        if guarded and self.bound > cutoff:
+            message = (
+                f"{whose} began with what was known before {self.bound.isoformat()}, and its cutoff is "
+                f"{cutoff.isoformat()} now: begin anew, under another name"
+            )
+            raise LeakError(message)
 
     def offered(self, notebook: Notebook) -> tuple[Tool, ...]:
         """Return the tools that may be used now."""

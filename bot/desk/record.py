@@ -2,11 +2,14 @@
 
 The same question is answered from the record in any order, counted by how often it was asked. What went wrong is
 recorded too, so that a trial that is taken up or replayed sees the same. What was cancelled was not told.
+
+A trial may also be begun anew on its record: then what went wrong and may have been mended since is asked again, as the
+next one of its kind, and so is what was told under another configuration of the desk.
 """
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +34,11 @@ _BODY: Form[Any] = Form("exchange", Any)
 _FAULTS: dict[str, type[FoxcastError]] = {
     kind.__name__: kind for kind in (ConfigError, ContractError, LeakError, NotFound, Rejected, Unauthorized)
 }
+# What a person or time may mend.
+_PASSING = frozenset(kind.__name__ for kind in (ConfigError, Rejected, Unauthorized, Unavailable))
+# What other tools or other models would have told otherwise. What engines and sources told stands: it is named by all
+# that they were asked.
+_OF_DESK = frozenset({"desk", "dialect", "model", "tool"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +62,19 @@ def digest_of(asked: object) -> str:
 
 @dataclass(slots=True)
 class Record:
-    """The exchanges of a trial, open at the place where it stands; ``sealed`` says that nothing may be added."""
+    """The exchanges of a trial, open at the place where it stands; ``sealed`` says that nothing may be added.
+
+    ``under`` is the digest of the desk's configuration, which is written down with what depends on it.
+    """
 
     exchanges: Exchanges
     scope: str
     trial: int
     clock: Clock
     sealed: bool
+    under: str = ""
     known: dict[ExchangeKey, Exchange] = field(default_factory=dict)
+    _passed_over: set[ExchangeKey] = field(default_factory=set)
     _asked: Counter[tuple[str, str]] = field(default_factory=Counter)
     _waiting: list[tuple[ExchangeKey, str]] = field(default_factory=list)
 
@@ -69,9 +82,22 @@ class Record:
         """Read what is on record."""
         self.known.update(await self.exchanges.of(self.scope, self.trial))
 
+    def begin_anew(self) -> None:
+        """Pass over what was told under another configuration, what may have been mended, and what rests on that.
+
+        A result rests on a fault that it failed for, and on any of a model: what is read without one is less.
+        """
+        bodies = {key: json.loads(exchange.body) for key, exchange in self.known.items()}
+        faults = {key for key, body in bodies.items() if body.get("fault") in _PASSING}
+        others = {key for key, body in bodies.items() if key.kind in _OF_DESK and body.get("under", "") != self.under}
+        results = {key: body["told"] for key, body in bodies.items() if key.kind == "tool" and "told" in body}
+        spoilt = {key for key, told in results.items() if _rests_on(told, faults)}
+        self._passed_over = faults | others | spoilt
+
     def of_kind(self, kind: str) -> list[Any]:
-        """Return everything of a kind that was told without a fault, as plain values."""
-        bodies = (json.loads(exchange.body) for key, exchange in self.known.items() if key.kind == kind)
+        """Return everything of a kind that was told without a fault and is not passed over, as plain values."""
+        keys = (key for key in self.known if key.kind == kind and key not in self._passed_over)
+        bodies = (json.loads(self.known[key].body) for key in keys)
         return [body["told"] for body in bodies if "told" in body]
 
     async def through(
@@ -79,11 +105,12 @@ class Record:
     ) -> Told:
         """Tell what is on record under the digest ``asked``, or else what ``make`` brings, once that is on record.
 
-        ``make`` is given the number of the exchange, counted from 0; its name is added to ``names``. Raises what
-        ``make`` raises (again, from the record), StoreError, and NotFound where the record is sealed and ends before.
+        ``make`` is given the number of the exchange, counted from 0 without those passed over; its name is added to
+        ``names``. Raises what ``make`` raises (again, from the record), StoreError, and NotFound where the record is
+        sealed and ends before.
         """
-        key = ExchangeKey(kind, asked, self._asked[kind, asked])
-        self._asked[kind, asked] += 1
+        key = self._next(kind, asked, self._asked[kind, asked])
+        self._asked[kind, asked] = key.nth + 1
         if names is not None:
             names.append(key_text(key))
         if (exchange := self.known.get(key)) is not None:
@@ -93,7 +120,7 @@ class Record:
             raise NotFound(message)
         try:
             await self._flush()
-            body = await _body(make(key.nth))
+            body = await _body(make(self._number(key)), self._head(kind))
         except BaseException:
             # Nothing was told, so it does not count: asking again is asking for the first time.
             self._asked[kind, asked] -= self._asked[kind, asked] == key.nth + 1
@@ -102,19 +129,19 @@ class Record:
 
     def at_once(self, kind: str, asked: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - the JSON edge
         """Tell what needs no waiting, once for all; it is on record before anything that follows from it."""
-        key = ExchangeKey(kind, asked)
+        key = self._next(kind, asked, 0)
         if key not in self.known:
             if self.sealed:
                 message = f"trial {self.trial} of {self.scope}: no {kind} is on record"
                 raise NotFound(message)
-            body = _sync_body(make)
+            body = _sync_body(make, self._head(kind))
             self.known[key] = Exchange(digest=digest(body.encode()), body=body)
             self._waiting.append((key, body))
         return _opened(key, self.known[key]).plain
 
     def holds(self, kind: str, asked: str) -> bool:
         """Say whether what needs no waiting is on record."""
-        return ExchangeKey(kind, asked) in self.known
+        return self._next(kind, asked, 0) in self.known
 
     def count(self, keys: tuple[str, ...]) -> None:
         """Count exchanges as asked that stand inside one that was told from the record."""
@@ -128,6 +155,21 @@ class Record:
             message = f"trial {self.trial} of {self.scope}: no exchange {key} on record"
             raise NotFound(message)
         return _opened(key_from(key), exchange).plain
+
+    def _next(self, kind: str, asked: str, nth: int) -> ExchangeKey:
+        key = ExchangeKey(kind, asked, nth)
+        while key in self._passed_over:
+            key = ExchangeKey(kind, asked, key.nth + 1)
+        return key
+
+    def _number(self, key: ExchangeKey) -> int:
+        # So the first to be told has the same number with a fault before it as without, and costs nothing twice.
+        if not self._passed_over:
+            return key.nth
+        return sum(ExchangeKey(key.kind, key.key, nth) not in self._passed_over for nth in range(key.nth))
+
+    def _head(self, kind: str) -> dict[str, str]:
+        return {"under": self.under} if self.under and kind in _OF_DESK else {}
 
     async def _flush(self) -> None:
         while self._waiting:
@@ -153,20 +195,26 @@ def key_from(text: str) -> ExchangeKey:
     return ExchangeKey(kind, asked, int(nth))
 
 
-async def _body(making: Awaitable[Any]) -> str:
+async def _body(making: Awaitable[Any], head: Mapping[str, str]) -> str:
     try:
-        return _BODY.encode({"told": await making})
+        return _BODY.encode({**head, "told": await making})
     except StoreError:
         raise
     except FoxcastError as error:
-        return _BODY.encode(_fault(error))
+        return _BODY.encode({**head, **_fault(error)})
 
 
-def _sync_body(make: Callable[[], Any]) -> str:
+def _sync_body(make: Callable[[], Any], head: Mapping[str, str]) -> str:
     try:
-        return _BODY.encode({"told": make()})
+        return _BODY.encode({**head, "told": make()})
     except FoxcastError as error:
-        return _BODY.encode(_fault(error))
+        return _BODY.encode({**head, **_fault(error)})
+
+
+def _rests_on(result: Mapping[str, Any], faults: set[ExchangeKey]) -> bool:
+    """Say whether a recorded use of a tool came out as it did because of one of these faults."""
+    beneath = [key for key in map(key_from, result.get("names", ())) if key in faults]
+    return any(key.kind == "model" for key in beneath) or (bool(beneath) and result["result"].get("failed", False))
 
 
 def _fault(error: FoxcastError) -> dict[str, Any]:

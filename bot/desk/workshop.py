@@ -14,17 +14,21 @@ from bot.desk.notebook import Notebook
 from bot.desk.opening import OPENING, Opening
 from bot.desk.parts import Engine, Gauge, Models, PageReader, Shelf
 from bot.desk.policy import permitted, policy_for
-from bot.desk.record import Record
+from bot.desk.record import Record, digest_of
 from bot.desk.tools.own import NAME as EARLIER
 from bot.desk.tools.own import earlier
 from bot.desk.tools.scene import Guards, Scene
+from bot.desk.tools.search import usable
 from bot.desk.tools.summary import ROLE as SUMMARISER
 from bot.desk.tools.tool import Instrument
 from bot.desk.tools.toolbox import Parts, toolbox
+from bot.desk.troubles import Troubles
 from bot.desk.voices import Voices
 from bot.domain.forecast import Limits
 from bot.domain.inquiry import Charge
 from bot.domain.question import Question
+from bot.domain.research import SourcePolicy
+from bot.errors import ConfigError
 from bot.ports import Clock, Fetcher
 from bot.store.ledger import Ledger
 
@@ -32,6 +36,7 @@ __all__ = ["Engine", "Gauge", "Models", "PageReader", "Shelf", "Workshop"]
 
 # A trial may be taken up with a cutoff up to an hour old, and still be of today.
 LIVE = timedelta(hours=2)
+RESERVE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +44,9 @@ class Workshop:
     """What trials work with. ``gauges`` and ``shelves`` are keyed by the name of their spec.
 
     ``blocked`` are the hosts that give answers away, beside those in ``section``; with ``sealed`` everything comes from
-    the record, and nothing is asked, fetched or written.
+    the record, and nothing is asked, fetched or written. With ``forgiving``, which is for the laboratory, a trial on
+    record is begun anew: what went wrong and may have been mended is asked again, and so is what was told under another
+    configuration. ``cast`` says by name who plays which role, and is part of that configuration.
     """
 
     section: DeskSection
@@ -53,20 +60,25 @@ class Workshop:
     blocked: frozenset[str] = frozenset()
     models: Models | None = None
     sealed: bool = False
+    forgiving: bool = False
+    cast: Mapping[str, str] = field(default_factory=dict)
+    troubles: Troubles = field(default_factory=Troubles)
 
     async def bench(
         self, question: Question, *, charge: Charge, cutoff: datetime, limits: Limits, guarded: bool = True
     ) -> TrialBench:
         """Return the bench of one trial, which goes on where its record ends.
 
-        ``guarded`` False takes all guards away, to see what knowing the future would be worth.
+        ``guarded`` False takes all guards away, to see what knowing the future would be worth. Raises LeakError for a
+        trial that began with other guards, or that may have seen what came after the cutoff.
         """
         record = Record(self.ledger.exchanges, charge.scope, charge.trial, self.clock, self.sealed)
         await record.load()
-        until = self.clock.monotonic() + limits.seconds
+        # A model that hangs is given up a little before the trial ends, so that the trial can say so itself.
+        until = self.clock.monotonic() + limits.seconds - min(RESERVE_S, limits.seconds / 20)
         voices = Voices(models=self.models, record=record, charge=charge, clock=self.clock, until=until)
-        opened = record.of_kind("desk")
-        opening = OPENING.value(opened[0]) if opened else self._opening(question, voices, cutoff, guarded=guarded)
+        opened = self._opened(record, question, cutoff, guarded=guarded)
+        opening = opened or self._opening(question, voices, cutoff, guarded=guarded)
         notebook = Notebook()
         if not self.sealed:
             notebook.keep_clear_of(record)
@@ -85,9 +97,10 @@ class Workshop:
             record=record,
             fetcher=self.fetcher,
             reader=self.reader,
+            troubles=self.troubles,
         )
         instruments = {} if self.sealed else toolbox(scene, self._parts(voices))
-        if not opened:
+        if opened is None:
             opening = await self._complete(opening, scene, instruments, charge)
         notebook.learn(opening.addresses)
         return TrialBench(
@@ -99,14 +112,60 @@ class Workshop:
             documents=self.ledger.documents,
         )
 
+    def _opened(self, record: Record, question: Question, cutoff: datetime, *, guarded: bool) -> Opening | None:
+        """Return what the trial began with, None for one that is begun now."""
+        openings = [OPENING.value(told) for told in record.of_kind("desk")]
+        if not self.sealed:
+            for opening in openings:
+                whose = f"trial {record.trial} of {record.scope}"
+                opening.require(guarded=guarded, cutoff=cutoff, whose=whose)
+            record.under = self._configuration(question)
+            if self.forgiving:
+                record.begin_anew()
+                openings = [opening for opening in openings if opening.configuration == record.under]
+            elif openings:
+                record.under = openings[-1].configuration
+        return openings[-1] if openings else None
+
     def _opening(self, question: Question, voices: Voices, cutoff: datetime, *, guarded: bool) -> Opening:
         now = self.clock.now()
+        backdated = guarded and is_backdated(question, cutoff, now)
+        if backdated and self.engines and not usable(self.engines, self.section.search, backdated=True):
+            why = ConfigError("none of them bounds dates; enable an engine in [search] that searches before a date")
+            names = ", ".join(engine.name for engine in self.engines)
+            self.troubles.tell("no search for questions of earlier days", who=names, why=why, now=now)
         return Opening(
-            policy=policy_for(question, self.section, (*self.gauges.values(), *self.shelves.values())),
+            policy=self._policy(question),
             bound=cutoff if guarded else now,
-            backdated=guarded and is_backdated(question, cutoff, now),
+            backdated=backdated,
             content=guarded and self.section.filter and voices.has(FILTER),
+            guarded=guarded,
+            configuration=voices.record.under,
         )
+
+    def _policy(self, question: Question) -> SourcePolicy:
+        return policy_for(question, self.section, (*self.gauges.values(), *self.shelves.values()))
+
+    def _configuration(self, question: Question) -> str:
+        """Return the digest of what a trial of the question finds on this desk; a moment and a record are no part."""
+        return digest_of(
+            {
+                "section": self.section.model_dump(mode="json", exclude={"sources"}),
+                "policy": dataclasses.asdict(self._policy(question)),
+                "engines": [[engine.name, sorted(engine.abilities)] for engine in self.engines],
+                "gauges": [[name, dataclasses.asdict(gauge.spec.model)] for name, gauge in self.gauges.items()],
+                "shelves": list(self.shelves),
+                "blocked": sorted(self.blocked),
+                "cast": dict(self.cast),
+                "roles": [role for role in (FILTER, SUMMARISER) if self._plays(role)],
+            }
+        )[:16]
+
+    def _plays(self, role: str) -> bool:
+        try:
+            return self.models is not None and bool(self.models.dialect(role))
+        except ConfigError:
+            return False
 
     async def _complete(
         self, opening: Opening, scene: Scene, instruments: Mapping[str, Instrument], charge: Charge

@@ -21,8 +21,8 @@ class Usage:
 
     def __post_init__(self) -> None:
         """Refuse negative and NaN amounts: a budget that can be refunded by accident is none."""
-        amounts = (self.calls, self.tokens_in, self.tokens_cached, self.tokens_out, self.cost_usd)
-        if not all(amount >= 0 for amount in amounts):
+        counts = self.calls >= 0 and self.tokens_in >= 0 and self.tokens_cached >= 0 and self.tokens_out >= 0
+        if not (counts and self.cost_usd >= 0):  # also refuses NaN
             message = f"usage must not be negative: {self}"
             raise ValueError(message)
 

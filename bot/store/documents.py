@@ -53,8 +53,8 @@ class Documents:
 
 
 def pack(content: bytes, media_type: str) -> Packed:
-    """Compress the content; takes about 30 ms per MB."""
-    return Packed(digest_of(content), media_type, len(content), zlib.compress(content))
+    """Compress the content; takes about 20 ms per MB. A tenth smaller would take twice as long."""
+    return Packed(digest_of(content), media_type, len(content), zlib.compress(content, level=1))
 
 
 def put(database: Database, document: Packed) -> None:

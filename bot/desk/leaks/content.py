@@ -1,24 +1,28 @@
 """Layer two: a model judges by its content whether a text tells of what came after the cutoff.
 
-Dates lie: a page keeps the date of its first day while its body goes on. One call judges all results of a search;
-what it does not name is kept. A reply that is none checks nothing, and the caller must know.
+Dates lie: a page keeps the date of its first day while its body goes on. One call judges all results of a search.
+What it does not name was not checked, and a reply that is none checks nothing: the caller decides what that means.
 Source: BLF (arXiv 2604.18576v3), appendix B, stage 2, and J.5.
 """
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from bot.config.model import DeskSection
 from bot.desk.take import Take
 from bot.desk.texts import role_text
 from bot.desk.untrusted import quoted
 from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.step import Json
-from bot.errors import ConfigError, ContractError, Rejected, Unauthorized, Unavailable
+from bot.errors import ConfigError, ContractError, FoxcastError, Rejected, Unauthorized, Unavailable
 
 ROLE = "filter"
+# A number of a result as JSON may write it, and as models do: within a text.
+_NUMBER = re.compile(r"\s*(\d{1,6})(?:\.0*)?\s*")
 _VERDICT: dict[str, Json] = {
     "type": "object",
     "properties": {
@@ -39,35 +43,61 @@ SCHEMA: dict[str, Json] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The places, from 0, of what is to be dropped, and whether anybody looked."""
+    """The places, from 0, of what is to be dropped and of what may be kept, and whether anybody looked.
+
+    A place in neither was passed over.
+    """
 
     dropped: frozenset[int] = field(default_factory=frozenset)
     checked: bool = False
+    kept: frozenset[int] = field(default_factory=frozenset)
 
 
-async def judge(texts: Sequence[str], cutoff: datetime, take: Take) -> Verdict:
-    """Return what of these texts is to be dropped; nothing was checked where the model does not answer."""
+def lacking(section: DeskSection, roles: Container[str]) -> str | None:
+    """Say what is missed where config wants texts judged and no model plays the role, for a remark at a start."""
+    if not section.filter or ROLE in roles:
+        return None
+    return (
+        f"desk.filter is on and no model plays the role {ROLE}: questions of earlier days are worked on without pages, "
+        f"with the excerpts of searches alone, which nobody checks; name a model in [llm.roles.{ROLE}]"
+    )
+
+
+async def judge(
+    texts: Sequence[str], cutoff: datetime, take: Take, *, trouble: Callable[[FoxcastError], None]
+) -> Verdict:
+    """Return what of these texts is to be dropped; nothing was checked where the model does not answer.
+
+    ``trouble`` is told why something was not checked.
+    """
     if not texts:
         return Verdict(checked=True)
     system = role_text("filter", cutoff=f"{cutoff:%Y-%m-%d %H:%M}")
     await take.keep(system)
-    shown = "\n\n".join(f"Result {number}:\n{quoted(text, 'result')}" for number, text in enumerate(texts, 1))
+    # Each text in full: whatever the forecaster may be shown of it is judged.
+    fenced = (quoted(text, "result", 2 * len(text) + 100) for text in texts)
+    shown = "\n\n".join(f"Result {number}:\n{text}" for number, text in enumerate(fenced, 1))
     messages = (Message(speaker=Speaker.SYSTEM, text=system), Message(speaker=Speaker.USER, text=shown))
     try:
         answer = await take.ask(ROLE, Prompt(messages=messages, schema=SCHEMA))
-    except (ConfigError, ContractError, Rejected, Unauthorized, Unavailable):
+    except (ConfigError, ContractError, Rejected, Unauthorized, Unavailable) as error:
+        trouble(error)
         return Verdict()
-    return verdict_in(answer.completion.text, len(texts))
+    verdict = verdict_in(answer.completion.text, len(texts))
+    if passed_over := len(texts) - len(verdict.dropped | verdict.kept):
+        trouble(ContractError(f"{passed_over} of {len(texts)} texts have no verdict in the reply of {answer.model}"))
+    return verdict
 
 
 def verdict_in(reply: str, count: int) -> Verdict:
-    """Read a reply about ``count`` texts; what it does not clearly drop is kept."""
+    """Read a reply about ``count`` texts; what it both drops and keeps is dropped."""
     entries = _entries(reply)
     if entries is None:
         return Verdict()
-    numbers = (entry.get("number") for entry in entries if isinstance(entry, dict) and _drops(entry))
-    dropped = frozenset(number - 1 for number in numbers if isinstance(number, int) and 0 < number <= count)
-    return Verdict(dropped, checked=True)
+    said = [(_place(entry.get("number"), count), _word(entry)) for entry in entries if isinstance(entry, dict)]
+    dropped = frozenset(place for place, word in said if place is not None and word == "drop")
+    kept = frozenset(place for place, word in said if place is not None and word == "keep")
+    return Verdict(dropped, checked=True, kept=kept - dropped)
 
 
 def _entries(reply: str) -> list[Any] | None:
@@ -79,5 +109,14 @@ def _entries(reply: str) -> list[Any] | None:
     return entries if isinstance(entries, list) else None
 
 
-def _drops(entry: dict[str, Any]) -> bool:
-    return str(entry.get("verdict", "")).strip().casefold() == "drop"
+def _place(number: object, count: int) -> int | None:
+    """Return the place of a numbered text; 2, 2.0 and "2" are the same number, as JSON and models write it."""
+    if isinstance(number, bool) or not isinstance(number, int | float | str):
+        return None
+    found = _NUMBER.fullmatch(number if isinstance(number, str) else repr(number))
+    place = int(found.group(1)) - 1 if found else -1
+    return place if 0 <= place < count else None
+
+
+def _word(entry: dict[str, Any]) -> str:
+    return str(entry.get("verdict", "")).strip().casefold()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.desk.leaks.caught import Caught
-from bot.desk.leaks.content import judge
+from bot.desk.leaks.content import ROLE, Verdict, judge
 from bot.desk.leaks.dates import is_late
 from bot.desk.take import Take, within
 from bot.desk.tools.scene import Scene
@@ -40,6 +40,9 @@ async def read(url: str, scene: Scene, take: Take) -> Reading:
     if blocked is not None:
         return Reading(why=blocked, caught=Caught(blocked=1))
     page = _PAGE.value(told.plain["page"])
+    # Where a redirect led may have been blocked since.
+    if (blocked := scene.guards.blocks.refusal(page.url)) is not None:
+        return Reading(why=blocked, caught=Caught(blocked=1))
     if is_late(page.published_at, scene.guards.cutoff):
         return Reading(why="the page is dated after the cutoff", caught=Caught(dates=1))
     return Reading(page=page)
@@ -47,18 +50,23 @@ async def read(url: str, scene: Scene, take: Take) -> Reading:
 
 async def judged(readings: list[Reading], scene: Scene, take: Take) -> list[Reading]:
     """Return the readings without the pages that tell of what came after the cutoff, or might do so unseen."""
-    cutoff = scene.guards.cutoff
     places = [place for place, reading in enumerate(readings) if reading.page is not None]
-    if cutoff is None or not places or not (scene.guards.content or scene.guards.backdated):
-        return readings
-    verdict = await judge([page_text(readings[place].page, scene) for place in places], cutoff, take)
+    verdict = await judged_texts([page_text(readings[place].page, scene) for place in places], scene, take)
     after = list(readings)
     for number, place in enumerate(places):
         if number in verdict.dropped:
             after[place] = Reading(why="the page tells of what came after the cutoff", caught=Caught(content=1))
-        elif not verdict.checked and scene.guards.backdated:
+        elif number not in verdict.kept and scene.guards.backdated:
             after[place] = Reading(why="the page could not be checked for what came after the cutoff")
     return after
+
+
+async def judged_texts(texts: list[str], scene: Scene, take: Take) -> Verdict:
+    """Return what the filter says of these texts; nothing where config or the trial has none."""
+    guards = scene.guards
+    if guards.cutoff is None or not guards.content:
+        return Verdict()
+    return await judge(texts, guards.cutoff, take, trouble=lambda why: scene.warn("texts are not checked", ROLE, why))
 
 
 def page_text(page: Page | None, scene: Scene) -> str:

@@ -1,6 +1,6 @@
 """Where the tools of one trial are used: the question, the guards, and what reads pages."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from bot.config.model import DeskSection
@@ -8,8 +8,10 @@ from bot.desk.leaks.blocks import Blocks
 from bot.desk.notebook import Notebook
 from bot.desk.parts import PageReader
 from bot.desk.record import Record
+from bot.desk.troubles import Troubles
 from bot.desk.untrusted import plain, quoted
 from bot.domain.question import Question
+from bot.errors import FoxcastError
 from bot.ports import Fetcher
 
 
@@ -44,6 +46,11 @@ class Scene:
     record: Record
     fetcher: Fetcher
     reader: PageReader
+    troubles: Troubles = field(default_factory=Troubles)
+
+    def warn(self, event: str, who: str, why: FoxcastError) -> None:
+        """Log trouble with what the tools work with, once a day."""
+        self.troubles.tell(event, who=who, why=why, now=self.record.clock.now())
 
     def shown(self, text: str, limit: int) -> str:
         """Return foreign text cleaned, cut and without blocked addresses, as it may be shown."""

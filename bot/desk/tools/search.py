@@ -4,6 +4,7 @@ Disclosure is progressive: a search shows snippets, the record keeps all that th
 when they are asked for. Source: BLF (arXiv 2604.18576v3), appendix C.3.
 """
 
+import dataclasses
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 
 from bot.desk.addresses import address_of
 from bot.desk.leaks.caught import Caught
-from bot.desk.leaks.content import Verdict, judge
+from bot.desk.leaks.content import Verdict
 from bot.desk.leaks.dates import bound_for, fit_engines, is_late
 from bot.desk.notebook import Found, Note
 from bot.desk.parts import Engine
 from bot.desk.record import Told, key_text
 from bot.desk.take import Take, within
+from bot.desk.tools.pages import judged_texts
 from bot.desk.tools.scene import Scene
 from bot.desk.tools.tool import Cannot, Outcome, described, text_of
 from bot.desk.untrusted import plain
@@ -40,11 +42,15 @@ _OPERATORS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A result that passed the guards, with the exchange that holds it and its place in it."""
+    """A result that passed the guards, with the exchange that holds it and its place in it.
+
+    ``checked`` says that somebody judged its text and lets it be read.
+    """
 
     hit: Hit
     exchange: str
     place: int
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +80,9 @@ class WebSearch:
             message = "The search could not be done: no search engine answered."
             raise Cannot(message, note=Note(search=number))
         results, caught = self._dated(found)
-        verdict = await self._judge(results, take)
-        kept = [result for place, result in enumerate(results) if place not in verdict.dropped]
-        return self._outcome(number, kept, caught + Caught(content=len(verdict.dropped)), checked=verdict.checked)
+        verdict = await judged_texts([hit_text(result.hit, self.scene) for result in results], self.scene, take)
+        kept, dropped = self._judged(results, verdict)
+        return self._outcome(number, kept, caught + dropped, checked=verdict.checked)
 
     async def _ask(self, query: str, take: Take) -> list[Result] | None:
         for engine in self.engines:
@@ -84,7 +90,8 @@ class WebSearch:
                 told = await self._ask_one(engine, query, take)
             except StoreError:
                 raise
-            except FoxcastError:
+            except FoxcastError as error:
+                self.scene.warn("search engine does not answer", engine.name, error)
                 continue
             hits = HITS.value(told.plain)[: self.scene.section.results]
             return [Result(hit=hit, exchange=key_text(told.key), place=place) for place, hit in enumerate(hits)]
@@ -115,11 +122,17 @@ class WebSearch:
                 kept.append(result)
         return kept, caught
 
-    async def _judge(self, results: Sequence[Result], take: Take) -> Verdict:
-        guards = self.scene.guards
-        if guards.cutoff is None or not guards.content:
-            return Verdict()
-        return await judge([hit_text(result.hit, self.scene) for result in results], guards.cutoff, take)
+    def _judged(self, results: Sequence[Result], verdict: Verdict) -> tuple[list[Result], Caught]:
+        """Return what is left after the filter; for an earlier day that is what it let through, not what it missed."""
+        strict, kept, caught = self.scene.guards.backdated and verdict.checked, [], Caught()
+        for place, result in enumerate(results):
+            if place in verdict.dropped:
+                caught += Caught(content=1)
+            elif strict and place not in verdict.kept:
+                caught += Caught(unchecked=1)
+            else:
+                kept.append(dataclasses.replace(result, checked=place in verdict.kept))
+        return kept, caught
 
     def _outcome(self, number: int, kept: Sequence[Result], caught: Caught, *, checked: bool) -> Outcome:
         head = [f"search_{number}: {len(kept) or 'no'} {'result' if len(kept) == 1 else 'results'}."]
@@ -127,12 +140,16 @@ class WebSearch:
         if kept and self.scene.guards.backdated and not checked:
             head.append("Nobody checked whether these results tell of what came after the cutoff.")
         shown = [self._shown(result, f"search_{number}_result_{place}") for place, result in enumerate(kept, 1)]
-        found = tuple(Found(exchange=result.exchange, place=result.place, url=result.hit.url) for result in kept)
+        found = tuple(
+            Found(exchange=result.exchange, place=result.place, url=result.hit.url, checked=result.checked)
+            for result in kept
+        )
         note = Note(search=number, found=found, addresses=tuple(item.url for item in found), caught=caught)
         return Outcome(text="\n".join((" ".join(head), *shown)), note=note)
 
     def _shown(self, result: Result, label: str) -> str:
-        hit, limit = result.hit, self.scene.section.snippet_chars
+        hit = readable(result.hit, self.scene, checked=result.checked)
+        limit = self.scene.section.snippet_chars
         dated = hit.published_at.date().isoformat() if hit.published_at else "no date"
         head = f"{plain(hit.title, 300)}\n{plain(hit.url, 500)} ({dated})"
         return self.scene.quoted(f"{head}\n{plain(hit.snippet or hit.text, limit)}", label, limit + 900)
@@ -155,8 +172,18 @@ def clean_query(text: str) -> str:
 
 def hit_text(hit: Hit, scene: Scene) -> str:
     """Return all that may be shown of a result, but for its date."""
-    parts = (hit.title, scene.shown(hit.snippet, scene.section.snippet_chars), brought(hit, scene))
+    address = scene.shown(hit.url, 500)
+    parts = (hit.title, address, scene.shown(hit.snippet, scene.section.snippet_chars), brought(hit, scene))
     return "\n".join(part for part in parts if part)
+
+
+def readable(hit: Hit, scene: Scene, *, checked: bool) -> Hit:
+    """Return the result as it may be read: without the text that came with it where nobody let that text through.
+
+    That is for questions of an earlier day: the text is as it was found later. The excerpt stays, since the engine was
+    bound to that day.
+    """
+    return hit if checked or not scene.guards.backdated else dataclasses.replace(hit, text="")
 
 
 def brought(hit: Hit, scene: Scene) -> str:

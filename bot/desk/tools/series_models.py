@@ -39,9 +39,7 @@ def estimates(series: Series, days: Sequence[date], *, model: SeriesModel, today
     if not past.values.size:
         message = "the series has no value before the day of the forecast"
         raise ValueError(message)
-    line = timeseries.TrendModel(
-        window=model.window, unit=model.unit, trust=model.trust, trend_share=model.trend_share
-    )
+    line = timeseries.TrendModel(window=model.window, unit=model.unit, trust=model.trust, trend_share=model.trend_share)
     reference = float(past.values[-1])
     made = []
     for day in days:
@@ -52,4 +50,3 @@ def estimates(series: Series, days: Sequence[date], *, model: SeriesModel, today
         probability = season if model.seasonal else mixed
         made.append(Estimate(probability=probability, season=season, trend=trend, mixed=mixed))
     return made
-

@@ -14,7 +14,7 @@ from bot.desk.texts import role_text
 from bot.desk.tools.lookup import readable_links
 from bot.desk.tools.pages import Reading, judged, page_text, read
 from bot.desk.tools.scene import Scene
-from bot.desk.tools.search import HITS, brought
+from bot.desk.tools.search import HITS, brought, readable
 from bot.desk.tools.tool import Cannot, Outcome, described, text_of
 from bot.desk.untrusted import plain, quoted
 from bot.domain.prompt import Message, Prompt, Speaker, Tool
@@ -103,7 +103,8 @@ class SummarizeResults:
         return [self._source(label, hit, page) for (label, hit), page in zip(hits.items(), readings, strict=True)]
 
     def _hit(self, found: Found) -> Hit:
-        return HITS.value(self.scene.record.told(found.exchange))[found.place]
+        hit = HITS.value(self.scene.record.told(found.exchange))[found.place]
+        return readable(hit, self.scene, checked=found.checked)
 
     async def _read(self, hit: Hit, take: Take) -> Reading:
         if hit.text:
