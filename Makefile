@@ -3,6 +3,7 @@ PYTHON ?=
 PYTEST_ARGS ?=
 CRASH_ARGS ?=
 PAID_ARGS ?=
+LIVE ?=
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -17,7 +18,7 @@ TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format lint types cover bench crash test-model test-live lock clean
+.PHONY: help run test check format lint types cover bench crash test-model test-live hostile lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,10 +51,14 @@ bench: $(TOOLS) ## measure speed, memory and start-up time
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
 test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine
-	$(BIN)/pytest -p no:xdist --run-model-campaign tests/model $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses 0 --run-model-campaign tests/model $(PYTEST_ARGS)
 
-test-live: $(TOOLS) ## ask the real services whose keys are set (LIVE=1 says that this is meant)
+test-live: $(TOOLS) ## ask the real services whose keys are set, with LIVE=1
+	@test "$(LIVE)" = 1 || { echo 'This asks real services, some for money: make test-live LIVE=1' >&2; exit 1; }
 	$(BIN)/pytest --run-live tests/live $(PYTEST_ARGS)
+
+hostile: $(TOOLS) ## let an obedient model read all hostile pages
+	$(BIN)/python -m tests.integration.campaign
 
 crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models, and check the ledger each time
 	$(BIN)/python -m tests.crash.campaign $(CRASH_ARGS)

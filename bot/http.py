@@ -36,6 +36,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REFUSED_CREDENTIALS = frozenset({401, 402, 403})
 _GONE = frozenset({404, 410})
 _TRY_LATER = frozenset({408, 425, 429})
+_FULL = 429
 QUOTED_BYTES = 16_384
 QUOTED_CHARS = 300
 _GZIP = 16 + zlib.MAX_WBITS
@@ -96,7 +97,8 @@ class HttpReader:
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer.
 
-        Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx;
+        Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx,
+        with the wait that was asked for, which is 0.0 for a 429 that names none;
         Unauthorized for 401 and 403; NotFound for 404 and 410; Rejected for any other 4xx; ContractError for another
         status, a body of more than ``max_bytes`` bytes, an encoding that was not asked for, or a redirect to another
         host; ConfigError for an address that is none.
@@ -125,6 +127,8 @@ class HttpReader:
     ) -> bytes:
         """Send JSON once, without retries, and return the unpacked body of a 200 answer; errors as ``get`` raises them.
 
+        Where it broke off after the question had begun to leave, which may have been worked on and billed, Unavailable
+        has a TimeoutError or a ConnectionError as its cause; it has none where nobody was reached.
         A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says.
         Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
         """
@@ -144,11 +148,12 @@ class HttpReader:
                     return await self._follow(client, request)
         except TimeoutError as error:
             message = f"{_shown(url)}: no complete answer within {deadline_s:g} s"
-            raise Unavailable(message) from error
+            raise Unavailable(message) from (error if request.wire.sent else None)
         except httpx.TransportError as error:
             # The library's own message may hold the whole address.
-            message = f"{_shown(url)}: {type(error).__name__}"
-            raise Unavailable(message) from None
+            name = type(error).__name__
+            message = f"{_shown(url)}: {name}"
+            raise Unavailable(message) from (ConnectionResetError(name) if request.wire.sent else None)
         except httpx.InvalidURL:
             message = f"{_shown(url)} is not an address"
             raise ConfigError(message) from None
@@ -156,7 +161,13 @@ class HttpReader:
     async def _follow(self, client: httpx.AsyncClient, request: _Request) -> bytes:
         url = request.url
         for _ in range(self._limits.redirects + 1):
-            async with client.stream(request.method, url, headers=request.headers, content=request.content) as response:
+            async with client.stream(
+                request.method,
+                url,
+                headers=request.headers,
+                content=request.content,
+                extensions=None if request.content is None else {"trace": request.wire},
+            ) as response:
                 if response.status_code not in _REDIRECTS or request.method != "GET":
                     await self._check(response, url, request)
                     return await _body(response, request.max_bytes, _shown(url))
@@ -175,7 +186,8 @@ class HttpReader:
         if status in _GONE:
             raise NotFound(message)
         if status in _TRY_LATER or status >= 500:
-            raise Unavailable(message, retry_after_s=self._retry_after_s(response.headers.get("retry-after", "")))
+            asked_s = self._retry_after_s(response.headers.get("retry-after", ""))
+            raise Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
         raise Rejected(message) if status >= 400 else ContractError(message)
 
     def _retry_after_s(self, text: str) -> float | None:
@@ -231,6 +243,17 @@ class _Lane:
     in_flight: int = 0
 
 
+@dataclass(slots=True)
+class _Wire:
+    """Notes, as the library's trace, whether a question has begun to leave: its body, without which it is none."""
+
+    sent: bool = False
+
+    async def __call__(self, event: str, _: object) -> None:
+        if event == "http11.send_request_body.started":
+            self.sent = True
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     method: str
@@ -238,6 +261,7 @@ class _Request:
     headers: Mapping[str, str] = field(repr=False)
     max_bytes: int
     content: bytes | None = None
+    wire: _Wire = field(default_factory=_Wire)
 
 
 class _Body:
@@ -262,7 +286,7 @@ class _Body:
         """Return the body; raises Unavailable where gzip was cut short."""
         if self._unpacker is not None and not self._unpacker.eof:
             message = f"{self._shown}: the body was cut short"
-            raise Unavailable(message)
+            raise Unavailable(message) from ConnectionResetError("cut short")
         return b"".join(self._parts)
 
     def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:

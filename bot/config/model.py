@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from bot.config.sources import Sources
 from bot.domain.prompt import Dialect
@@ -134,6 +134,7 @@ class ModelSection(Section):
     free: bool = False
     price_in: float | None = Field(default=None, ge=0)
     price_cached: float | None = Field(default=None, ge=0)
+    price_written: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
 
 
@@ -161,7 +162,7 @@ class BudgetSection(Section):
 
 
 class HealthSection(Section):
-    """When a model is replaced by its role's fallback: over the last ``window`` trials, once there are ``least``."""
+    """When a role's fallback replaces its model: over the last ``window`` trials in it, once there are ``least``."""
 
     window: int = Field(default=30, ge=1)
     least: int = Field(default=10, ge=1)
@@ -170,6 +171,16 @@ class HealthSection(Section):
     half: float = Field(default=0.5, ge=0, le=1)
     gap: float = Field(default=0.1, ge=0, le=1)
     hours: Hours = 24.0
+
+    @model_validator(mode="after")
+    def _can_judge(self) -> "HealthSection":
+        if self.least > self.window:
+            message = (
+                f"least = {self.least} trials are never among the last window = {self.window}, so no model would ever "
+                "be replaced; set least to at most window"
+            )
+            raise ValueError(message)
+        return self
 
 
 class LlmSection(Section):

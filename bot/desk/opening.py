@@ -10,6 +10,8 @@ from bot.domain.research import SourcePolicy
 from bot.errors import LeakError
 from bot.store.codec import Form
 
+REMEDY = "undo the change, or begin anew (a backtest under another --run)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
@@ -33,12 +35,12 @@ class Opening:
         """Raise LeakError where the trial may have seen more than it may see now, or is to see what it did not."""
         if self.guarded != guarded:
             began = "under guard against knowing the future" if self.guarded else "free to know the future"
-            message = f"{whose} began {began} and cannot go on otherwise: begin anew, under another name"
+            message = f"{whose} began {began} and cannot go on otherwise: {REMEDY}"
             raise LeakError(message)
         if guarded and self.bound > cutoff:
             message = (
                 f"{whose} began with what was known before {self.bound.isoformat()}, and its cutoff is "
-                f"{cutoff.isoformat()} now: begin anew, under another name"
+                f"{cutoff.isoformat()} now: {REMEDY}"
             )
             raise LeakError(message)
 

@@ -113,20 +113,36 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """US dollars per million tokens: read, read from the provider's cache, written."""
+    """US dollars per million tokens: read, read from the provider's cache, answered, read into that cache.
+
+    ``tokens_written``, the price of what a provider reads and puts into its cache, is None where that costs nothing of
+    its own. ``long`` is the price of a whole call whose prompt has more than ``long_from`` tokens, where there is one.
+    """
 
     tokens_in: float
     tokens_cached: float
     tokens_out: float
+    tokens_written: float | None = None
+    long_from: int | None = None
+    long: "Price | None" = None
 
     def __post_init__(self) -> None:
-        """Refuse negative and NaN prices."""
-        if not all(amount >= 0 for amount in (self.tokens_in, self.tokens_cached, self.tokens_out)):
+        """Refuse negative and NaN prices, and half a price of long prompts."""
+        if (self.long is None) != (self.long_from is None):
+            message = f"a price of long prompts needs both, long and long_from: {self}"
+            raise ValueError(message)
+        amounts = (self.tokens_in, self.tokens_cached, self.tokens_out, self.tokens_written or 0.0)
+        if not all(amount >= 0 for amount in amounts):
             message = f"a price must not be negative: {self}"
             raise ValueError(message)
 
     def of(self, usage: Usage) -> float:
-        """Return the cost of tokens in US dollars; cached ones are part of those in."""
+        """Return the cost of tokens in US dollars; cached ones are part of those in.
+
+        Nobody counts the tokens written to a cache: they cost here what those read cost.
+        """
+        if self.long is not None and self.long_from is not None and usage.tokens_in > self.long_from:
+            return self.long.of(usage)
         fresh = max(0, usage.tokens_in - usage.tokens_cached)
         dollars = fresh * self.tokens_in + usage.tokens_cached * self.tokens_cached + usage.tokens_out * self.tokens_out
         return dollars / 1e6

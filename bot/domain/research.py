@@ -12,7 +12,8 @@ from bot.domain.question import QuestionRef
 class Hit:
     """One result of a search. ``published_at`` is the engine's word for the age of the page; None if it has none.
 
-    ``text`` is the text of the page, from engines that bring it.
+    ``text`` is the text of the page, from engines that bring it. ``source_url`` is where the page really stands, or
+    its publisher, from engines whose ``url`` is an address of their own that only leads there; empty elsewhere.
     """
 
     url: str
@@ -20,6 +21,7 @@ class Hit:
     snippet: str
     published_at: datetime | None
     text: str = ""
+    source_url: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

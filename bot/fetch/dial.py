@@ -16,6 +16,7 @@ from bot.errors import Rejected, Unavailable
 from bot.fetch.addresses import inside
 from bot.fetch.resolve import Resolver
 from bot.fetch.target import is_numeric
+from bot.fetch.wire import BoundedStream
 
 if TYPE_CHECKING:
     from httpcore import SOCKET_OPTION
@@ -28,8 +29,10 @@ TRIED = 3
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Connects to addresses of the open internet only; raises Rejected for a host with any address inside."""
 
-    def __init__(self, resolver: Resolver, route: Route) -> None:
+    def __init__(self, resolver: Resolver, route: Route, most_bytes: int) -> None:
+        """Bound each connection to ``most_bytes`` of answer, heads and framing included."""
         self._resolver = resolver
+        self._most_bytes = most_bytes
         self._route = route
         self._network = httpcore.AnyIOBackend()
 
@@ -45,7 +48,8 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         for address in (await self._checked(host, port))[:TRIED]:
             goal, goal_port = self._route(address, port)
             try:
-                return await self._network.connect_tcp(goal, goal_port, timeout, None, socket_options)
+                stream = await self._network.connect_tcp(goal, goal_port, timeout, None, socket_options)
+                return BoundedStream(stream, self._most_bytes, host)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure or Unavailable(f"{host}: the name has no address")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Protocol
 
@@ -26,10 +26,6 @@ from bot.store.ledger import Ledger
 
 # Why a forecast was made that a person wanted now.
 ASKED_FOR = "asked for"
-
-
-# What fails before it has begun is put off and tried again, but not in the last hours before a question closes.
-LAST_CHANCE = timedelta(hours=2)
 
 
 class Benches(Protocol):
@@ -120,21 +116,14 @@ class Sitting:
         means, seat, running = self.means, self.seat, self.running
         known = await means.teacher.known(seat.name, running.cutoff)
         trials = await self._trials(known.fitted if known else None)
-        if not self._is_answered(trials):
+        if not any(trial.belief and not is_dead(trial) for trial in trials):
+            # What a trial begins with (the crowd's price, say) is no forecast of its own, so nothing of it may leave.
             raise NoAnswer(_reasons(trials))
         forecast = await self._combined(trials, known)
         repeated = means.repeats(running.question.ref.venue, seat.name)
         following = next_due(running.question, made_at=forecast.made_at, policy=means.policy) if repeated else None
         await means.ledger.forecasts.complete(forecast, next_due=following)
         return forecast
-
-    def _is_answered(self, trials: Sequence[Trial]) -> bool:
-        """Say whether there is an answer; with dead trials alone only where the window would close before another."""
-        if any(trial.belief and not is_dead(trial) for trial in trials):
-            return True
-        closes_at = self.running.question.closes_at
-        last = closes_at is not None and closes_at - self.means.clock.now() < LAST_CHANCE
-        return last and any(trial.belief for trial in trials)
 
     async def _combined(self, trials: list[Trial], known: Known | None) -> Forecast:
         means, running = self.means, self.running

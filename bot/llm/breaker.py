@@ -8,6 +8,10 @@ from enum import Enum, auto
 
 from bot.ports import Clock
 
+# Less than this is no wait. Without it a timer that comes early by a rounding error would be set again for ever on a
+# simulated clock.
+MOMENT_S = 1e-5
+
 
 class Verdict(Enum):
     """What a request tells about its provider: it works, it does not, or nothing (who asked has given up)."""
@@ -45,19 +49,25 @@ class Breaker:
         self._probing = False
 
     @property
+    def probing(self) -> bool:
+        """Whether a request is under way that tries whether the provider is back."""
+        return self._probing
+
+    @property
     def wait_s(self) -> float:
         """How long nothing is let through, in seconds, as far as is known; 0.0 where a request may go now."""
         if self._opened_at is None:
             return 0.0
         if self._probing:
             return self._rest_s
-        return max(0.0, self._opened_at + self._rest_s - self._clock.monotonic())
+        left_s = self._opened_at + self._rest_s - self._clock.monotonic()
+        return left_s if left_s > MOMENT_S else 0.0
 
     def enter(self) -> Passage | None:
         """Return leave to send one request, or None."""
         if self._opened_at is None:
             return Passage()
-        if self.wait_s > 0:
+        if self._probing or self.wait_s > 0:
             return None
         self._probing = True
         return Passage(probe=True)

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from bot.domain.inquiry import Inquiry
 from bot.domain.prompt import Answer, Completion, Prompt, Sampling
 from bot.domain.step import Usage
-from bot.errors import ContractError, Rejected
+from bot.errors import ContractError, FoxcastError, Rejected
 from bot.ids import derive_id
 from bot.llm.errands import Alarm, Errands
+from bot.llm.faults import named
 from bot.llm.parts import Parts, keep
+from bot.llm.patience import Patience
 from bot.llm.price import Rate
 from bot.llm.purse import Claim, Hold, Purse, Shortage
 from bot.llm.record import RECORD, Asked, Record
@@ -75,19 +77,41 @@ class Till:
         usage = record.usage if own else Usage()
         return Answer(completion=record.completion, usage=usage, model=order.model, document=digest, stored=True)
 
-    async def open(self, order: Order, rate: Rate) -> "Call":
-        """Hold the worst case; raises Rejected where a budget does not allow it."""
+    async def open(self, order: Order, rate: Rate, patience: Patience) -> "Call":
+        """Hold the worst case, waiting where calls under way may make room: that counts for the caller's time alone.
+
+        Raises Rejected where a budget does not allow it, or not before the caller's time is up.
+        """
         scope = order.inquiry.charge.scope
         if not self.purse.knows(scope):
             self.purse.learn(scope, await self.ledger.calls.spent_on(scope))
         worst_usd = rate.worst_usd(tokens_in=order.parts.tokens, max_tokens=order.sampling.max_tokens)
-        held = await self.purse.hold(Claim(scope=scope, provider=provider_of(order.model), worst_usd=worst_usd))
+        claim = Claim(scope=scope, provider=provider_of(order.model), worst_usd=worst_usd)
+        held = self.purse.take(claim)
+        if held is None:
+            held = await self._waited(order, claim, patience)
         if isinstance(held, Shortage):
-            self._alarm.tell(f"budget {held.limit.setting}", f"Budget {held.limit.what} reached", f"{held}.")
-            message = f"{order.model}, for {order.inquiry.charge.ref}: {held}"
-            raise Rejected(message)
+            raise self._refused(order, held, "")
         self._opened += 1
         return Call(till=self, order=order, rate=rate, hold=held, number=self._opened)
+
+    async def _waited(self, order: Order, claim: Claim, patience: Patience) -> Hold | Shortage:
+        began = asyncio.get_running_loop().time()
+        try:
+            with patience.paused():
+                return await self.purse.wait(claim)
+        except asyncio.CancelledError:
+            shortage = self.purse.shortage(claim)
+            if shortage is None or not patience.expired:
+                raise
+            waited_s = asyncio.get_running_loop().time() - began
+            why = f"; it waited {waited_s:.0f} s for the calls under way to cost less than they may"
+            raise self._refused(order, shortage, why) from None
+
+    def _refused(self, order: Order, shortage: Shortage, why: str) -> Rejected:
+        limit = shortage.limit
+        self._alarm.tell(f"budget {limit.setting}", f"Budget {limit.what} reached", f"{shortage}{why}.")
+        return Rejected(f"{order.model}, for {order.inquiry.charge.ref}: {shortage}{why}")
 
     async def close(self, order: Order, call: str, settlement: Settlement) -> str | None:
         """Write down what became of a call, also if the caller is cancelled meanwhile."""
@@ -144,7 +168,8 @@ class Call:
         cost_usd = self._unanswered_usd()
         self.till.purse.settle(self.hold, cost_usd)
         if self.written:
-            settlement = self._failed(cost_usd, f"{type(error).__name__}: {error}"[:DETAIL_CHARS])
+            said = f"{type(error).__name__}: {error}" if isinstance(error, FoxcastError) else named(error)
+            settlement = self._failed(cost_usd, said[:DETAIL_CHARS])
             await self.till.close(self.order, self.id, settlement)
 
     def settlement(self, completion: Completion) -> Closing:
@@ -159,7 +184,7 @@ class Call:
             text = RECORD.encode(self._record(completion, usage))
             finish = completion.finish.value
         except (AttributeError, TypeError, ValueError) as error:
-            message = f"{self.order.model}: the provider's answer has not the form of one ({error!r})"
+            message = f"{self.order.model}: the provider's answer has not the form of one ({named(error)})"
             raise ContractError(message) from error
         settlement = Settlement(
             usage=usage, attempts=self.attempts, latency_s=self.latency_s, finish=finish, answer=text

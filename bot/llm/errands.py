@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import structlog
 
+from bot.errors import FoxcastError
+from bot.llm.faults import named
 from bot.ports import Clock
 
 T = TypeVar("T")
@@ -42,7 +44,8 @@ class Errands:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.warning("gateway errand failed", error=f"{type(error).__name__}: {error}")
+            said = f"{type(error).__name__}: {error}" if isinstance(error, FoxcastError) else named(error)
+            log.warning("gateway errand failed", error=said)
 
 
 class Alarm:

@@ -19,11 +19,13 @@ from bot.domain.prompt import Answer, Dialect, Sampling
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
 from bot.llm.call import Order, Till
 from bot.llm.errands import Alarm, Errands
-from bot.llm.estimate import expected_usd
+from bot.llm.estimate import Estimate
 from bot.llm.flights import Flights
 from bot.llm.health import Health
-from bot.llm.line import Line, Patience, World
+from bot.llm.lane import World
+from bot.llm.line import Line
 from bot.llm.parts import Memory
+from bot.llm.patience import Patience
 from bot.llm.price import Tariff
 from bot.llm.purse import Purse
 from bot.llm.record import Asked
@@ -53,86 +55,117 @@ class Gateway:
 
     def dialect(self, role: str) -> Dialect:
         """Return how the model that would be asked now wants to be asked; raises ConfigError for a role without one."""
-        models = self._fit(role)
-        ready = [model for model in models if self.lines[provider_of(model)].is_open]
-        return self.roles.dialect((ready or models)[0])
+        models = self._fit(role, self.roles.models(role))
+        return self.roles.dialect(next(filter(self._is_open, models), models[0]))
 
     async def ask(self, inquiry: Inquiry, *, deadline_s: float) -> Answer:
         """Return the answer of the role's model, or of its fallback, within the role's time and the deadline.
 
+        A model that has another one behind it gets half of the time that is left. What is waited for the budget counts
+        towards the deadline alone.
         Raises Unavailable when nobody answered in time, Rejected for what no model takes or a budget does not allow,
         Unauthorized, ContractError, and ConfigError for a role without a model or a model without a price.
         """
         table = self.roles.role(inquiry.role)
         orders = self._orders(inquiry, table)
-        limit_s = min(table.timeout_s, deadline_s)
-        try:
-            async with asyncio.timeout(limit_s) as limit:
-                return await self._answer(orders, Patience(whole_s=table.timeout_s, limit=limit))
-        except TimeoutError as error:
-            message = f"{orders[0].model}, asked as {inquiry.role}: no answer within {limit_s:.3g} s"
-            raise Unavailable(message) from error
+        return await self._answer(orders, Patience(role_s=table.timeout_s, caller_s=deadline_s))
 
     async def grade(self, conduct: Conduct, charge: Charge) -> None:
         """Keep how a model did in a trial; one that does badly is replaced for a while, and a person is told."""
         if demotion := await self.health.grade(conduct, charge):
-            instead = " or ".join(self.roles.fallbacks(conduct.model))
+            instead = self.roles.fallback(conduct.role, conduct.model)
             text = (
-                f"{demotion.why[0].upper()}{demotion.why[1:]}. "
+                f"As {conduct.role}, {demotion.why}. "
                 + (f"Until {demotion.until:%Y-%m-%d %H:%M} UTC {instead} is asked instead." if instead else "")
                 + ("" if instead else "It goes on being asked, for it has no fallback: [llm.roles] fallback = ...")
             )
-            self.alarm.tell(f"model {conduct.model} {demotion.at}", f"Model {conduct.model} does badly", text)
+            key = f"model {conduct.model} {conduct.role} {demotion.at}"
+            self.alarm.tell(key, f"Model {conduct.model} does badly", text)
 
     async def estimate(self, forecaster: str, *, trials: int, steps: int) -> float | None:
         """Return the expected cost of one forecast in US dollars: 0.0 where all is free, None where it is not known.
 
-        It is what the forecaster's forecasts cost so far, on average, or a long trial at today's prices.
+        See ``Estimate.forecast_usd``.
         """
-        typical = await self.till.ledger.calls.typical(forecaster)
-        if typical is not None:
-            return typical
-        llms = {name: line.llm for name, line in self.lines.items()}
-        step_usd = await expected_usd(self.roles, self.tariff, llms)
-        return None if step_usd is None else step_usd * trials * steps
+        return await self._estimates.forecast_usd(forecaster, trials=trials, steps=steps)
 
-    def _fit(self, role: str) -> tuple[str, ...]:
-        models = self.roles.models(role)
-        return tuple(model for model in models if not self.health.is_demoted(model)) or models
+    async def worst_usd(self, role: str) -> float | None:
+        """Return what one call in a role, with a long prompt, may cost at most in US dollars; None where not known.
+
+        Trials that are to run at once fit a budget where it has room for that much each; else they wait for each other.
+        Raises ConfigError for a role without a model.
+        """
+        return await self._estimates.call_usd(role)
+
+    @property
+    def _estimates(self) -> Estimate:
+        llms = {name: line.llm for name, line in self.lines.items()}
+        return Estimate(roles=self.roles, tariff=self.tariff, llms=llms, calls=self.till.ledger.calls)
+
+    def _is_open(self, model: str) -> bool:
+        return self.lines[provider_of(model)].is_open(model)
+
+    def _fit(self, role: str, models: Sequence[str]) -> Sequence[str]:
+        return [model for model in models if not self.health.is_demoted(model, role)] or models
+
+    def _able(self, inquiry: Inquiry) -> Sequence[str]:
+        """Return the models that may be given the prompt, the one that is to be asked first."""
+        models = self.roles.models(inquiry.role)
+        able = [model for model in models if self.roles.understands(model, inquiry.prompt)]
+        # A forecaster that offers tools to a model that does not master them has its reasons.
+        return self._fit(inquiry.role, able or models[:1])
 
     def _orders(self, inquiry: Inquiry, table: RoleSection) -> Sequence[Order]:
         parts = self.memory.parts(inquiry.prompt)
         sampling = Sampling(
             max_tokens=table.max_tokens, temperature=table.temperature, effort=table.effort, seed=inquiry.seed
         )
-        first, *others = self._fit(inquiry.role)
         orders = []
-        for model in (first, *(other for other in others if self.roles.understands(other, inquiry.prompt))):
+        for model in self._able(inquiry):
             asked = Asked(
                 model=model,
                 messages=tuple(part.digest for part in parts.messages),
                 offer=parts.offer.digest,
                 sampling=sampling,
                 nth=inquiry.nth,
+                place=self.lines[provider_of(model)].place(model),
             )
             orders.append(Order(inquiry=inquiry, model=model, asked=asked, parts=parts, request=asked.digest))
         return orders
 
     async def _answer(self, orders: Sequence[Order], patience: Patience) -> Answer:
-        """Ask one model after the other, unless one of the later ones was paid for the answer before a crash."""
-        for order in orders[1:]:
-            if (stored := await self.till.stored(order)) and stored.usage.calls:
-                return stored
+        """Ask one model after the other in time, unless a later one was paid for the answer before a crash."""
         failures: list[FoxcastError] = []
-        for order in orders:
-            answer = await self._call(order, patience)
+        for number, order in enumerate(orders):
+            others = [] if failures else orders[1:]
+            answer = await self._share(order, patience, paid=others, behind=orders[number + 1 :])
             if isinstance(answer, Answer):
                 return answer
             failures.append(answer)
-        self._report(orders, failures)
+            if patience.over:
+                break
+        self._report(orders, failures, patience)
         for failure in failures[:-1]:
             failures[-1].add_note(f"before that: {failure}")
         raise failures[-1]
+
+    async def _share(
+        self, order: Order, patience: Patience, *, paid: Sequence[Order], behind: Sequence[Order]
+    ) -> Answer | FoxcastError:
+        """Give one model its share of the time."""
+        began = asyncio.get_running_loop().time()
+        try:
+            async with patience.share((lambda: any(self._is_open(one.model) for one in behind)) if behind else None):
+                for other in paid:
+                    if (stored := await self.till.stored(other)) and stored.usage.calls:
+                        return stored
+                return await self._call(order, patience)
+        except TimeoutError as error:
+            waited_s = asyncio.get_running_loop().time() - began
+            message = f"{order.model}, asked as {order.inquiry.role}: no answer within {waited_s:.3g} s"
+            failure = Unavailable(message)
+            failure.__cause__ = error
+            return failure
 
     async def _call(self, order: Order, patience: Patience) -> Answer | FoxcastError:
         """Return the answer of one model, or why it has none where another model may; raises what no model mends."""
@@ -141,11 +174,11 @@ class Gateway:
             if stored := await self.till.stored(order):
                 return stored
             try:
-                line.require_open()
+                await line.ready(order.model, patience)
                 rate = await self.tariff.rate(order.model, line.llm)
             except FAILURES as error:
                 return error
-            call = await self.till.open(order, rate)
+            call = await self.till.open(order, rate, patience)
             try:
                 settlement = call.settlement(await line.complete(call, patience))
             except asyncio.CancelledError:
@@ -158,14 +191,15 @@ class Gateway:
                 raise
             return await call.close(settlement)
 
-    def _report(self, orders: Sequence[Order], failures: Sequence[FoxcastError]) -> None:
-        for order, failure in zip(orders, failures, strict=True):
+    def _report(self, orders: Sequence[Order], failures: Sequence[FoxcastError], patience: Patience) -> None:
+        failed = list(zip(orders, failures, strict=False))
+        for order, failure in failed:
             if isinstance(failure, Unauthorized):
                 provider = provider_of(order.model)
                 self.alarm.tell(f"key {provider}", f"Provider {provider} refuses the credentials", f"{failure}.")
-        if not isinstance(failures[-1], Rejected):
+        if not isinstance(failures[-1], Rejected) and not patience.hurried:
             role = orders[0].inquiry.role
-            text = "; ".join(f"{order.model}: {failure}" for order, failure in zip(orders, failures, strict=True))
+            text = "; ".join(f"{order.model}: {failure}" for order, failure in failed)
             self.alarm.tell(f"role {role}", f"No model answers as {role}", f"{text}.")
 
 

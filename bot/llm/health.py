@@ -30,36 +30,44 @@ class Health:
         self._section = section
         self._conducts = conducts
         self._clock = clock
-        self._until: dict[str, datetime] = {}
+        # By model and role.
+        self._until: dict[tuple[str, str], datetime] = {}
         self._grading = asyncio.Lock()
 
     async def load(self) -> None:
         """Take over the demotions on record, also those that are over: what came before them does not count again."""
         for demotion in await self._conducts.demotions(now=LONG_AGO):
-            self._until[demotion.model] = demotion.until
+            self._until[demotion.model, demotion.role] = demotion.until
 
-    def is_demoted(self, model: str) -> bool:
-        """Say whether a model is not to be asked now."""
-        until = self._until.get(model)
+    def is_demoted(self, model: str, role: str) -> bool:
+        """Say whether a model is not to be asked now in a role."""
+        until = self._ends(model, role)
         return until is not None and self._clock.now() < until
 
     async def grade(self, conduct: Conduct, charge: Charge) -> Demotion | None:
         """Keep how a model did in a trial; return its demotion where this was the last straw."""
-        model = conduct.model
+        model, role = conduct.model, conduct.role
         # One at a time, so that trials that end together do not demote twice.
         async with self._grading:
             now = self._clock.now()
             await self._conducts.add(conduct, scope=charge.scope, trial=charge.trial, at=now)
             # While a model is demoted nothing counts, because its end is yet to come.
-            recent = await self._conducts.recent(model, limit=self._section.window, after=self._until.get(model))
+            after = self._ends(model, role)
+            # Each role by itself: the figures of one that does no forecast would water down those of one that does.
+            recent = await self._conducts.recent(model, role=role, limit=self._section.window, after=after)
             if not (faults := list(faults_of(recent, self._section))):
                 return None
             until = now + timedelta(hours=self._section.hours)
-            demotion = Demotion(model=model, at=now, until=until, why="; ".join(faults))
+            demotion = Demotion(model=model, role=role, at=now, until=until, why="; ".join(faults))
             await self._conducts.demote(demotion)
-            self._until[model] = until
-            log.warning("model demoted", model=model, until=until.isoformat(), why=demotion.why)
+            self._until[model, role] = until
+            log.warning("model demoted", model=model, role=role, until=until.isoformat(), why=demotion.why)
             return demotion
+
+    def _ends(self, model: str, role: str) -> datetime | None:
+        """Return when the last demotion ends; one on record without a role was for all of them."""
+        ends = [self._until[key] for key in ((model, role), (model, "")) if key in self._until]
+        return max(ends, default=None)
 
 
 def faults_of(recent: Sequence[Conduct], section: HealthSection) -> Iterator[str]:

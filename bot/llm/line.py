@@ -1,18 +1,20 @@
-"""One provider as it is asked: through its queue, its breaker, and again after a wait where that may help."""
+"""One provider as it is asked: through its queue, past its breaker, and again after a wait where that may help."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.config.model import ProviderSection
 from bot.domain.prompt import Completion
 from bot.errors import ContractError, FoxcastError, Unavailable
 from bot.llm.admission import Queue
-from bot.llm.breaker import Breaker, Turn, Verdict
+from bot.llm.breaker import Passage, Verdict
 from bot.llm.call import Call
-from bot.llm.errands import Alarm
+from bot.llm.faults import is_busy, may_be_billed, named
+from bot.llm.lane import Lane, World
+from bot.llm.patience import Patience
+from bot.llm.place import place_of
 from bot.llm.roles import name_of
-from bot.ports import Clock, Llm, Random
+from bot.ports import Llm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,86 +24,94 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a caller waits: ``whole_s`` is what its role allows, ``limit`` the deadline of this very inquiry."""
-
-    whole_s: float
-    limit: asyncio.Timeout
-
-    @property
-    def left_s(self) -> float:
-        """What is left of it, in seconds."""
-        when = self.limit.when()
-        return 0.0 if when is None else when - asyncio.get_running_loop().time()
-
-
 class Line:
-    """The way to one provider."""
+    """The way to one provider. Its queue is one; each server behind it, named before a slash, has a lane of its own."""
 
-    def __init__(self, name: str, llm: Llm, section: ProviderSection, *, world: "World") -> None:
-        """Open the queue, with the breaker closed."""
+    def __init__(self, name: str, llm: Llm, section: ProviderSection, *, world: World) -> None:
+        """Open the queue."""
         self.name = name
         self.llm = llm
         self._section = section
         self._world = world
         self._queue = Queue(section, clock=world.clock)
-        self._breaker = Breaker(after=section.break_after, rest_s=section.break_s, clock=world.clock)
+        self._lanes: dict[str, Lane] = {}
+        self._lane_of: dict[str, Lane] = {}
+        self._places: dict[str, str] = {}
         self._jitter: np.random.Generator | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a request could be sent now."""
-        return self._breaker.wait_s == 0.0
+    def is_open(self, model: str) -> bool:
+        """Say whether the server of a model is not left alone."""
+        return self._lane(model).is_open
 
-    def require_open(self) -> None:
-        """Raise Unavailable while the provider is left alone."""
-        if not self.is_open:
-            raise self._resting()
+    def place(self, model: str) -> str:
+        """Return where a model is served, as far as the provider tells."""
+        if model not in self._places:
+            self._places[model] = place_of(self.llm, model)
+        return self._places[model]
+
+    async def ready(self, model: str, patience: Patience) -> None:
+        """Wait until a model may be asked; raises Unavailable as ``Lane.ready`` does."""
+        lane = self._lane(model)
+        if not lane.is_clear:
+            await lane.ready(patience)
 
     async def complete(self, call: Call, patience: Patience) -> Completion:
-        """Ask until there is an answer, at most so often as configured and never past the deadline.
+        """Ask until there is an answer, within the time there is.
 
+        What fails is tried as often as configured. To be asked to wait is no failure: who has nobody else to ask waits
+        and asks again. What may have been billed is not asked again.
         Raises what the provider raises, Unavailable while it is left alone, and ContractError for a provider that fails
-        in a way no provider may. What may have been billed is not asked again.
+        in a way no provider may.
         """
+        lane = self._lane(call.order.model)
+        failures = 0
         while True:
-            try:
-                return await self._attempt(call, patience)
-            except Unavailable as error:
-                wait_s = self._wait_s(call.attempts, error.retry_after_s or 0.0)
-                spent = call.attempts >= self._section.attempts or call.doubtful
-                if spent or not self.is_open or wait_s >= patience.left_s:
-                    raise
+            await lane.ready(patience)
+            async with self._queue.place():
+                if not lane.is_clear:
+                    continue
+                await call.begin()
+                if (passage := lane.enter()) is None:
+                    continue
+                try:
+                    return await self._send(call, lane, passage, patience)
+                except Unavailable as error:
+                    failures += not is_busy(error)
+                    wait_s = self._wait_s(failures) if not is_busy(error) else 0.0
+                    if call.doubtful or self._gives_up(call, failures, lane, patience):
+                        raise
+                    if max(wait_s, lane.wait_s) >= patience.left_s:
+                        raise
             await self._world.clock.sleep(wait_s)
 
-    async def _attempt(self, call: Call, patience: Patience) -> Completion:
-        async with self._queue.place():
-            self.require_open()
-            await call.begin()
-            passage = self._breaker.enter()
-            if passage is None:
-                raise self._resting()
-            verdict = Verdict.NONE
-            sent_at = self._world.clock.monotonic()
-            call.attempts, call.doubtful = call.attempts + 1, True
-            try:
-                completion = await self._ask(call)
-                verdict = Verdict.ALIVE
-            except FoxcastError as error:
-                verdict = Verdict.FAILED if isinstance(error, Unavailable) else Verdict.ALIVE
-                call.doubtful = _may_be_billed(error)
-                raise
-            except asyncio.CancelledError:
-                # A deadline shorter than the role's own tells about the caller, not about the provider.
-                waited_s = self._world.clock.monotonic() - sent_at
-                if patience.limit.expired() and waited_s >= patience.whole_s / 2:
-                    verdict = Verdict.FAILED
-                raise
-            finally:
-                call.latency_s = self._world.clock.monotonic() - sent_at
-                self._tell(self._breaker.leave(passage, verdict))
-            return completion
+    def _gives_up(self, call: Call, failures: int, lane: Lane, patience: Patience) -> bool:
+        if patience.elsewhere():
+            return call.attempts >= self._section.attempts or not lane.is_open
+        return failures >= self._section.attempts
+
+    async def _send(self, call: Call, lane: Lane, passage: Passage, patience: Patience) -> Completion:
+        verdict = Verdict.NONE
+        sent_at = self._world.clock.monotonic()
+        call.attempts, call.doubtful = call.attempts + 1, True
+        try:
+            completion = await self._ask(call)
+            verdict = Verdict.ALIVE
+        except FoxcastError as error:
+            call.doubtful = may_be_billed(error)
+            verdict = Verdict.FAILED if isinstance(error, Unavailable) else Verdict.ALIVE
+            if isinstance(error, Unavailable) and is_busy(error):
+                verdict = Verdict.NONE
+                lane.pause(error, sent_at=sent_at)
+            raise
+        except asyncio.CancelledError:
+            # A deadline shorter than the role's own tells about the caller, not about the provider.
+            if patience.was_fair(self._world.clock.monotonic() - sent_at):
+                verdict = Verdict.FAILED
+            raise
+        finally:
+            call.latency_s = self._world.clock.monotonic() - sent_at
+            lane.leave(passage, verdict)
+        return completion
 
     async def _ask(self, call: Call) -> Completion:
         order = call.order
@@ -113,40 +123,20 @@ class Line:
         except FoxcastError:
             raise
         except Exception as error:
-            message = f"{order.model}: its provider failed with {type(error).__name__}: {error}"
+            message = f"{order.model}: its provider failed with {named(error)}"
             raise ContractError(message) from error
 
-    def _resting(self) -> Unavailable:
-        wait_s = self._breaker.wait_s
-        message = f"{self.name} failed {self._section.break_after} times in a row and is left alone for {wait_s:.0f} s"
-        return Unavailable(message, retry_after_s=wait_s)
+    def _lane(self, model: str) -> Lane:
+        if model not in self._lane_of:
+            server, slash, _ = name_of(model).partition("/")
+            name = f"{self.name}:{server}" if slash else self.name
+            if name not in self._lanes:
+                self._lanes[name] = Lane(name, self._section, world=self._world)
+            self._lane_of[model] = self._lanes[name]
+        return self._lane_of[model]
 
-    def _tell(self, turn: Turn) -> None:
-        if turn is Turn.OPENED:
-            text = (
-                f"{self._section.break_after} requests in a row failed. It is left alone for {self._section.break_s:g} "
-                "s and then tried again; meanwhile the fallbacks of roles answer, where they have another provider."
-            )
-            self._world.alarm.tell(f"breaker {self.name}", f"Provider {self.name} does not answer", text)
-
-    def _wait_s(self, attempt: int, asked_s: float) -> float:
+    def _wait_s(self, failures: int) -> float:
         if self._jitter is None:
             self._jitter = self._world.random.stream("llm", "jitter", self.name)
-        ceiling = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (attempt - 1))
-        return max(asked_s, float(self._jitter.uniform(0.0, ceiling)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What a line needs besides its provider."""
-
-    clock: Clock
-    random: Random
-    alarm: Alarm
-
-
-def _may_be_billed(error: FoxcastError) -> bool:
-    """Say whether the request may have been worked on: it ended without an answer that can be read, or without end."""
-    return isinstance(error, ContractError) or (
-        isinstance(error, Unavailable) and isinstance(error.__cause__, TimeoutError)
-    )
+        ceiling = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (failures - 1))
+        return float(self._jitter.uniform(0.0, ceiling))

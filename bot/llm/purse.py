@@ -1,7 +1,8 @@
 """What may still be spent: every call is held against all limits at its worst case before it is made.
 
 Checking and holding happen without an await in between, so calls that are asked for at once cannot pass together what
-each of them would pass alone. A call that would fit once others turn out cheaper than their worst case waits for them.
+each of them would pass alone. A call that would fit once others turn out cheaper than their worst case waits for them,
+and whoever comes later to the limit that it waits at waits behind it.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ class Account:
     spent_usd: float = 0.0
     held_usd: float = 0.0
     holds: int = 0
+    # Those who wait and are charged to it, as a scope.
     waiting: int = 0
 
     @property
@@ -90,6 +92,12 @@ class Shortage:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    claim: Claim
+    done: "asyncio.Future[Hold | Shortage]"
+
+
 @dataclass(slots=True)
 class _Day:
     day: date
@@ -108,7 +116,9 @@ class Purse:
         self._run = Account()
         self._today = _Day(clock.now().date())
         self._scopes: OrderedDict[str, Account] = OrderedDict()
-        self._moved = asyncio.Event()
+        self._waiters: dict[_Waiter, None] = {}
+        # The accounts (by identity) at which the first of those who wait are stopped.
+        self._stopped_at: set[int] = set()
 
     @property
     def run(self) -> Account:
@@ -142,15 +152,44 @@ class Purse:
 
     async def hold(self, claim: Claim) -> Hold | Shortage:
         """Hold the worst case, waiting where calls under way may make room; the scope must be known."""
+        held = self.take(claim)
+        return await self.wait(claim) if held is None else held
+
+    def take(self, claim: Claim) -> Hold | Shortage | None:
+        """Hold the worst case at once, or say why that will never be; None is for what must wait."""
+        shortage = self.shortage(claim)
+        if shortage is not None:
+            return None if shortage.passing else shortage
+        return None if self._is_behind(claim) else self._held(claim)
+
+    async def wait(self, claim: Claim) -> Hold | Shortage:
+        """Wait in the order of arrival until a claim fits or never will."""
         scope = self._scopes[claim.scope]
-        self._scopes.move_to_end(claim.scope)
+        waiter = _Waiter(claim, asyncio.get_running_loop().create_future())
         scope.waiting += 1
+        self._waiters[waiter] = None
+        self._serve(waiter)
         try:
-            while isinstance(held := self._try(claim, scope), Shortage) and held.passing:
-                await self._moved.wait()
+            return await waiter.done
+        except asyncio.CancelledError:
+            if waiter.done.done() and not waiter.done.cancelled() and isinstance(held := waiter.done.result(), Hold):
+                self.settle(held, 0.0)
+            raise
         finally:
             scope.waiting -= 1
-        return held
+            if waiter in self._waiters:
+                del self._waiters[waiter]
+                self._serve_all()
+
+    def shortage(self, claim: Claim) -> "Shortage | None":
+        """Return the first limit that a claim does not fit under now."""
+        # What costs nothing is not held up by what was overspent.
+        if not claim.worst_usd:
+            return None
+        for limit in self._limits(claim):
+            if claim.worst_usd > limit.usd - limit.account.standing_usd + SLACK_USD:
+                return Shortage(claim=claim, limit=limit)
+        return None
 
     def settle(self, hold: Hold, cost_usd: float) -> None:
         """Put what a call really cost in place of what it held; a second time changes nothing."""
@@ -161,36 +200,61 @@ class Purse:
             account.holds -= 1
             account.held_usd = account.held_usd - hold.claim.worst_usd if account.holds else 0.0
             account.spent_usd += cost_usd
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        if self._waiters:
+            self._serve_all()
 
-    def _try(self, claim: Claim, scope: Account) -> Hold | Shortage:
+    def _held(self, claim: Claim) -> Hold:
+        self._scopes.move_to_end(claim.scope)
         now = self._clock.now()
-        today = self._of(now)
-        provider = today.providers.setdefault(claim.provider, Account())
-        # What costs nothing is not held up by what was overspent.
-        for limit in self._limits(claim, scope, today) if claim.worst_usd else ():
-            if claim.worst_usd > limit.usd - limit.account.standing_usd + SLACK_USD:
-                return Shortage(claim=claim, limit=limit)
-        accounts = (scope, self._run, today.all, provider)
+        accounts = self._accounts(claim, now)
         for account in accounts:
             account.holds += 1
             account.held_usd += claim.worst_usd
         return Hold(claim=claim, at=now, accounts=accounts)
 
-    def _limits(self, claim: Claim, scope: Account, today: _Day) -> Iterator[Limit]:
+    def _serve_all(self) -> None:
+        """Give way to those who wait, first come first served; who is stopped stops all behind at the same limit."""
+        self._stopped_at.clear()
+        for waiter in tuple(self._waiters):
+            self._serve(waiter)
+
+    def _serve(self, waiter: "_Waiter") -> None:
+        if self._is_behind(waiter.claim):
+            return
+        shortage = self.shortage(waiter.claim)
+        if shortage is not None and shortage.passing:
+            self._stopped_at.add(id(shortage.limit.account))
+            return
+        del self._waiters[waiter]
+        # Who was cancelled a moment ago holds nothing.
+        if not waiter.done.done():
+            waiter.done.set_result(shortage or self._held(waiter.claim))
+
+    def _is_behind(self, claim: Claim) -> bool:
+        """Say whether somebody who came before waits at a limit that the claim must pass too."""
+        if not self._stopped_at or not claim.worst_usd:
+            return False
+        return not self._stopped_at.isdisjoint(map(id, self._accounts(claim, self._clock.now())))
+
+    def _accounts(self, claim: Claim, now: datetime) -> tuple[Account, Account, Account, Account]:
+        today = self._of(now)
+        provider = today.providers.setdefault(claim.provider, Account())
+        return self._scopes[claim.scope], self._run, today.all, provider
+
+    def _limits(self, claim: Claim) -> Iterator[Limit]:
+        scope, run, day, day_of_provider = self._accounts(claim, self._clock.now())
         budget, provider = self._budget, self._providers.get(claim.provider)
         of_provider = None if provider is None else provider.day_usd
         everything = (
             ("of the question", "[llm.budget] question_usd", budget.question_usd, scope),
-            ("of this run", "[llm.budget] run_usd", budget.run_usd, self._run),
+            ("of this run", "[llm.budget] run_usd", budget.run_usd, run),
             (
                 f"of the day for {claim.provider}",
                 f"[llm.providers.{claim.provider}] day_usd",
                 of_provider,
-                today.providers[claim.provider],
+                day_of_provider,
             ),
-            ("of the day", "[llm.budget] day_usd", budget.day_usd, today.all),
+            ("of the day", "[llm.budget] day_usd", budget.day_usd, day),
         )
         for what, setting, usd, account in everything:
             if usd is not None:

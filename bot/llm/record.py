@@ -27,7 +27,8 @@ class Offer:
 class Asked:
     """Everything that decides an answer; ``messages`` and ``offer`` are digests of documents.
 
-    ``Prompt.stable`` is not part of it: it changes what a repeated beginning costs, not what is answered.
+    ``place`` is what the provider says of where the model is served, "" where it says nothing. ``Prompt.stable`` is not
+    part of it: it changes what a repeated beginning costs, not what is answered.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Asked:
     offer: str
     sampling: Sampling
     nth: int = 0
+    place: str = ""
 
     @property
     def digest(self) -> str:

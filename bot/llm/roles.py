@@ -32,7 +32,7 @@ class Roles:
                 if model is not None and provider_of(model) not in self.providers:
                     raise ConfigError(self._unknown(f"[llm.roles.{role}] {key} = {model!r}", provider_of(model)))
         for name in self.section.providers:
-            # Its limits would be kept by nobody.
+            # Nobody would keep its limits.
             if name not in self.providers:
                 raise ConfigError(self._unknown(f"[llm.providers.{name}]", name))
 
@@ -52,10 +52,12 @@ class Roles:
         models = (table.model,) if table.fallback is None else (table.model, table.fallback)
         return tuple(dict.fromkeys(models))
 
-    def fallbacks(self, model: str) -> tuple[str, ...]:
-        """Return the models that stand in for a model, in whatever role."""
-        tables = self.section.roles.values()
-        return tuple(dict.fromkeys(table.fallback for table in tables if table.model == model and table.fallback))
+    def fallback(self, role: str, model: str) -> str | None:
+        """Return the model that stands in for a model in a role, if one does."""
+        table = self.section.roles.get(role)
+        if table is None or table.fallback == model or table.model != model:
+            return None
+        return table.fallback
 
     def dialect(self, model: str) -> Dialect:
         """Return how a model is to be asked."""
@@ -67,6 +69,6 @@ class Roles:
 
     def _unknown(self, where: str, provider: str) -> str:
         return (
-            f"{where}: no provider {provider!r} is enabled ({instead(provider, self.providers)}); "
-            "correct the name, or enable the plugin that offers it in plugins"
+            f"{where}: no enabled plugin offers a provider {provider!r} ({instead(provider, self.providers)}); "
+            "correct the name, or name the plugin that offers it in plugins"
         )

@@ -1,51 +1,25 @@
-"""Reading pages in a child process, so that a hostile page can end that process and nothing else.
+"""Reading pages in child processes, so that a hostile page can end such a process and nothing else.
 
-The child is started by the first page, kept for the next ones, and replaced after a crash, a limit or many pages. It
-gets no environment, so no key, and only the bytes of the page.
+A page that ended one, or kept it busy until the end of its time, is known again by its bytes and not read a second
+time: whoever offers it to many trials holds up the others once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bot.domain.research import Fetched, Page
 from bot.errors import ContractError, Unavailable
+from bot.pages.worker import Broken, ReadLimits, Worker
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-# The child runs the code of this very tree, whatever else is installed.
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from bot.pages.child import main; main()"
-_ROOT = Path(__file__).resolve().parents[2]
-_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
-# A character is at most six bytes of JSON, as an escape.
-_BYTES_PER_CHAR = 6
-_MiB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadLimits:
-    """``page_s`` bounds one page by the clock, ``cpu_s`` by computing; ``waiting`` is how many may stand in line.
-
-    ``chars`` is the longest text that is returned. After ``pages`` pages the child is replaced, since libraries keep
-    caches. The limit of memory counts address space, of which a fresh child takes about 90 MB.
-    """
-
-    page_s: float = 5.0
-    start_s: float = 20.0
-    cpu_s: int = 4
-    memory_bytes: int = 512 * _MiB
-    chars: int = 100_000
-    waiting: int = 32
-    pages: int = 500
-
+__all__ = ["DEFAULT_LIMITS", "PageReader", "ReadLimits"]
 
 DEFAULT_LIMITS = ReadLimits()
 
@@ -55,10 +29,12 @@ class PageReader:
 
     def __init__(self, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._turn = asyncio.Lock()
+        self._turns = asyncio.Semaphore(limits.children)
+        # The one that was used last is used next, so that a second one is started only for a second page at a time.
+        self._idle = [Worker(limits) for _ in range(limits.children)]
+        self._all = tuple(self._idle)
         self._in_line = 0
-        self._served = 0
-        self._child: asyncio.subprocess.Process | None = None
+        self._broken: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -69,26 +45,28 @@ class PageReader:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the child; the next page would start a new one."""
-        if self._child is not None and self._child.returncode is None:
+        """End the children; the next page would start a new one."""
+        for worker in self._all:
             # A page that is being read ends with it, and gives up its turn.
-            self._child.kill()
-        async with self._turn:
-            await self._end()
-
-    async def _end(self) -> None:
-        child, self._child, self._served = self._child, None, 0
-        if child is None:
-            return
-        if child.returncode is None:
-            child.kill()
-        # Takes what is left in the pipes, which the end of the process waits for.
-        await child.communicate()
+            worker.kill()
+        for _ in self._all:
+            await self._turns.acquire()
+        try:
+            for worker in self._all:
+                await worker.end()
+        finally:
+            for _ in self._all:
+                self._turns.release()
 
     @property
     def process_id(self) -> int | None:
-        """The child's number in the system while there is one, for measuring it."""
-        return self._child.pid if self._child is not None else None
+        """The number in the system of a child while there is one, for measuring it."""
+        return next(iter(self.process_ids), None)
+
+    @property
+    def process_ids(self) -> tuple[int, ...]:
+        """The numbers in the system of all children that there are."""
+        return tuple(number for worker in self._all if (number := worker.process_id) is not None)
 
     async def read(self, fetched: Fetched) -> Page:
         """Return the page. Raises ContractError for one that cannot be read, Unavailable where too many wait."""
@@ -98,8 +76,7 @@ class PageReader:
             raise Unavailable(message)
         self._in_line += 1
         try:
-            async with self._turn:
-                answer = await self._asked(fetched, shown)
+            answer = await self._answer(fetched, shown)
         finally:
             self._in_line -= 1
         if (why := answer.get("error")) is not None:
@@ -107,83 +84,26 @@ class PageReader:
             raise ContractError(message)
         return _page(fetched.url, answer)
 
-    async def _asked(self, fetched: Fetched, shown: str) -> Mapping[str, Any]:
-        child = await self._living(shown)
-        whole = False
-        try:
-            async with asyncio.timeout(self._limits.page_s):
-                answer = await self._exchange(child, fetched)
-            whole = True
-        except TimeoutError:
-            message = f"{shown}: the page could not be read within {self._limits.page_s:g} s"
-            raise ContractError(message) from None
-        except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-            message = f"{shown}: the page could not be read: it ended its reader (memory or time)"
-            raise ContractError(message) from None
-        finally:
-            self._served += 1
-            # Out of step after a timeout or a cancelled wait, a child would answer the next page with this one.
-            if not whole or self._served >= self._limits.pages:
-                await self._end()
-        return answer
+    async def _answer(self, fetched: Fetched, shown: str) -> Mapping[str, Any]:
+        name = hashlib.sha256(fetched.media_type.encode() + b"\n" + fetched.content).hexdigest()
+        async with self._turns:
+            # Asked only now: others with the same page may have stood before this one.
+            if (why := self._broken.get(name)) is not None:
+                message = f"{shown}: the page could not be read before, and is not tried again ({why})"
+                raise ContractError(message)
+            worker = self._idle.pop()
+            try:
+                return await worker.ask(fetched, shown)
+            except Broken as error:
+                self._remember(name, str(error).removeprefix(f"{shown}: "))
+                raise
+            finally:
+                self._idle.append(worker)
 
-    async def _exchange(self, child: asyncio.subprocess.Process, fetched: Fetched) -> Mapping[str, Any]:
-        await _send(child, json.dumps({"media_type": fetched.media_type}).encode())
-        await _send(child, fetched.content)
-        return await _answer(child, self._limits.chars * _BYTES_PER_CHAR + 10_000)
-
-    async def _living(self, shown: str) -> asyncio.subprocess.Process:
-        """Return the child, started and warm."""
-        if self._child is not None and self._child.returncode is None:
-            return self._child
-        await self._end()
-        self._child = child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-I",
-            "-c",
-            _START,
-            str(_ROOT),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=_ENVIRONMENT,
-        )
-        limits = {"memory_bytes": self._limits.memory_bytes, "cpu_s": self._limits.cpu_s, "chars": self._limits.chars}
-        ready = False
-        try:
-            async with asyncio.timeout(self._limits.start_s):
-                await _send(child, json.dumps(limits).encode())
-                await _answer(child, 1000)
-            ready = True
-        except (TimeoutError, asyncio.IncompleteReadError, ConnectionError, ValueError):
-            message = f"{shown}: the reader of pages did not start"
-            raise Unavailable(message) from None
-        finally:
-            if not ready:
-                await self._end()
-        return child
-
-
-async def _send(child: asyncio.subprocess.Process, frame: bytes) -> None:
-    if child.stdin is None:
-        raise ConnectionError
-    child.stdin.write(len(frame).to_bytes(4, "big") + frame)
-    await child.stdin.drain()
-
-
-async def _answer(child: asyncio.subprocess.Process, most_bytes: int) -> Mapping[str, Any]:
-    """Return the next frame of a child that hostile bytes may have taken over: bounded, and an object or ValueError."""
-    if child.stdout is None:
-        raise ConnectionError
-    length = int.from_bytes(await child.stdout.readexactly(4), "big")
-    if length > most_bytes:
-        message = f"an answer of {length} bytes"
-        raise ValueError(message)
-    said = json.loads(await child.stdout.readexactly(length))
-    if not isinstance(said, dict):
-        message = "an answer that is no object"
-        raise ValueError(message)  # noqa: TRY004 - the caller treats all odd answers alike
-    return said
+    def _remember(self, name: str, why: str) -> None:
+        self._broken[name] = why
+        while len(self._broken) > self._limits.remembered:
+            del self._broken[next(iter(self._broken))]
 
 
 def _page(url: str, answer: Mapping[str, Any]) -> Page:

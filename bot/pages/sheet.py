@@ -17,7 +17,8 @@ _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|(.))", re.DOTALL)
 _TOKEN = re.compile(r"""'(?:\\.|[^'\\\n])*'?|"(?:\\.|[^"\\\n])*"?|\\.|[(){};]""", re.DOTALL)
 _WIDTH = re.compile(r"\(\s*(min|max)-width\s*:\s*(\d+(?:\.\d+)?)(px|em|rem)\s*\)")
-_VARIABLE = re.compile(r"var\(\s*(--[\w-]+)\s*(?:,([^()]*))?\)")
+# The innermost one first, so that what stands in for another is known when that one is looked at.
+_VARIABLE = re.compile(r"var\(\s*(--[^\s,()]+)\s*(?:,((?:(?!var\()[^()]|\((?:[^()]|\([^()]*\))*\))*))?\)")
 # Rules that are never on the screen, or hold no rules of style.
 _OFF_SCREEN = (
     "@font-face",
@@ -31,6 +32,10 @@ _OFF_SCREEN = (
 _VIEWPORT_PX = 1280.0
 _MOST_RULES = 4000
 _MOST_MEANINGS = 4
+# Variables may name each other, also in a circle and with many meanings each.
+_MOST_STEPS = 8
+_MOST_VALUES = 16
+_LONGEST_VALUE = 2000
 # Each level of nesting repeats the selectors around it: deeper ones count as if they stood alone, which hides more.
 _DEEPEST = 8
 
@@ -103,11 +108,27 @@ def meant(declared: Declared, meanings: Mapping[str, tuple[str, ...]]) -> Declar
 
 
 def _expanded(value: str, meanings: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    found = _VARIABLE.search(value)
-    if found is None:
+    """Return the value with its variables replaced, one value for each meaning, until none is left."""
+    if "var(" not in value:
         return (value,)
-    known = meanings.get(found[1]) or ((found[2] or "").strip(),)
-    return tuple(value.replace(found[0], each) for each in known)
+    values = [value]
+    for _ in range(_MOST_STEPS):
+        if not any("var(" in each for each in values):
+            break
+        values = [replaced for each in values for replaced in _replaced(each, meanings)][:_MOST_VALUES]
+    return tuple(values)
+
+
+def _replaced(value: str, meanings: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    found = _VARIABLE.search(value)
+    if found is None or len(value) > _LONGEST_VALUE:
+        return (value,)
+    known = meanings.get(found[1]) or ()
+    if found[2] is None and not known:
+        # A browser drops such a declaration whole.
+        return ("",)
+    instead = (found[2].strip(),) if found[2] is not None else ()
+    return tuple(value.replace(found[0], each) for each in (*known, *instead))
 
 
 def _marks(css: str) -> Iterator[tuple[int, str]]:

@@ -6,10 +6,15 @@ Style in the page itself is read (attributes and sheets); style in other files, 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bot.pages.conceal import READABLE_PX, ROOT_PX, Colour, alike, colours, removes, sizes_px
+from bot.pages.colours import Colour, alike, colours, legacy
+from bot.pages.conceal import READABLE_PX, gradient, puzzles, removes, sizes_px
+from bot.pages.lengths import ROOT_PX
+from bot.pages.linked import sheets
+from bot.pages.selectors import at_rest, each_of
 from bot.pages.sheet import Declared, Rule, declarations, meant, rules, variables
 
 if TYPE_CHECKING:
@@ -25,8 +30,8 @@ _UNSHOWN = (
 # The children of such an element are replaced by the template, unless it takes them up.
 _SHADOWED = ":has(> template[shadowrootmode])"
 _STYLED = "[style], font[color], [bgcolor], body[text]"
-# Applies only while a person does something, or to what is no element.
-_STATES = (":hover", ":focus", ":active", ":target", ":checked", ":disabled", ":visited", "::", ":before", ":after")
+# What cannot be judged is hidden up to this length; more is a page of its own, and lost for a whim of its style.
+_SMALL_CHARS = 1000
 _TELLING = frozenset(
     {
         "display", "content-visibility", "opacity", "filter", "position", "left", "right", "top", "bottom", "inset",
@@ -34,7 +39,8 @@ _TELLING = frozenset(
         "margin-inline-start", "text-indent", "translate", "transform", "-webkit-transform", "scale", "zoom", "clip",
         "clip-path", "-webkit-clip-path", "overflow", "overflow-x", "overflow-y", "width", "height", "max-width",
         "max-height", "line-height", "inline-size", "block-size", "z-index", "visibility", "font-size", "font", "color",
-        "-webkit-text-fill-color", "background-color", "background", "background-image",
+        "-webkit-text-fill-color", "background-color", "background", "background-image", "rotate", "-ms-transform",
+        "mask", "mask-image", "mask-size", "-webkit-mask", "-webkit-mask-image", "-webkit-mask-size",
     }
 )  # fmt: skip
 # What stands in a tree beside elements: text that cannot be read goes, and comments go always.
@@ -110,11 +116,15 @@ def _judged(
             declared = style.get(child.mem_id)
             if child.tag == "-text" and look.readable:
                 anything = anything or (look.counts and bool((child.text_content or "").strip()))
-            elif child.tag in _LEAVES or child.mem_id in hidden or (declared and removes(declared)):
+            elif child.tag in _LEAVES or child.mem_id in hidden or (declared and _goes(child, declared)):
                 doomed.append(child)
             else:
                 waiting.append((child, _looks(child.tag, declared, look)))
     return doomed, anything
+
+
+def _goes(node: LexborNode, declared: Declared) -> bool:
+    return removes(declared) or (puzzles(declared) and len(node.text()) <= _SMALL_CHARS)
 
 
 def _looks(tag: str | None, declared: Declared | None, look: _Look) -> _Look:
@@ -141,18 +151,24 @@ def _looks(tag: str | None, declared: Declared | None, look: _Look) -> _Look:
 
 
 def _paper(declared: Declared, inherited: frozenset[Colour]) -> frozenset[Colour]:
-    values = [*declared.get("background-color", ()), *declared.get("background", ())]
-    pictured = any(sign in value for value in values for sign in ("url(", "gradient(", "image-set("))
-    if pictured or declared.get("background-image", ("none",)) != ("none",):
-        # A picture may have any colour: what stands on it is not judged.
+    flat: list[str] = []
+    washes: list[str] = []
+    for name in ("background-color", "background", "background-image"):
+        for value in declared.get(name, ()):
+            # A picture may have any colour: what stands on it is not judged.
+            if any(sign in value for sign in ("url(", "image-set(")):
+                return frozenset()
+            (washes if "gradient(" in value else flat).append(value)
+    papers = [gradient(value) for value in washes]
+    if any(paper is None for paper in papers):
         return frozenset()
-    named, _ = colours(word for value in values for word in (value, *value.split()))
-    return named or inherited
+    named, _ = colours(word for value in flat for word in (value, *value.split()))
+    return named.union(*(paper for paper in papers if paper)) or inherited
 
 
 def _styles(tree: LexborHTMLParser) -> dict[int, Declared]:
     """Return what is declared for each element that anything is declared for, by its id in memory."""
-    sheet = [rule for node in tree.css("style") for rule in rules(node.text() or "")]
+    sheet = [rule for css in sheets(tree) for rule in rules(css)]
     inline = [(node.mem_id, _attributes(node)) for node in tree.css(_STYLED)]
     meanings = variables([*(rule.declared for rule in sheet), *(declared for _, declared in inline)])
     found: dict[int, Declared] = {}
@@ -179,12 +195,16 @@ def _both(first: Declared | None, second: Declared) -> Declared:
 def _found(tree: LexborHTMLParser, rule: Rule) -> Sequence[LexborNode]:
     from selectolax.lexbor import SelectolaxError  # noqa: PLC0415 - only the process that reads pages loads it
 
-    if any(state in rule.selector for state in _STATES):
-        return ()
+    selectors = at_rest(rule.selector)
     try:
-        return tree.css(rule.selector)
+        return tree.css(", ".join(selectors)) if selectors else ()
     except SelectolaxError:
-        return ()
+        pass
+    found: list[LexborNode] = []
+    for selector in each_of(selectors):
+        with suppress(SelectolaxError):
+            found.extend(tree.css(selector))
+    return found
 
 
 def _attributes(node: LexborNode) -> Declared:
@@ -192,5 +212,5 @@ def _attributes(node: LexborNode) -> Declared:
     declared = dict(declarations(attributes.get("style") or ""))
     for name, means in (("color", "color"), ("text", "color"), ("bgcolor", "background-color")):
         if value := attributes.get(name):
-            declared[means] = (*declared.get(means, ()), value.strip().lower())
+            declared[means] = (*declared.get(means, ()), legacy(value))
     return declared

@@ -4,7 +4,7 @@ A call that was in flight when its run died is lost: it counts as spent at its w
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from bot.domain.inquiry import Charge
 from bot.domain.step import Usage
 from bot.errors import ContractError, NotFound, StoreError
-from bot.store.codec import clean, stamp
+from bot.store.codec import clean, listed, stamp
 from bot.store.documents import Packed, get, put
 from bot.store.packing import packed
 from bot.store.runs import Runs
@@ -42,14 +42,16 @@ select scope, provider, sum(coalesce(cost_usd, worst_usd)) from model_call
 where at >= ? group by scope, provider order by scope, provider
 """
 SPENT_ON = "select coalesce(sum(coalesce(cost_usd, worst_usd)), 0.0) from model_call where scope = ?"
-# A forecast with a call under way is not done; one that has calls from before those looked at is not seen as a whole.
+# A forecast with a call that was not answered, or not yet, tells nothing about those that go well; one that has calls
+# from before those looked at is not seen as a whole.
 TYPICAL = """
 with recent as (
-  select scope, at, state, coalesce(cost_usd, worst_usd) as cost_usd from model_call
+  select scope, at, state, cost_usd, :players is null or role || ' ' || model in (
+    select value from json_each(:players)) as plays from model_call
   where forecaster = :forecaster order by at desc limit :calls),
 whole as (
   select sum(cost_usd) as cost_usd from recent group by scope
-  having sum(state = 'reserved') = 0 and count(*) = (
+  having sum(state <> 'done') = 0 and sum(not plays) = 0 and count(*) = (
     select count(*) from model_call c where c.scope = recent.scope and c.forecaster = :forecaster))
 select avg(cost_usd), count(*) from whole
 """
@@ -199,12 +201,20 @@ class Calls:
         """Return what was spent or reserved on one forecast, in US dollars."""
         return await self.readers.run(lambda database: float(database.execute(SPENT_ON, [scope]).fetchone()[0]))
 
-    async def typical(self, forecaster: str, *, least: int = 5) -> float | None:
+    async def typical(
+        self, forecaster: str, *, players: Iterable[tuple[str, str]] | None = None, least: int = 5
+    ) -> float | None:
         """Return the mean cost of one forecast of a forecaster in US dollars, or None with fewer than ``least``.
 
-        It looks at the forecaster's last 5,000 calls, and there at the forecasts without a call under way.
+        It looks at the forecaster's last 5,000 calls, and there at the forecasts all of whose calls were answered; with
+        ``players``, pairs of a role and a model, at those whose calls were made to no others.
         """
-        return await self.readers.run(lambda database: _typical(database, forecaster, least))
+        wanted = {
+            "forecaster": forecaster,
+            "calls": RECENT_CALLS,
+            "players": None if players is None else listed(f"{role} {model}" for role, model in players),
+        }
+        return await self.readers.run(lambda database: _typical(database, wanted, least))
 
     async def costs(self, by: CostBy, *, since: datetime | None = None, ref: str | None = None) -> Sequence[CostRow]:
         """Return what was spent, group by group, dearest first (days in order)."""
@@ -290,8 +300,7 @@ def _spent(database: Database, since: datetime) -> tuple[Spent, ...]:
     )
 
 
-def _typical(database: Database, forecaster: str, least: int) -> float | None:
-    wanted = {"forecaster": forecaster, "calls": RECENT_CALLS}
+def _typical(database: Database, wanted: dict[str, Any], least: int) -> float | None:
     mean, count = database.execute(TYPICAL, wanted).fetchone()
     return None if mean is None or count < least else float(mean)
 

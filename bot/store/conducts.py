@@ -1,5 +1,6 @@
 """How models did in their trials, and which are replaced by their fallback for a while."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,21 +18,24 @@ values (:scope, :trial, :role, :model, :at, :asked, :unparsed, :submitted, :half
 """
 RECENT = """
 select role, model, asked, unparsed, submitted, half, gap from conduct
-where model = :model and at > :after order by at desc, id desc limit :limit
+where model = :model and (:role is null or role = :role) and at > :after order by at desc, id desc limit :limit
 """
 MODELS = "select distinct model from conduct order by model"
 DEMOTE = "insert into demotion (model, at, until, why) values (:model, :at, :until, :why)"
+# The table has no column for the role: it stands first in the reason, as a person would write it.
+AS_ROLE = re.compile(r"as ([a-z][a-z0-9_]*): ")
 IN_FORCE = "select model, at, until, why from demotion where until > ? order by at, id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demotion:
-    """A model that is not asked until a moment, with the reason."""
+    """A model that is not asked in a role until a moment, with the reason; without a role, in none of them."""
 
     model: str
     at: datetime
     until: datetime
     why: str
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,12 @@ class Conducts:
         }
         await self.writer.run(lambda database: _run(database, ADD, row))
 
-    async def recent(self, model: str, *, limit: int, after: datetime | None = None) -> Sequence[Conduct]:
-        """Return the last conducts of a model, newest first, those after a moment only where one is given."""
-        wanted = {"model": model, "limit": limit, "after": "" if after is None else stamp(after)}
+    async def recent(
+        self, model: str, *, limit: int, after: datetime | None = None, role: str | None = None
+    ) -> Sequence[Conduct]:
+        """Return the last conducts of a model, newest first; with a moment or a role, those after it or in it only."""
+        since = "" if after is None else stamp(after)
+        wanted: dict[str, object] = {"model": model, "role": role, "limit": limit, "after": since}
         return await self.readers.run(lambda database: _recent(database, wanted))
 
     async def demote(self, demotion: Demotion) -> None:
@@ -71,12 +78,12 @@ class Conducts:
             "model": clean(demotion.model),
             "at": stamp(demotion.at),
             "until": stamp(demotion.until),
-            "why": clean(demotion.why),
+            "why": clean(f"as {demotion.role}: {demotion.why}" if demotion.role else demotion.why),
         }
         await self.writer.run(lambda database: _run(database, DEMOTE, row))
 
     async def demotions(self, *, now: datetime) -> Sequence[Demotion]:
-        """Return the demotions in force, one for each model: the latest of those that end after now."""
+        """Return the demotions in force, one for each model and role: the latest of those that end after now."""
         return await self.readers.run(lambda database: _in_force(database, now))
 
     async def models(self) -> Sequence[str]:
@@ -104,9 +111,13 @@ def _recent(database: Database, wanted: dict[str, object]) -> tuple[Conduct, ...
 
 
 def _in_force(database: Database, now: datetime) -> tuple[Demotion, ...]:
-    # In the order of their making, so that the latest of a model is the one that stays.
-    latest = {
-        model: Demotion(model=model, at=moment(at), until=moment(until), why=why)
-        for model, at, until, why in database.execute(IN_FORCE, [stamp(now)])
-    }
-    return tuple(latest[model] for model in sorted(latest))
+    # In the order of their making, so that the latest is the one that stays.
+    found = [_demotion(*row) for row in database.execute(IN_FORCE, [stamp(now)])]
+    latest = {(demotion.model, demotion.role): demotion for demotion in found}
+    return tuple(latest[key] for key in sorted(latest))
+
+
+def _demotion(model: str, at: str, until: str, why: str) -> Demotion:
+    told = AS_ROLE.match(why)
+    role, reason = (told[1], why[told.end() :]) if told else ("", why)
+    return Demotion(model=model, at=moment(at), until=moment(until), why=reason, role=role)

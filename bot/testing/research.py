@@ -1,5 +1,7 @@
 """Fakes of what the desk works with: an engine, series, pages, the open web and models, all told what to say."""
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -137,6 +139,18 @@ def replying(*replies: str | Completion | Exception) -> Reply:
     """Return a reply that gives these in order, the last one for ever."""
     waiting = list(replies)
     return lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+
+def dropping(*numbers: int) -> Reply:
+    """Return the reply of a filter that drops the texts of these numbers, from 1, and lets all others through."""
+
+    def judge(inquiry: Inquiry) -> str:
+        shown = re.findall(r"^Result (\d+):$", inquiry.prompt.messages[-1].text, re.MULTILINE)
+        words = {number: "drop" if number in numbers else "keep" for number in map(int, shown)}
+        results = [{"number": number, "verdict": word, "reason": "as told"} for number, word in words.items()]
+        return json.dumps({"results": results})
+
+    return judge
 
 
 @dataclass(slots=True)

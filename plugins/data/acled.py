@@ -45,7 +45,8 @@ EVENT_TYPES = (
     "Strategic developments",
 )
 _TITLE = re.compile(
-    r"Will there be more (?:than ten times as many )?(?P<counted>.+?) in (?P<country>.+?) for the 30 days before "
+    r"Will there be more (?:than ten times as many )?(?P<counted>.{1,80}?) in (?P<country>.{1,80}?) "
+    r"for the 30 days before "
 )
 _QUOTES = "'\"\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
 

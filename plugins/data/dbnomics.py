@@ -27,22 +27,25 @@ from bot.api import (
     Workplace,
     hookimpl,
 )
-from plugins.data._reading import ADDRESS, Number, address, broken, in_order, last_whole_day, parsed, unknown, url_parts
+from plugins.data._reading import (
+    ADDRESS,
+    ONE_DAY,
+    Number,
+    address,
+    broken,
+    in_order,
+    last_whole_day,
+    parsed,
+    unknown,
+    url_parts,
+)
 
 SOURCE = "dbnomics"
 # Eighty years of days are 2 MB.
 MAX_BYTES = 16_000_000
-# The longest that a period of each frequency lasts, in days.
-DAYS = {
-    "daily": 1,
-    "weekly": 7,
-    "bi-weekly": 14,
-    "monthly": 31,
-    "bi-monthly": 62,
-    "quarterly": 92,
-    "bi-annual": 184,
-    "annual": 366,
-}
+# How long a period of each frequency lasts: days, or months of the calendar.
+DAYS = {"daily": 1, "weekly": 7, "bi-weekly": 14}
+MONTHS = {"monthly": 1, "bi-monthly": 2, "quarterly": 3, "bi-annual": 6, "annual": 12}
 
 
 class DbnomicsSettings(Settings):
@@ -111,14 +114,22 @@ class Dbnomics:
 def _points(doc: _Doc, end: date) -> dict[date, float]:
     if len(doc.period_start_day) != len(doc.value):
         broken(SOURCE, f"{len(doc.period_start_day)} periods for {len(doc.value)} values")
-    if doc.frequency not in DAYS:
+    if doc.frequency not in DAYS | MONTHS:
         broken(SOURCE, f"the frequency {doc.frequency!r} is not a known one")
-    last_start = end - timedelta(days=DAYS[doc.frequency] - 1)
     return {
         day: value
         for day, value in zip(doc.period_start_day, doc.value, strict=True)
-        if day <= last_start and isinstance(value, float)
+        if day <= end and isinstance(value, float) and _next_period(day, doc.frequency) - ONE_DAY <= end
     }
+
+
+def _next_period(start: date, frequency: str) -> date:
+    """Return the first day after the period that begins with that day."""
+    if frequency in DAYS:
+        return start + timedelta(days=DAYS[frequency])
+    years, month = divmod(start.month - 1 + MONTHS[frequency], 12)
+    # Where that month has no such day, the period ends a little later, never earlier.
+    return date(start.year + years, month + 1, 1) + timedelta(days=start.day - 1)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ Sources: the replies that client libraries describe; the resolver of ForecastBen
 missing close of the latest session.
 """
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -166,14 +167,15 @@ class Yahoo:
         if now - end < ONE_DAY:
             return 1.0
         try:
-            found = await self._chart(ticker, end, now)
+            # In the east a session begins on the day before, in UTC, and its split is dated by that.
+            found = await self._chart(ticker, end - ONE_DAY, now)
         except Rejected:  # nothing was traded since
             return 1.0
-        factor = 1.0
-        for split in found.events.splits.values() if found else ():
-            if split.date >= end.timestamp():
-                factor *= split.numerator / split.denominator
-        return factor
+        if found is None:
+            return 1.0
+        exchange = _exchange(found.meta)
+        later = (split for split in found.events.splits.values() if exchange.day(split.date) >= end.date())
+        return math.prod(split.numerator / split.denominator for split in later)
 
     async def _chart(self, ticker: str, start: datetime, end: datetime) -> _Result | None:
         asked = {

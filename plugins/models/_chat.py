@@ -31,6 +31,8 @@ ANSWER = "answer"
 MAX_REPLY_BYTES = 2 * 2**20
 # A server that does not count is charged as the reservation before the call is: by this many characters a token.
 CHARS_PER_TOKEN = 4
+# The status of a server that has too much to do; as ``bot.http`` does, who is told no time to wait is told zero.
+FULL = 429
 _SHOWN_CHARS = 300
 
 _FINISHES = {
@@ -196,7 +198,7 @@ def _raise(error: _Error, shown: str) -> NoReturn:
     if code in {401, 402, 403}:
         raise Unauthorized(message)
     if code is None or code in {408, 429} or code >= 500:
-        raise Unavailable(message)
+        raise Unavailable(message, retry_after_s=0.0 if code == FULL else None)
     raise Rejected(message)
 
 

@@ -5,11 +5,14 @@ telemetry stay off: it asks once. Its replies have no bound on their size before
 """
 
 import asyncio
+import hashlib
 import logging
 import os
+import re
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -30,7 +33,7 @@ from bot.api import (
     Workplace,
     hookimpl,
 )
-from plugins.models._chat import MAX_REPLY_BYTES, choice, completion, messages, sampled
+from plugins.models._chat import FULL, MAX_REPLY_BYTES, choice, completion, messages, sampled
 
 NAME = "litellm"
 # Must stand in the environment before the import: no list of prices and no list of headers is fetched from the network,
@@ -44,6 +47,13 @@ LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 # Providers that bill a repeated beginning less only where it is marked.
 _MARKED = frozenset({"anthropic", "bedrock", "vertex_ai"})
 _SHOWN_CHARS = 300
+# Prices of prompts of more than so many thousand tokens.
+_LONG = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+# Variables in which the library looks for keys, and what follows the question mark of an address, where some providers
+# want theirs. Values shorter than this are words.
+_SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
+_QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
+_SECRET_CHARS = 8
 
 
 class LitellmSettings(Settings):
@@ -76,10 +86,18 @@ class Litellm:
         # A list that says nothing and one that says zero are told apart by nobody; free is what config declares free.
         if read is None or written is None or not (read or written):
             return None
-        cached = found.get("cache_read_input_token_cost")
-        return Price(
-            tokens_in=read * 1e6, tokens_cached=(read if cached is None else cached) * 1e6, tokens_out=written * 1e6
-        )
+        short = _priced(found, "")
+        steps = sorted(int(step[1]) for name in found if (step := _LONG.fullmatch(name)))
+        if not steps:
+            return short
+        # Of several steps the dearest counts from the first one on.
+        dearest = max((_priced(found, f"_above_{step}k_tokens") for step in steps), key=lambda price: price.tokens_in)
+        return replace(short, long_from=steps[0] * 1000, long=dearest)
+
+    def place(self, model: str) -> str:
+        """Return a digest of what config says of the provider, or nothing where it leaves all to the library."""
+        decides = [self._settings.base_urls.get(model.partition("/")[0], ""), "drop" * self._settings.drop_params]
+        return hashlib.sha256(" ".join(decides).encode()).hexdigest()[:16] if any(decides) else ""
 
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         library = await self._loaded()
@@ -93,7 +111,7 @@ class Litellm:
             message = f"{NAME}:{model}: no complete answer within {deadline_s:g} s"
             raise Unavailable(message) from error
         except Exception as error:  # noqa: BLE001 - the library raises errors of a dozen others; each becomes one of ours
-            _translate(error, library, shown=f"{NAME}:{model}", secret=str(request.get("api_key") or ""))
+            _translate(error, library, shown=f"{NAME}:{model}", secrets=self._secrets())
         return _completion(reply, f"{NAME}:{model}", prompt)
 
     async def aclose(self) -> None:
@@ -109,6 +127,12 @@ class Litellm:
             await GLOBAL_LOGGING_WORKER.stop()
         await close_litellm_async_clients()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self._library.in_memory_llm_clients_cache.flush_cache()
+
+    def _secrets(self) -> list[str]:
+        """Return what no message may show: our keys, and what the library may have found in its variables."""
+        configured = [key.get_secret_value() for key in self._settings.keys.values()]
+        found = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_NAMES)]
+        return sorted({one for one in (*configured, *found) if len(one) >= _SECRET_CHARS}, key=len, reverse=True)
 
     async def _loaded(self) -> ModuleType:
         async with self._loading:
@@ -213,25 +237,49 @@ def _counted(usage: dict[str, Any] | None, cost: float | None) -> dict[str, Any]
     return {**usage, "cost": cost}
 
 
-def _translate(error: Exception, library: ModuleType, *, shown: str, secret: str) -> NoReturn:
+def _priced(found: Mapping[str, Any], step: str) -> Price:
+    """Return the prices of one step of an entry; what has no price of its own there has that of the first step."""
+
+    def usd(kind: str) -> float | None:
+        told = found.get(f"{kind}{step}")
+        told = found.get(kind) if told is None else told
+        return None if told is None else told * 1e6
+
+    read, cached = usd("input_cost_per_token") or 0.0, usd("cache_read_input_token_cost")
+    return Price(
+        tokens_in=read,
+        tokens_cached=read if cached is None else cached,
+        tokens_out=usd("output_cost_per_token") or 0.0,
+        tokens_written=usd("cache_creation_input_token_cost"),
+    )
+
+
+def _translate(error: Exception, library: ModuleType, *, shown: str, secrets: Sequence[str]) -> NoReturn:
     """Raise ours: by the status where the provider answered, by the cause where the network failed, else by class.
 
     The library says InternalServerError, with a status of its own making, also for a broken answer and a lost
     connection.
     """
     said = " ".join(str(error).split("Traceback")[0].split())
-    said = said.replace(secret, "***") if secret else said
+    for secret in secrets:
+        said = said.replace(secret, "***")
+    said = _QUERY.sub(r"\1?***", said)
     message = f"{shown}: {said[:_SHOWN_CHARS]}"
     headers = getattr(error, "litellm_response_headers", None)
     exceptions = library.exceptions
-    if isinstance(error, exceptions.Timeout) or any(_is_transport(cause) for cause in _causes(error)):
-        raise Unavailable(message) from None
+    causes = list(_causes(error))
+    if isinstance(error, exceptions.Timeout) or any(_is_transport(cause) for cause in causes):
+        # What never left cannot be billed.
+        unsent = any(_is_unsent(cause) for cause in causes)
+        raise Unavailable(message) from (None if unsent else ConnectionResetError(type(error).__name__))
     if headers is not None and not isinstance(error, exceptions.APIConnectionError):
         _raise_status(int(error.status_code), message, headers)  # type: ignore[attr-defined]  # each of its errors has
     unauthorized = (exceptions.AuthenticationError, exceptions.PermissionDeniedError)
     unavailable = (exceptions.RateLimitError, exceptions.ServiceUnavailableError, exceptions.BadGatewayError)
     rejected = (exceptions.BadRequestError, exceptions.NotFoundError, exceptions.UnprocessableEntityError)
     for ours, theirs in ((Unauthorized, unauthorized), (Unavailable, unavailable), (Rejected, rejected)):
+        if isinstance(error, exceptions.RateLimitError):
+            raise Unavailable(message, retry_after_s=0.0) from None
         if isinstance(error, theirs):
             raise ours(message) from None
     raise ContractError(message) from error
@@ -243,7 +291,8 @@ def _raise_status(status: int, message: str, headers: Mapping[str, str]) -> NoRe
         raise Unauthorized(message) from None
     if status in {408, 425, 429} or status >= 500:
         asked = headers.get("retry-after", "")
-        raise Unavailable(message, retry_after_s=float(asked) if asked.isdigit() else None) from None
+        unsaid = 0.0 if status == FULL else None
+        raise Unavailable(message, retry_after_s=float(asked) if asked.isdigit() else unsaid) from None
     raise Rejected(message) from None
 
 
@@ -255,8 +304,21 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_transport(error: BaseException) -> bool:
-    """Tell a lost connection from other trouble; compared by name, because these libraries are not ours to import."""
-    names = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
-    return bool(
-        names & {"httpx.TransportError", "openai.APIConnectionError", "aiohttp.ClientError", "builtins.OSError"}
-    )
+    """Tell a lost connection from other trouble."""
+    transport = {"httpx.TransportError", "openai.APIConnectionError", "aiohttp.ClientError", "builtins.OSError"}
+    return not transport.isdisjoint(_names(error))
+
+
+def _is_unsent(error: BaseException) -> bool:
+    """Say whether there never was a connection that could carry a request."""
+    unsent = {
+        *("httpx.ConnectError", "httpx.ConnectTimeout", "httpx.PoolTimeout", "httpx.UnsupportedProtocol"),
+        *("aiohttp.ClientConnectorError", "aiohttp.ConnectionTimeoutError"),
+        *("builtins.ConnectionRefusedError", "socket.gaierror"),
+    }
+    return not unsent.isdisjoint(_names(error))
+
+
+def _names(error: BaseException) -> set[str]:
+    """Return the names of an error's classes: their libraries are not ours to import."""
+    return {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}

@@ -5,6 +5,9 @@ else: deadlines, retries, budgets and records are the gateway's. A base URL may 
 only the configuration names it.
 """
 
+import hashlib
+import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -34,20 +37,29 @@ from plugins.models._chat import ANSWER, MAX_REPLY_BYTES, choice, completion, me
 
 NAME = "openai_compatible"
 # As in environment variables, where two underscores in a row separate the parts.
+# Settings of an endpoint that change nothing about what is answered; headers are looked at one by one.
+_IDLE = {"api_key", "key_header", "headers", "cache_marks", "deadline_s", "prices"}
+_SECRET = re.compile("auth|key|token|secret|cookie|session|password", re.IGNORECASE)
 EndpointName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=60)]
 
 
 class PriceSettings(Settings):
-    """US dollars per million tokens; cached ones cost as much as others unless said."""
+    """US dollars per million tokens; those cached, or written to a cache, cost as much as others unless said."""
 
     tokens_in: float = Field(ge=0, allow_inf_nan=False)
     tokens_cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    tokens_written: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     tokens_out: float = Field(ge=0, allow_inf_nan=False)
 
     def price(self) -> Price:
         """Return the price as the engine knows it."""
         cached = self.tokens_in if self.tokens_cached is None else self.tokens_cached
-        return Price(tokens_in=self.tokens_in, tokens_cached=cached, tokens_out=self.tokens_out)
+        return Price(
+            tokens_in=self.tokens_in,
+            tokens_cached=cached,
+            tokens_out=self.tokens_out,
+            tokens_written=self.tokens_written,
+        )
 
 
 class EndpointSettings(Settings):
@@ -92,6 +104,12 @@ class EndpointSettings(Settings):
             raise ValueError(message)
         return self
 
+    def place(self) -> str:
+        """Return a digest of all that decides who answers and how, without keys."""
+        decides = self.model_dump(mode="json", exclude=_IDLE)
+        decides["headers"] = {name.lower(): text for name, text in self.headers.items() if not _SECRET.search(name)}
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
+
     def all_headers(self) -> Mapping[str, str]:
         """Return the headers of a request, the key among them."""
         if self.api_key is None:
@@ -117,6 +135,10 @@ class OpenAiCompatible:
         endpoint, name = self._find(model)
         found = endpoint.prices.get(name)
         return None if found is None else found.price()
+
+    def place(self, model: str) -> str:
+        """Return a digest of the endpoint as configured: the same model behind another one is another model."""
+        return self._find(model)[0].place()
 
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         endpoint, name = self._find(model)

@@ -1,7 +1,9 @@
 """AskNews: an archive of news with machine-written summaries and exact times; needs a key (Bearer).
 
 Sources: the service's SDK for ``GET /v1/news/search``, its page on rate limits. The smallest plan allows one request
-at a time and one in ten seconds, whoever asks, so searches of this engine wait for each other.
+at a time and one in ten seconds, whoever asks, so searches of this engine wait for each other. Whoever asks gives up
+after half a minute, so a search that would stand in line too long for an answer fails at once and leaves the engine to
+the others.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from bot.api import (
     SearchEngine,
     SearchSpec,
     Settings,
+    Unavailable,
     Workplace,
     hookimpl,
     parse_date,
@@ -28,6 +31,8 @@ from bot.api import (
 
 MAX_BYTES = 16_000_000
 MAX_RESULTS = 100
+# Half of what a search may take; the other half is for the answer.
+LONGEST_WAIT_S = 15.0
 
 
 class AskNewsSettings(Settings):
@@ -54,7 +59,7 @@ class AskNewsSettings(Settings):
     """How old an article may be, in days before the bound."""
 
     interval_s: float = Field(default=10.0, ge=0.0)
-    """Time from one request to the next; larger plans allow less."""
+    """Time from one request to the next, in seconds; larger plans allow less. Above 15, no search waits for another."""
 
 
 class _Article(BaseModel):
@@ -78,9 +83,10 @@ class AskNews:
         self._clock = workplace.clock
         self._turn = asyncio.Lock()
         self._free_at = 0.0
+        self._in_line = 0
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
-        """Return at most ``limit`` hits, once it is this search's turn."""
+        """Return at most ``limit`` hits, once it is this search's turn; raises Unavailable if that is too far off."""
         end = (before or self._clock.now()) - timedelta(microseconds=1)
         asked = {
             "query": query,
@@ -99,14 +105,29 @@ class AskNews:
 
     async def _get(self, url: str) -> bytes:
         headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}", "Accept": "application/json"}
-        async with self._turn:
-            if (wait_s := self._free_at - self._clock.monotonic()) > 0.0:
-                await self._clock.sleep(wait_s)
-            try:
-                return await self._http.get(url, max_bytes=MAX_BYTES, headers=headers)
-            finally:
-                # From the end, because the reader may have tried more than once.
-                self._free_at = self._clock.monotonic() + self._settings.interval_s
+        self._require_short_line()
+        self._in_line += 1
+        try:
+            async with self._turn:
+                return await self._ask(url, headers)
+        finally:
+            self._in_line -= 1
+
+    def _require_short_line(self) -> None:
+        rest_s = max(0.0, self._free_at - self._clock.monotonic())
+        wait_s = rest_s + self._in_line * self._settings.interval_s
+        if wait_s > LONGEST_WAIT_S:
+            message = f"asknews: {self._in_line} searches are in line before this one, that takes {wait_s:.0f} s"
+            raise Unavailable(message, retry_after_s=wait_s)
+
+    async def _ask(self, url: str, headers: dict[str, str]) -> bytes:
+        if (wait_s := self._free_at - self._clock.monotonic()) > 0.0:
+            await self._clock.sleep(wait_s)
+        try:
+            return await self._http.get(url, max_bytes=MAX_BYTES, headers=headers)
+        finally:
+            # From the end, because the reader may have tried more than once.
+            self._free_at = self._clock.monotonic() + self._settings.interval_s
 
     def _hit(self, article: _Article) -> Hit:
         return Hit(

@@ -135,12 +135,20 @@ async def test_a_status_becomes_an_error_that_says_who_must_act(status: int, kin
         ("7", 7.0),
         (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90.0),
         (format_datetime(NOW - timedelta(seconds=90), usegmt=True), 0.0),
-        ("soon", None),
-        ("-3", None),
+        ("soon", 0.0),
+        ("-3", 0.0),
+        ("", 0.0),
     ],
 )
-async def test_the_wait_that_a_server_asks_for_is_kept(text: str, seconds: float | None) -> None:
+async def test_the_wait_that_a_full_server_asks_for_is_kept(text: str, seconds: float) -> None:
     error = await failure(reply(429, Retry_After=text))
+    assert isinstance(error, Unavailable)
+    assert error.retry_after_s == seconds
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("7", 7.0), ("soon", None)])
+async def test_a_server_that_is_down_asks_for_a_wait_only_where_it_names_one(text: str, seconds: float | None) -> None:
+    error = await failure(reply(503, Retry_After=text))
     assert isinstance(error, Unavailable)
     assert error.retry_after_s == seconds
 

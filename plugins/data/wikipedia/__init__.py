@@ -3,15 +3,19 @@
 The rendered form of an old revision (``action=parse&oldid=``) takes every template, module and data item in its state
 of today: a table that lives in a template would show the future. So the source text of the revision is read, which
 nobody can change afterwards, and written out here without asking for anything else. What a page takes from other pages
-is therefore missing; its place is marked with the name of the template in brackets. A title leads where it leads
-today: a page that was moved since is found under both names, one that was merged into another is not found as it was.
+is therefore missing; its place is marked with the name of the template in brackets. The service is not asked where a
+title leads today, because a name given since tells what happened: only redirects that stood at the moment count, and a
+page is called what it was asked for. A page that was moved since is found under its new name only, because its history
+moved with it.
 Sources: the service's help of ``action=query&prop=revisions``; L. Werkmeister (2024) on permanent links.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import islice
 
 from bot.api import Can, DataSpec, NotFound, PageSource, Passage, SourcePolicy, Workplace, hookimpl
 from plugins.data.wikipedia.api import SOURCE, Encyclopedia, Revision, WikipediaSettings
@@ -19,11 +23,13 @@ from plugins.data.wikipedia.sections import Article, article
 
 # Named in an error, so that another page can be asked for.
 OFFERED = 10
+HEADINGS_OFFERED = 100
 
 _AMBIGUOUS = re.compile(
-    r"\{\{\s*(?:disambig\w*|hndis|geodis|dab|begriffsklärung|homonymie|desambiguación|disambigua)\s*[|}]", re.IGNORECASE
+    r"\{\{\s*+(?:disambig\w*+|hndis|geodis|dab|begriffsklärung|homonymie|desambiguación|disambigua)\s*+[|}]",
+    re.IGNORECASE,
 )
-_MEANING = re.compile(r"^\*+[^\[\n]*\[\[([^\[\]|#]+)", re.MULTILINE)
+_MEANING = re.compile(r"^\*[^\[\n]*+\[\[([^\[\]|#]{1,255})", re.MULTILINE)
 
 
 class Wikipedia:
@@ -40,19 +46,29 @@ class Wikipedia:
     async def section(self, page: str, heading: str, *, before: datetime) -> Passage:
         """Return the text under a heading with the sections below it, its tables as lines of cells."""
         revision, found = await self._article(page, before)
-        text = found.under(heading)
+        text = await asyncio.to_thread(found.under, heading)
         if text is None:
-            message = f"{SOURCE}: {revision.title} has no heading {heading!r}; it has {', '.join(found.headings)}"
+            offered = ", ".join(found.headings[:HEADINGS_OFFERED])
+            message = f"{SOURCE}: {revision.title} has no heading {heading!r}; it has {offered}"
             raise NotFound(message)
         return Passage(url=revision.url, page=revision.title, heading=heading, text=text, revised_at=revision.at)
 
     async def _article(self, page: str, before: datetime) -> tuple[Revision, Article]:
         revision = await self._encyclopedia.revision(page, before=before)
-        if _AMBIGUOUS.search(revision.wikitext):
-            meant = "; ".join(_MEANING.findall(revision.wikitext)[:OFFERED])
-            message = f"{SOURCE}: {revision.title} names several pages, ask for one of them: {meant}"
+        # Long pages take a second or so, in which the others go on.
+        meant, found = await asyncio.to_thread(_read, revision.wikitext)
+        if meant is not None:
+            message = f"{SOURCE}: {revision.title} names several pages, ask for one of them: {'; '.join(meant)}"
             raise NotFound(message)
-        return revision, article(revision.wikitext)
+        return revision, found
+
+
+def _read(wikitext: str) -> tuple[Sequence[str] | None, Article]:
+    """Return the page, and which ones it offers if it is only a name of several."""
+    found = article(wikitext)
+    if not _AMBIGUOUS.search(found.text):
+        return None, found
+    return [meaning[1] for meaning in islice(_MEANING.finditer(found.text), OFFERED)], found
 
 
 @asynccontextmanager

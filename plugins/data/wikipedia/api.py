@@ -21,7 +21,7 @@ KEPT = 16
 BUSY = frozenset({"maxlag", "ratelimited", "readonly", "internal_api_error_DBQueryTimeoutError"})
 
 _LANGUAGE = r"^[a-z][a-z0-9-]{1,15}$"
-_REDIRECT = re.compile(r"\s*#\s*\w+\s*:?\s*\[\[\s*:?([^\[\]|#]+)[^\[\]]*\]\]", re.IGNORECASE)
+_REDIRECT = re.compile(r"\s*+#\s*+\w++\s*+:?+\s*+\[\[\s*+:?+([^\[\]|#]++)[^\[\]]*+\]\]")
 
 
 class WikipediaSettings(Settings):
@@ -51,9 +51,6 @@ class _Revision(BaseModel):
 
 
 class _Page(BaseModel):
-    title: str
-    missing: bool = False
-    invalid: bool = False
     revisions: list[_Revision] = Field(default_factory=list)
 
 
@@ -81,7 +78,10 @@ class Title:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A page as it stood: its permanent address, its title, its source text and when that was written."""
+    """A page as it stood: its permanent address, its source text and when that was written.
+
+    ``title`` is the one that was asked for, or that a redirect of then named: the one of today may tell what happened.
+    """
 
     url: str
     title: str
@@ -110,7 +110,7 @@ class Encyclopedia:
             target = _REDIRECT.match(found.wikitext)
             if target is None:
                 return found
-            title = Title(title.language, target[1].strip())
+            title = Title(title.language, _clean(target[1]))
         message = f"{SOURCE}: {page} redirects more than {MAX_REDIRECTS} times"
         raise NotFound(message)
 
@@ -154,7 +154,6 @@ def _address(title: Title, before: datetime) -> str:
         "action": "query",
         "prop": "revisions",
         "titles": title.text,
-        "redirects": "1",
         "rvlimit": "1",
         "rvdir": "older",
         # The listing begins with this second, and revisions are dated to the second.
@@ -176,8 +175,7 @@ def _read(reply: _Reply, title: Title, before: datetime) -> Revision:
         message = f"{SOURCE}: {why}"
         raise ContractError(message)
     page = reply.query.pages[0]
-    if page.missing or page.invalid:
-        _refuse(f"there is no page {title.text}")
+    # Whether there is such a page today would tell what happened since.
     if not page.revisions:
         _refuse(f"there was no page {title.text} before {before.isoformat()}")
     return _revision_of(page, title, before)
@@ -186,12 +184,12 @@ def _read(reply: _Reply, title: Title, before: datetime) -> Revision:
 def _revision_of(page: _Page, title: Title, before: datetime) -> Revision:
     found = page.revisions[0]
     if found.timestamp.tzinfo is None or found.timestamp >= before:
-        message = f"{SOURCE}: asked for {page.title} before {before.isoformat()}, got it as of {found.timestamp}"
+        message = f"{SOURCE}: asked for {title.text} before {before.isoformat()}, got it as of {found.timestamp}"
         raise ContractError(message)
     if found.slots.main.content is None:
-        _refuse(f"the text of {page.title} from {found.timestamp} was withdrawn")
+        _refuse(f"the text of {title.text} from {found.timestamp} was withdrawn")
     url = f"https://{title.language}.wikipedia.org/w/index.php?oldid={found.revid}"
-    return Revision(url=url, title=page.title, wikitext=found.slots.main.content, at=found.timestamp)
+    return Revision(url=url, title=title.text, wikitext=found.slots.main.content, at=found.timestamp)
 
 
 def _refuse(why: str) -> NoReturn:

@@ -1,13 +1,15 @@
 """A page as its sections: headings that tell each other apart, and the text below them."""
 
-import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from plugins.data.wikipedia.wikitext import one_line, plain, visible
+from plugins.data.wikipedia.hidden import visible
+from plugins.data.wikipedia.wikitext import one_line, plain
 
-_HEADING = re.compile(r"^(={2,6})[ \t]*(.+?)[ \t]*\1[ \t]*$", re.MULTILINE)
+LEVELS = range(2, 7)
+# Longer headings are mistakes.
+MAX_TITLE = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,16 @@ class Section:
     heading: str
     title: str
     at: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line that is a heading: how deep it is, what is between its signs, and where it stands."""
+
+    level: int
+    markup: str
     start: int
     end: int
 
@@ -50,17 +62,29 @@ class Article:
 def article(wikitext: str) -> Article:
     """Return the page with its sections found."""
     text = visible(wikitext)
-    found = list(_HEADING.finditer(text))
-    titles = [one_line(heading[2]) or "(no title)" for heading in found]
-    parents, ends = _nested([(len(heading[1]), heading.start()) for heading in found], len(text))
+    found = list(_heading_lines(text))
+    titles = [one_line(line.markup)[:MAX_TITLE].rstrip() or "(no title)" for line in found]
+    parents, ends = _nested([(line.level, line.start) for line in found], len(text))
     names = _told_apart(titles, parents)
     return Article(
         text=text,
         sections=tuple(
-            Section(heading=name, title=title, at=heading.start(), start=heading.end(), end=end)
-            for name, title, heading, end in zip(names, titles, found, ends, strict=True)
+            Section(heading=name, title=title, at=line.start, start=line.end, end=end)
+            for name, title, line, end in zip(names, titles, found, ends, strict=True)
         ),
     )
+
+
+def _heading_lines(text: str) -> Iterator[_Line]:
+    start = 0
+    for line in text.split("\n"):
+        end = start + len(line)
+        bare = line.rstrip(" \t")
+        markup = bare.strip("=")
+        level = min(len(bare) - len(bare.lstrip("=")), len(bare) - len(bare.rstrip("=")), LEVELS[-1])
+        if markup.strip() and level in LEVELS:
+            yield _Line(level, bare[level:-level], start, end)
+        start = end + 1
 
 
 def _nested(headings: Sequence[tuple[int, int]], length: int) -> tuple[list[int | None], list[int]]:

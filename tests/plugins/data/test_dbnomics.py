@@ -90,6 +90,31 @@ async def test_a_period_counts_once_it_is_over(frequency: str, over: str, runnin
     assert list(await series(as_json(reply(frequency, (over, 1.0), (running, 2.0))), tmp_path)) == [over]
 
 
+@pytest.mark.parametrize(
+    ("frequency", "start", "next_start"),
+    [
+        ("weekly", "2026-02-23", "2026-03-02"),
+        ("bi-weekly", "2026-02-16", "2026-03-02"),
+        ("monthly", "2026-02-01", "2026-03-01"),
+        ("monthly", "2024-02-01", "2024-03-01"),
+        ("monthly", "2025-12-01", "2026-01-01"),
+        ("bi-monthly", "2026-01-01", "2026-03-01"),
+        ("quarterly", "2026-01-01", "2026-04-01"),
+        ("bi-annual", "2026-01-01", "2026-07-01"),
+        ("annual", "2025-01-01", "2026-01-01"),
+        ("annual", "2025-07-01", "2026-07-01"),
+    ],
+)
+async def test_a_period_is_over_when_the_next_begins(
+    frequency: str, start: str, next_start: str, tmp_path: Path
+) -> None:
+    body = as_json(reply(frequency, (start, 1.0)))
+    end = datetime.fromisoformat(next_start).replace(tzinfo=UTC)
+    assert await series(body, tmp_path, before=end) == {start: 1.0}
+    with pytest.raises(NotFound, match="nothing before"):
+        await series(body, tmp_path, before=end - timedelta(microseconds=1))
+
+
 @given(
     start=st.dates(min_value=date(1950, 1, 1), max_value=date(2100, 1, 1)),
     count=st.integers(1, 60),

@@ -1,5 +1,6 @@
 """Replies in the form of the API's action=query&prop=revisions (formatversion 2)."""
 
+import asyncio
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +38,6 @@ def url(title: str, moment: str = "2026-03-04T23:59:59Z", language: str = "en") 
         "action": "query",
         "prop": "revisions",
         "titles": title,
-        "redirects": "1",
         "rvlimit": "1",
         "rvdir": "older",
         "rvstart": moment,
@@ -131,9 +131,10 @@ async def test_a_revision_that_is_not_from_before_the_moment_is_a_contract_error
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (missing("X"), "there is no page X"),
+        # The same for all three: that there is a page today would tell that it happened.
+        (missing("X"), "there was no page X before"),
         (reply(title="X"), "there was no page X before"),
-        (reply(title="X", invalid=True, invalidreason="bad"), "there is no page X"),
+        (reply(title="X", invalid=True, invalidreason="bad"), "there was no page X before"),
         (reply(revision(None, texthidden=True)), "was withdrawn"),
     ],
     ids=["missing", "younger", "invalid", "hidden"],
@@ -161,6 +162,52 @@ async def test_what_redirected_then_is_followed_as_of_then(tmp_path: Path) -> No
     assert http.asked == [url("Chess rankings"), url("FIDE rankings")]
     with pytest.raises(NotFound, match="redirects more than 2 times"):
         await section(workplace, "Loop")
+
+
+async def test_the_title_of_today_is_not_shown(tmp_path: Path) -> None:
+    body = reply(revision("Calm."), title="2026 coup in Ruritania")
+    workplace, http = answered(body, tmp_path, now=NOW)
+    found = await section(workplace, "2026 unrest in Ruritania")
+    assert (found.page, found.text) == ("2026 unrest in Ruritania", "Calm.")
+    assert "redirects" not in asked_in(http.requests[0].url)
+    with pytest.raises(NotFound, match="2026 unrest in Ruritania has no heading"):
+        await section(workplace, "2026 unrest in Ruritania", "No such")
+
+
+async def test_a_redirect_to_what_is_no_title_is_not_found(tmp_path: Path) -> None:
+    workplace, http = answered(reply(revision("#REDIRECT [[ ]]")), tmp_path, now=NOW)
+    with pytest.raises(NotFound, match="not the title"):
+        await section(workplace, "X")
+    assert len(http.requests) == 1
+
+
+@pytest.mark.parametrize("text", [f"#a{' ' * 300_000}x", f"#{' ' * 300_000}", f"#a [[{'b' * 300_000}"])
+async def test_what_only_begins_like_a_redirect_is_read_in_its_length(text: str, tmp_path: Path) -> None:
+    workplace, _ = answered(reply(revision(text)), tmp_path, now=NOW)
+    assert (await section(workplace, "X")).text.startswith("#")
+
+
+@pytest.mark.parametrize("piece", ["*", "* ", "*[", "*[[|"])
+async def test_a_list_of_pages_that_names_none_is_read_in_its_length(piece: str, tmp_path: Path) -> None:
+    workplace, _ = answered(reply(revision(f"{{{{dab}}}}\n{piece * 100_000}")), tmp_path, now=NOW)
+    with pytest.raises(NotFound, match="several pages"):
+        await section(workplace, "X")
+
+
+async def test_a_long_page_leaves_the_loop_to_the_others(tmp_path: Path) -> None:
+    rows = '|-\n| a || b || "c" [[d|e]] {{nowrap|f}}\n' * 5_000
+    workplace, _ = answered(reply(revision(f"{{|\n{rows}|}}")), tmp_path, now=NOW)
+    loop, turns = asyncio.get_running_loop(), 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        loop.call_soon(turn)
+
+    turn()
+    assert (await section(workplace, "X")).text.startswith('| a | b | "c" e f |')
+    # Read in the loop, the page would be there after the first few.
+    assert turns > 20
 
 
 async def test_a_name_of_several_pages_offers_them(tmp_path: Path) -> None:

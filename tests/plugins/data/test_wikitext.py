@@ -172,15 +172,6 @@ def test_markup_is_written_out(source: str, shown: str) -> None:
     assert plain(source) == shown
 
 
-@pytest.mark.parametrize(
-    "piece",
-    ["<ref>", "<!--", "{{", "[[", "{|\n", "{|\n|}\n", "== a ==\n", "<gallery>", "{{a|", "'''''", "| rowspan=9999 |x\n"],
-)
-def test_a_page_full_of_open_markup_is_read_in_its_length(piece: str) -> None:
-    found = article(piece * 20_000)
-    assert found.under("") is not None
-
-
 PIECES = st.sampled_from(
     (
         *("{{", "}}", "{|", "|}", "|-", "|", "||", "!", "!!", "[[", "]]", "=", "==", "\n", "<ref>", "</ref>", "<!--"),

@@ -68,6 +68,8 @@ def url(start: datetime, end: datetime, ticker: str = "URI") -> str:
 
 
 FIRST = url(datetime(2025, 3, 4, tzinfo=UTC), BEFORE)
+# From a day earlier on, because a session in the east begins on the day before.
+SINCE = url(datetime(2026, 3, 4, tzinfo=UTC), LATER)
 CLOSES = {
     opening("2026-03-02"): 700.25,
     opening("2026-03-03"): 329.3999938965,
@@ -147,7 +149,7 @@ async def test_a_split_after_the_moment_is_undone(tmp_path: Path) -> None:
     events = {str(event["date"]): event for event in (split, reverse, known)}
     pages = {
         FIRST: as_json(chart(CLOSES)),
-        url(BEFORE, LATER): as_json(chart({opening("2026-06-10"): 1.0}, splits=events)),
+        SINCE: as_json(chart({opening("2026-06-10"): 1.0}, splits=events)),
     }
     workplace, http = web(pages, tmp_path, now=LATER)
     found = await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
@@ -156,8 +158,28 @@ async def test_a_split_after_the_moment_is_undone(tmp_path: Path) -> None:
     assert http.asked == list(pages)
 
 
+@pytest.mark.parametrize(
+    ("day", "close"),
+    [
+        # 10:00 on 5 March in Sydney is 23:00 on 4 March in UTC; the last close that was known is from 4 March.
+        ("2026-03-05", 1500.0),
+        ("2026-03-04", 150.0),
+    ],
+)
+async def test_a_split_counts_by_the_day_of_its_exchange(day: str, close: float, tmp_path: Path) -> None:
+    zone = "Australia/Sydney"
+    closing = opening("2026-11-20", zone, hour=16, minute=0)
+    split = {"date": opening(day, zone, hour=10, minute=0), "numerator": 10.0, "denominator": 1.0}
+    known = {opening("2026-03-03", zone, 10, 0): 140.0, opening("2026-03-04", zone, 10, 0): 150.0}
+    later = chart({opening("2026-03-06", zone, 10, 0): 151.0}, zone=zone, closing=closing, splits={"1": split})
+    pages = {FIRST: as_json(chart(known, zone=zone, closing=closing)), SINCE: as_json(later)}
+    workplace, _ = web(pages, tmp_path, now=LATER)
+    found = await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
+    assert points(found)["2026-03-04"] == close
+
+
 async def test_where_nothing_was_traded_since_nothing_is_undone(tmp_path: Path) -> None:
-    workplace, _ = web({FIRST: as_json(chart(CLOSES)), url(BEFORE, LATER): Rejected("400")}, tmp_path, now=LATER)
+    workplace, _ = web({FIRST: as_json(chart(CLOSES)), SINCE: Rejected("400")}, tmp_path, now=LATER)
     found = await Yahoo(SETTINGS, workplace).series("URI", before=BEFORE)
     assert found.values[0] == 700.25
 

@@ -208,7 +208,7 @@ async def test_every_error_of_the_library_says_who_must_act() -> None:
 
 def raised(error: Exception, library: ModuleType) -> Exception:
     with pytest.raises(FoxcastError) as caught:
-        _translate(error, library, shown="litellm:x", secret="")
+        _translate(error, library, shown="litellm:x", secrets=())
     return caught.value
 
 

@@ -129,13 +129,43 @@ async def test_searches_wait_ten_seconds_for_each_other() -> None:
     http, clock = OneAnswer(as_json(REPLY)), FakeClock(NOW)
     shared = engine(http, clock)
     async with asyncio.TaskGroup() as group:
-        for _ in range(3):
+        for _ in range(2):
             group.create_task(shared.search("q", before=None, limit=1))
         sent = []
-        for seconds in (0.0, 9.9, 0.1, 9.9, 0.1):
+        for seconds in (0.0, 9.9, 0.1):
             await clock.advance(seconds)
             sent.append(len(http.requests))
-    assert sent == [1, 1, 2, 2, 3]
+    assert sent == [1, 1, 2]
+
+
+async def test_a_search_that_would_stand_in_line_too_long_fails_at_once() -> None:
+    http, clock = OneAnswer(as_json(REPLY)), FakeClock(NOW)
+    shared = engine(http, clock)
+    await shared.search("q", before=None, limit=1)
+    second = asyncio.create_task(shared.search("q", before=None, limit=1))
+    await clock.advance(4.0)
+    # 6 seconds until the second is sent, and 10 after it.
+    with pytest.raises(Unavailable, match="in line") as caught:
+        await shared.search("q", before=None, limit=1)
+    assert caught.value.retry_after_s == 16.0
+    await clock.advance(1.0)
+    third = asyncio.create_task(shared.search("q", before=None, limit=1))
+    await clock.advance(15.0)
+    assert (len(await second), len(await third), len(http.requests)) == (1, 1, 3)
+
+
+async def test_a_search_that_was_given_up_leaves_the_line() -> None:
+    http, clock = OneAnswer(as_json(REPLY)), FakeClock(NOW)
+    shared = engine(http, clock)
+    await shared.search("q", before=None, limit=1)
+    for _ in range(3):
+        waiting = asyncio.create_task(shared.search("q", before=None, limit=1))
+        await clock.advance(1.0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    last = asyncio.create_task(shared.search("q", before=None, limit=1))
+    await clock.advance(7.0)
+    assert len(await last) == 1
 
 
 async def test_a_search_that_failed_takes_its_time_too() -> None:

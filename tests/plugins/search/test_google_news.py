@@ -78,6 +78,7 @@ async def test_a_feed_becomes_hits() -> None:
             title="Lanterns lit - Harbour Post",
             snippet="Lanterns lit\nHarbour Post",
             published_at=datetime(2026, 3, 4, 22, 15, tzinfo=UTC),
+            source_url="https://harbour.example",
         ),
         Hit(url="https://news.google.com/rss/articles/CBMiAC", title="Undated", snippet="", published_at=None),
     ]
@@ -86,6 +87,14 @@ async def test_a_feed_becomes_hits() -> None:
 async def test_before_a_moment_an_undated_article_is_dropped() -> None:
     hits, _ = await search(f"{HEAD}{DATED}{OLDER}{UNDATED}{TAIL}", before=MIDNIGHT)
     assert [hit.title for hit in hits] == ["Lanterns lit - Harbour Post", "Old lamps - Museum"]
+
+
+@pytest.mark.parametrize(
+    "source", ["<source/>", "<source url=''/>", "<source url='javascript:x'/>", "<source url='x'/>"]
+)
+async def test_a_publisher_without_an_address_of_the_web_has_none(source: str) -> None:
+    hits, _ = await search(f"{HEAD}{OLDER.replace('</item>', source + '</item>')}{TAIL}")
+    assert [hit.source_url for hit in hits] == [""]
 
 
 async def test_a_fault_names_the_field() -> None:

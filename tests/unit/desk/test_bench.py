@@ -15,8 +15,8 @@ from bot.domain.prompt import Answer, Dialect, Message, Prompt, Speaker
 from bot.domain.step import Json, ToolResult
 from bot.errors import ConfigError, NotFound, Rejected, Unavailable
 from bot.ids import digest
-from bot.testing.research import MemoryPages, MemorySeries, ScriptedModels, replying
-from tests.unit.desk.workbench import CHARGE, CUTOFF, Desk, as_json, data_question, hit, level, market, names, passage
+from bot.testing.research import MemoryPages, MemorySeries, ScriptedModels, dropping, replying
+from tests.unit.desk.workbench import CHARGE, CUTOFF, Desk, data_question, hit, level, market, names, passage
 
 USES: list[tuple[str, dict[str, Json]]] = [
     ("series_combo", {}),
@@ -42,7 +42,7 @@ def furnish(desk: Desk) -> None:
     desk.models = ScriptedModels(
         roles={
             "main": lambda _: f"answer {next(answers)}",
-            "filter": lambda _: as_json({3: "drop"}),
+            "filter": dropping(3),
             "summariser": lambda _: "[1] dark",
             "busy": replying(Unavailable("later", retry_after_s=2.0)),
             "poor": replying(Rejected("no budget")),
@@ -148,7 +148,7 @@ async def test_a_tool_that_was_killed_half_way_does_not_search_again(desk: Desk)
     desk.engine.hits = [hit("one")]
     with pytest.raises(Killed):
         await (await desk.bench(market(as_of=CUTOFF))).use("web_search", {"query": "lamp"})
-    desk.models = ScriptedModels(roles={"filter": lambda _: as_json({})})
+    desk.models = ScriptedModels(roles={"filter": dropping()})
     result = await (await desk.bench(market(as_of=CUTOFF))).use("web_search", {"query": "lamp"})
     assert result.observation.text.startswith("search_1: 1 result.")
     assert len(desk.engine.searched) == 1

@@ -5,16 +5,28 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
+from bot.config.model import DeskSection
 from bot.desk.leaks.caught import Caught
-from bot.desk.leaks.content import verdict_in
+from bot.desk.leaks.content import lacking, verdict_in
 from bot.desk.workshop import Engine
 from bot.domain.inquiry import Inquiry
 from bot.domain.prompt import Speaker
+from bot.domain.question import Question
 from bot.domain.research import Fetched, Hit
 from bot.domain.step import Json
 from bot.errors import Unavailable
-from bot.testing.research import MemoryPages, MemorySeries, PlainReader, Redirect, ScriptedEngine, ScriptedModels
+from bot.testing.research import (
+    MemoryPages,
+    MemorySeries,
+    PlainReader,
+    Redirect,
+    ScriptedEngine,
+    ScriptedModels,
+    dropping,
+    replying,
+)
 from tests.unit.desk.workbench import (
     CHARGE,
     CUTOFF,
@@ -32,8 +44,8 @@ BACKDATED = market(as_of=CUTOFF)
 DAY = timedelta(days=1)
 
 
-def filtering(verdicts: dict[int, str]) -> ScriptedModels:
-    return ScriptedModels(roles={"filter": lambda _: as_json(verdicts)})
+def filtering(*dropped: int) -> ScriptedModels:
+    return ScriptedModels(roles={"filter": dropping(*dropped)})
 
 
 async def searched(desk: Desk, *hits: Hit, **changes: object) -> tuple[str, Caught]:
@@ -58,7 +70,7 @@ async def test_a_result_dated_at_or_after_the_cutoff_is_left_out_though_the_engi
 async def test_a_stale_page_that_dates_itself_after_the_cutoff_is_not_read(desk: Desk) -> None:
     url = "https://news.example/lamp"
     desk.fetcher.web, desk.reader = {url: "Lamp\nIt was lit."}, PlainReader({url: CUTOFF + DAY})
-    desk.models = filtering({})
+    desk.models = filtering()
     desk.engine.hits = [hit("lamp")]
     bench = await desk.bench(BACKDATED)
     await bench.use("web_search", {"query": "lamp"})
@@ -86,7 +98,7 @@ async def test_an_edited_page_is_dropped_by_what_it_tells(desk: Desk) -> None:
 
 
 async def test_one_call_judges_all_results_of_a_search_without_their_dates(desk: Desk) -> None:
-    desk.models = filtering({2: "drop", 7: "drop"})
+    desk.models = filtering(2)
     text, caught = await searched(desk, hit("one"), hit("two"), hit("three"))
     assert caught == Caught(content=1)
     assert ["About one" in text, "About two" in text, "About three" in text] == [True, False, True]
@@ -99,7 +111,7 @@ async def test_one_call_judges_all_results_of_a_search_without_their_dates(desk:
 
 
 async def test_the_cost_of_judging_comes_back_with_the_result(desk: Desk) -> None:
-    desk.models = filtering({})
+    desk.models = filtering()
     desk.engine.hits = [hit("one")]
     result = await (await desk.bench(BACKDATED)).use("web_search", {"query": "lamp"})
     assert result.usage == desk.models.usage
@@ -112,8 +124,82 @@ async def test_without_a_filter_results_are_marked_and_pages_of_today_are_not_re
     assert "Nobody checked" in text
     assert "lookup_url" not in names(bench)
     read = await bench.use("summarize_results", {"search_index": 1, "result_indices": [1, 2], "question": "?"})
-    assert "The whole story." in read.observation.text
+    assert "The whole story." not in read.observation.text
+    assert "Something on two." in read.observation.text
     assert desk.fetcher.requests == []
+
+
+TEXT = hit("two", text="Edited later: it was lit on 14 March.")
+READ: dict[str, Json] = {"search_index": 1, "result_indices": [1, 2], "question": "lit?"}
+
+
+@pytest.mark.parametrize("reply", [Unavailable("busy"), "I would rather not say."])
+async def test_of_an_earlier_day_the_excerpts_alone_are_read_while_the_filter_is_down(
+    desk: Desk, reply: str | Unavailable
+) -> None:
+    desk.models = ScriptedModels(roles={"filter": lambda _: reply})
+    desk.engine.hits = [hit("one", snippet="", text="It was lit."), TEXT]
+    bench = await desk.bench(BACKDATED)
+    with capture_logs() as logs:
+        text = (await bench.use("web_search", {"query": "lamp"})).observation.text
+        await bench.use("web_search", {"query": "lamp again"})
+        read = (await bench.use("summarize_results", READ)).observation.text
+    assert "Nobody checked" in text
+    assert "About one" in text
+    assert "Something on two." in text
+    assert "was lit" not in text + read
+    assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["texts are not checked"]
+
+
+async def test_a_text_that_an_engine_brought_is_read_once_the_filter_let_it_through(desk: Desk) -> None:
+    desk.models = filtering()
+    desk.engine.hits = [hit("one"), TEXT]
+    bench = await desk.bench(BACKDATED)
+    await bench.use("web_search", {"query": "lamp"})
+    assert "lit on 14 March" in (await bench.use("summarize_results", READ)).observation.text
+
+
+@pytest.mark.parametrize(("question", "shown"), [(BACKDATED, [False, True]), (market(), [True, True])])
+async def test_what_the_filter_passes_over_is_left_out_for_an_earlier_day_alone(
+    desk: Desk, question: Question, shown: list[bool]
+) -> None:
+    desk.models = ScriptedModels(roles={"filter": lambda _: as_json({2: "keep"})})
+    desk.engine.hits = [hit("one"), hit("two")]
+    bench = await desk.bench(question)
+    text = (await bench.use("web_search", {"query": "lamp"})).observation.text
+    assert ["About one" in text, "About two" in text] == shown
+    assert bench.caught == Caught(unchecked=shown.count(False))
+
+
+async def test_of_an_earlier_day_a_page_that_the_filter_passes_over_is_not_read(desk: Desk) -> None:
+    desk.models = ScriptedModels(roles={"filter": replying(as_json({1: "keep"}), '{"results": []}')})
+    desk.fetcher.web = {"https://news.example/one": "One\nIt was lit."}
+    desk.engine.hits = [hit("one")]
+    bench = await desk.bench(BACKDATED)
+    await bench.use("web_search", {"query": "lamp"})
+    result = await bench.use("lookup_url", {"url": "https://news.example/one"})
+    assert result.failed
+    assert "It was lit" not in result.observation.text
+
+
+async def test_the_filter_sees_all_that_the_forecaster_would_see(desk: Desk) -> None:
+    page = f"One\n{'x ' * 12_000}IT WAS LIT"
+    desk.section = DeskSection(page_chars=50_000)
+    desk.models = filtering()
+    desk.fetcher.web = {"https://news.example/one": page}
+    desk.engine.hits = [hit("one", snippet="", text=page)]
+    bench = await desk.bench(BACKDATED)
+    await bench.use("web_search", {"query": "lamp"})
+    assert "IT WAS LIT" in (await bench.use("lookup_url", {"url": "https://news.example/one"})).observation.text
+    shown = [inquiry.prompt.messages[-1].text for inquiry in desk.models.inquiries]
+    assert ["IT WAS LIT" in text for text in shown] == [True, True]
+    assert "https://news.example/one" in shown[0]
+
+
+def test_a_desk_that_is_to_filter_without_a_model_says_what_is_missing() -> None:
+    assert "[llm.roles.filter]" in str(lacking(DeskSection(), {"main"}))
+    assert lacking(DeskSection(), {"main", "filter"}) is None
+    assert lacking(DeskSection(filter=False), ()) is None
 
 
 async def test_a_filter_that_does_not_answer_lets_no_page_of_today_through(desk: Desk) -> None:
@@ -136,25 +222,30 @@ async def test_today_without_a_filter_nothing_is_marked_and_pages_are_read(desk:
 
 
 @pytest.mark.parametrize(
-    ("reply", "dropped", "checked"),
+    ("reply", "dropped", "kept", "checked"),
     [
-        (as_json({1: "keep", 2: "drop"}), {1}, True),
-        (f"Here you are:\n```json\n{as_json({3: 'DROP '})}\n```", {2}, True),
-        (as_json({0: "drop", 4: "drop", -1: "drop"}), set(), True),
-        ('{"results": [{"number": "1", "verdict": "drop"}, 5, null, {"verdict": "drop"}]}', set(), True),
-        ('{"results": []}', set(), True),
-        ('{"results": 3}', set(), False),
-        ("1: DROP", set(), False),
-        ("", set(), False),
-        ("[" * 100_000, set(), False),
-        ("{" * 100_000 + "}", set(), False),
+        (as_json({1: "keep", 2: "drop"}), {1}, {0}, True),
+        (f"Here you are:\n```json\n{as_json({3: 'DROP '})}\n```", {2}, set(), True),
+        (as_json({0: "drop", 4: "drop", -1: "drop"}), set(), set(), True),
+        ('{"results": [{"number": "1", "verdict": "drop"}, {"number": 2.0, "verdict": "keep"}]}', {0}, {1}, True),
+        ('{"results": [{"number": 1, "verdict": "drop"}, {"number": 1, "verdict": "keep"}]}', {0}, set(), True),
+        ('{"results": [{"number": true, "verdict": "drop"}, {"number": 1.5, "verdict": "drop"}]}', set(), set(), True),
+        ('{"results": [5, null, {"verdict": "drop"}, {"number": 1, "verdict": "perhaps"}]}', set(), set(), True),
+        ('{"results": [{"number": 1e400, "verdict": "drop"}, {"number": [1], "verdict": "drop"}]}', set(), set(), True),
+        (f'{{"results": [{{"number": "{"9" * 5000}", "verdict": "drop"}}]}}', set(), set(), True),
+        ('{"results": []}', set(), set(), True),
+        ('{"results": 3}', set(), set(), False),
+        ("1: DROP", set(), set(), False),
+        ("", set(), set(), False),
+        ("[" * 100_000, set(), set(), False),
+        ("{" * 100_000 + "}", set(), set(), False),
     ],
 )
-def test_a_verdict_drops_what_it_clearly_drops_and_a_reply_that_is_none_checks_nothing(
-    reply: str, dropped: set[int], *, checked: bool
+def test_a_verdict_is_what_is_clearly_said_of_a_number_and_a_reply_that_is_none_checks_nothing(
+    reply: str, dropped: set[int], kept: set[int], *, checked: bool
 ) -> None:
     verdict = verdict_in(reply, 3)
-    assert (set(verdict.dropped), verdict.checked) == (dropped, checked)
+    assert (set(verdict.dropped), set(verdict.kept), verdict.checked) == (dropped, kept, checked)
 
 
 @pytest.mark.parametrize("tool", ["series_history", "series_combo"])
@@ -201,7 +292,7 @@ async def test_a_passage_revised_after_the_cutoff_is_refused(desk: Desk) -> None
     ],
 )
 async def test_a_result_at_a_blocked_address_is_dropped_and_the_address_not_read(desk: Desk, url: str) -> None:
-    desk.models = filtering({})
+    desk.models = filtering()
     text, caught = await searched(desk, hit("one"), hit("answer", url=url))
     assert caught == Caught(blocked=1)
     assert "answer" not in text
@@ -212,7 +303,7 @@ async def test_a_result_at_a_blocked_address_is_dropped_and_the_address_not_read
 
 
 async def test_a_redirect_to_a_blocked_host_is_not_followed(desk: Desk) -> None:
-    desk.models = filtering({})
+    desk.models = filtering()
     desk.engine.hits = [hit("one")]
     desk.fetcher.web = {
         "https://news.example/one": Redirect("https://short.example/x"),
@@ -232,7 +323,7 @@ async def test_a_page_from_a_blocked_host_is_not_used_even_if_the_fetcher_follow
         async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> Fetched:
             return Fetched(url="https://lantern.example/q", content=b"The answer", media_type="text/plain")
 
-    desk.models = filtering({})
+    desk.models = filtering()
     desk.engine.hits = [hit("one")]
     bench = await desk.bench(BACKDATED, fetcher=Careless())
     await bench.use("web_search", {"query": "lamp"})
@@ -244,7 +335,7 @@ async def test_a_page_from_a_blocked_host_is_not_used_even_if_the_fetcher_follow
 
 async def test_blocked_addresses_are_left_out_of_every_text(desk: Desk) -> None:
     leaky = "See https://lantern.example/q/lamp for it."
-    desk.models = ScriptedModels(roles={"filter": lambda _: as_json({}), "summariser": lambda _: leaky})
+    desk.models = ScriptedModels(roles={"filter": dropping(), "summariser": lambda _: leaky})
     desk.fetcher.web = {"https://news.example/one": f"{leaky}\n{leaky}"}
     desk.shelf(MemoryPages({("Lamp", "Then"): passage("Then", leaky)}))
     desk.engine.hits = [hit("one", title=leaky, snippet=leaky)]
@@ -281,7 +372,7 @@ async def test_a_cutoff_long_past_counts_as_backdated_and_one_of_this_hour_does_
 
 async def test_a_clairvoyant_sees_everything(desk: Desk) -> None:
     url = "https://lantern.example/q/lamp"
-    desk.models = filtering({1: "drop", 2: "drop"})
+    desk.models = filtering(1, 2)
     desk.engine.hits = [hit("late", published_at=CUTOFF + DAY), hit("answer", url=url)]
     desk.fetcher.web = {url: "Lamp\nIt was lit."}
     desk.gauge(MemorySeries({"LEVEL": level(beyond=5)}, about=["LEVEL"]))

@@ -7,11 +7,10 @@ import pytest
 
 from bot.config.model import DeskSection, PolicyTable
 from bot.domain.research import SourcePolicy
-from bot.testing.research import MemoryPages, MemorySeries, Redirect, ScriptedModels
+from bot.testing.research import MemoryPages, MemorySeries, Redirect, ScriptedModels, dropping
 from tests.unit.desk.workbench import (
     CHARGE,
     Desk,
-    as_json,
     data_question,
     hit,
     level,
@@ -31,7 +30,7 @@ POLICIES = {
 async def test_what_is_offered_can_be_used_and_what_is_not_offered_cannot(desk: Desk, policy: SourcePolicy) -> None:
     desk.gauge(MemorySeries({"LEVEL": level()}, about=["LEVEL"]), policy=policy)
     desk.shelf(MemoryPages({}))
-    desk.models = ScriptedModels(roles={"filter": lambda _: as_json({})})
+    desk.models = ScriptedModels(roles={"filter": dropping()})
     desk.engine.hits = [hit("one")]
     bench = await desk.bench(data_question())
     everything = set(bench.instruments) | {"submit", ""}

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 from statsmodels.regression.linear_model import OLS
@@ -11,10 +12,12 @@ from statsmodels.tools import add_constant
 
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
-from bot.domain.question import Question, Target
-from bot.domain.research import Series
+from bot.domain.question import Crowd, Question, Target
+from bot.domain.research import Series, SeriesModel
 from bot.domain.step import Json
+from bot.science import timeseries
 from bot.testing.research import MemoryPages, MemorySeries
+from plugins.data import dbnomics, fred, yahoo
 from tests.unit.desk.workbench import (
     CHARGE,
     CUTOFF,
@@ -26,6 +29,8 @@ from tests.unit.desk.workbench import (
     passage,
 )
 
+SEASONS = SeriesModel(window=365, unit="days", trust=0.4, trend_share=0.3, seasonal=True)
+
 
 def rising(days: int) -> Series:
     end = CUTOFF.date()
@@ -34,18 +39,21 @@ def rising(days: int) -> Series:
     return Series(name="LEVEL", unit="", source="", dates=dates, values=values)
 
 
-@pytest.mark.parametrize(("name", "window", "trust"), [("yahoo", 60, 0.1), ("fred", 30, 0.5)])
+@pytest.mark.parametrize(
+    ("model", "window", "trust"),
+    [(SeriesModel(), 60, 0.1), (SeriesModel(window=30, trust=0.5), 30, 0.5)],
+)
 async def test_the_model_of_a_series_is_the_shrunk_tail_of_a_least_squares_line(
-    desk: Desk, name: str, window: int, trust: float
+    desk: Desk, model: SeriesModel, window: int, trust: float
 ) -> None:
     """Against statsmodels; one year of data is too short for earlier years to speak, so the line stands alone."""
     from scipy.stats import norm
 
     series = rising(200)
-    desk.gauge(MemorySeries({"LEVEL": series}, about=["LEVEL"]), name)
+    desk.gauge(MemorySeries({"LEVEL": series}, about=["LEVEL"]), model=model)
     days = (7, 30)
     targets = tuple(Target(key=f"d{day}", resolves_at=CUTOFF + timedelta(days=day)) for day in days)
-    bench = await desk.bench(data_question(source=name, targets=targets))
+    bench = await desk.bench(data_question(targets=targets))
     result = await bench.use("series_model", {})
     assert isinstance(result.data, dict)
     probabilities = result.data["probabilities"]
@@ -64,9 +72,9 @@ async def test_a_series_with_seasons_counts_the_same_days_of_other_years(desk: D
     dates = tuple(CUTOFF.date() - timedelta(days=k) for k in range(4 * 365, 0, -1))
     values = tuple(float(day.timetuple().tm_yday) for day in dates)
     series = Series(name="HEAT", unit="", source="", dates=dates, values=values)
-    desk.gauge(MemorySeries({"HEAT": series}, about=["HEAT"]), "dbnomics")
+    desk.gauge(MemorySeries({"HEAT": series}, about=["HEAT"]), model=SEASONS)
     target = Target(key="year", resolves_at=datetime(2027, 2, 28, tzinfo=UTC))
-    bench = await desk.bench(data_question(source="dbnomics", targets=(target,)))
+    bench = await desk.bench(data_question(targets=(target,)))
     result = await bench.use("series_model", {})
     # The reference is 28 February, day 59; counted are days 49 to 69 of the year.
     near = [value for value in values if 49 <= value <= 69]
@@ -81,8 +89,9 @@ async def test_the_29th_of_february_works_as_cutoff_and_as_date_of_a_question(de
     leap = datetime(2028, 2, 29, tzinfo=UTC)
     dates = tuple(date(2026, 1, 1) + timedelta(days=k) for k in range(900))
     series = Series(name="LEVEL", unit="", source="", dates=dates, values=tuple(float(d.month) for d in dates))
-    for trial, name in enumerate(("fred", "dbnomics", "yahoo"), 1):
-        desk.gauge(MemorySeries({"LEVEL": series}, about=["LEVEL"]), name)
+    for trial, model in enumerate((SEASONS, SeriesModel()), 1):
+        name = f"tides_{trial}"
+        desk.gauge(MemorySeries({"LEVEL": series}, about=["LEVEL"]), name, model=model)
         targets = (Target(key="a", resolves_at=leap), Target(key="b", resolves_at=leap.replace(year=2032)))
         bench = await desk.bench(
             data_question(source=name, as_of=leap, targets=targets),
@@ -245,3 +254,36 @@ async def test_a_page_without_headings_and_a_section_that_is_not_there_are_told(
     result = await bench.use("fetch_lexicon_section", {"page": "Lamp", "heading": "None"})
     assert result.failed
     assert "no such thing" in result.observation.text
+
+
+async def test_the_crowd_of_a_later_day_moves_no_price_that_is_shown(desk: Desk) -> None:
+    """Prices end before the day of the cutoff, whatever the question says of the crowd."""
+    late = Crowd(prediction=Binary(0.97), at=CUTOFF + timedelta(days=60))
+    prices = MemorySeries({"lamp": level(10, beyond=30, name="lamp")}, about=["lamp"])
+    desk.gauge(prices, serves="almanac")
+    cutoff = CUTOFF - timedelta(hours=5)
+    bench = await desk.bench(market(as_of=cutoff, crowd=late), cutoff=cutoff)
+    result = await bench.use("market_history", {})
+    assert re.findall(r"^(\S+),\d", result.observation.text, re.MULTILINE)[-1] == "2026-02-27"
+    assert prices.asked == [("lamp", cutoff)]
+    assert "97" not in result.observation.text
+
+
+@pytest.mark.parametrize("wrong", [{"window": 0}, {"trust": 1.1}, {"trend_share": -0.1}, {"trust": float("nan")}])
+def test_a_model_of_series_with_weights_that_are_none_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="weights from 0 to 1"):
+        SeriesModel(**wrong)
+
+
+def test_the_sources_that_come_with_us_are_extrapolated_as_the_paper_does() -> None:
+    """The constants stand beside the formulas, where they are held against those of the published code."""
+    published = {
+        "fred": (timeseries.ECONOMIC_SERIES, False),
+        "yahoo": (timeseries.DAILY_PRICES, False),
+        "dbnomics": (timeseries.SEASONAL_SERIES, True),
+    }
+    for plugin in (fred, yahoo, dbnomics):
+        (spec,) = plugin.foxcast_data_sources()
+        line, seasonal = published[spec.name]
+        assert dataclasses.asdict(spec.model) == {**dataclasses.asdict(line), "seasonal": seasonal}
+    assert dataclasses.asdict(SeriesModel()) == {**dataclasses.asdict(timeseries.DAILY_PRICES), "seasonal": False}

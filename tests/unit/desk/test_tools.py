@@ -19,11 +19,10 @@ from bot.domain.research import Hit
 from bot.domain.step import Json
 from bot.errors import ContractError, NotFound, Unauthorized, Unavailable
 from bot.testing.loop import simulate
-from bot.testing.research import MemoryPages, MemorySeries, ScriptedEngine, ScriptedModels
+from bot.testing.research import MemoryPages, MemorySeries, ScriptedEngine, ScriptedModels, dropping
 from tests.unit.desk.workbench import (
     BEFORE_DATE,
     Desk,
-    as_json,
     data_question,
     hit,
     level,
@@ -59,7 +58,7 @@ def test_arguments_fit_exactly_where_they_are_valid_under_the_schema(arguments: 
 async def test_every_schema_that_is_offered_is_valid_and_closed(desk: Desk) -> None:
     desk.gauge(MemorySeries({"LEVEL": level()}, about=["LEVEL"]))
     desk.shelf(MemoryPages({}))
-    desk.models = ScriptedModels(roles={"filter": lambda _: as_json({})})
+    desk.models = ScriptedModels(roles={"filter": dropping()})
     desk.engine.hits = [hit("one")]
     bench = await desk.bench(data_question())
     await bench.use("web_search", {"query": "x"})

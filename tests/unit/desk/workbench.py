@@ -14,7 +14,7 @@ from bot.domain.forecast import Limits
 from bot.domain.inquiry import Charge
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
-from bot.domain.research import Hit, Passage, Series, SourcePolicy
+from bot.domain.research import Hit, Passage, Series
 from bot.specs import Can, DataSpec
 from bot.store.ledger import Ledger
 from bot.testing.clock import FakeClock
@@ -87,10 +87,8 @@ def passage(heading: str, text: str, revised_at: datetime = CUTOFF - timedelta(d
     return Passage(url="https://lexicon.example/Lamp", page="Lamp", heading=heading, text=text, revised_at=revised_at)
 
 
-def spec(name: str, *serves: str, policy: SourcePolicy | None = None) -> DataSpec[Settings]:
-    return DataSpec(
-        name=name, summary=name, settings=Settings, serves=frozenset(serves), policy=policy or SourcePolicy()
-    )
+def spec(name: str, *serves: str, **spoken: Any) -> DataSpec[Settings]:
+    return DataSpec(name=name, summary=name, settings=Settings, serves=frozenset(serves), **spoken)
 
 
 @dataclass
@@ -131,10 +129,13 @@ class Desk:
         }
         return Workshop(**(given | changes))
 
+    def charge(self, scope: str) -> Charge:
+        return dataclasses.replace(CHARGE, scope=scope)
+
     async def bench(self, question: Question | None = None, **changes: Any) -> TrialBench:
         given: dict[str, Any] = {"charge": CHARGE, "cutoff": CUTOFF, "limits": Limits()}
         workshop = self.workshop(
-            **{key: changes.pop(key) for key in ("sealed", "engines", "fetcher") if key in changes}
+            **{key: changes.pop(key) for key in ("sealed", "engines", "fetcher", "forgiving", "cast") if key in changes}
         )
         return await workshop.bench(question or market(), **(given | changes))
 

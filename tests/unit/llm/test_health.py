@@ -79,10 +79,10 @@ async def test_what_was_before_the_end_of_a_demotion_does_not_count_again(open_r
     async with open_rig(ROLES) as rig:
         await grade(rig, replace(GOOD, submitted=False), trials=range(10, 14))
         assert rig.alerts == []
-        assert rig.gateway.health.is_demoted(MAIN) is False
+        assert rig.gateway.health.is_demoted(MAIN, "main") is False
         await grade(rig, replace(GOOD, submitted=False), trials=range(14, 15))
         assert [subject for subject, _ in rig.alerts] == [f"Model {MAIN} does badly"]
-        assert rig.gateway.health.is_demoted(MAIN) is True
+        assert rig.gateway.health.is_demoted(MAIN, "main") is True
 
 
 async def test_a_model_without_a_fallback_goes_on_being_asked_and_a_person_is_told(open_rig: OpenRig) -> None:
