@@ -1,6 +1,6 @@
 """Opens what config names: venues, writers, forecasters, and the workshop of models, engines, data and pages."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -8,9 +8,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from bot.config.model import Config
+from bot.config.nearest import instead
 from bot.config.plugin_settings import settings_of
+from bot.config.tables import place_of
 from bot.desk.combine import Pool
+from bot.desk.tools.names import names as names_of_tools
+from bot.desk.tools.search import NAME as WEB_SEARCH
+from bot.desk.tools.search import usable
 from bot.desk.workshop import Engine, Gauge, Shelf, Workshop
 from bot.domain.forecast import Limits
 from bot.domain.submission import Mode
@@ -27,6 +34,8 @@ from bot.store.ledger import Ledger
 
 BUILT_IN = "plugins"
 HOSTS_FILE = "hosts.txt"
+
+log = structlog.get_logger(__name__)
 
 Alert = Callable[[str, str], Awaitable[None]]
 
@@ -99,11 +108,16 @@ class Outfitter:
         )
 
     async def workshop(self, ledger: Ledger, gateway: Gateway) -> Workshop:
-        """Open all that forecasters may use; nothing is fetched or started before it is needed."""
+        """Open all that forecasters may use; nothing is fetched or started before it is needed.
+
+        Raises ConfigError for tools and search engines that are named in config and that nobody offers.
+        """
         from bot.fetch.fetcher import GuardedFetcher  # noqa: PLC0415 - only where somebody reads pages
         from bot.pages.reader import PageReader  # noqa: PLC0415 - as above
 
-        return Workshop(
+        if faults := [*strange_tools(self.config, self.registry)]:
+            raise ConfigError("\n".join(faults))
+        workshop = Workshop(
             section=self.config.desk,
             fetcher=await self.stack.enter_async_context(GuardedFetcher(clock=self.clock)),
             reader=await self.stack.enter_async_context(PageReader()),
@@ -115,6 +129,9 @@ class Outfitter:
             blocked=hosts_of(self.registry),
             models=gateway,
         )
+        if (why := no_search(workshop, backdated=False)) is not None:
+            log.warning("forecasters cannot search the web", why=why)
+        return workshop
 
     def _engines(self) -> tuple[str, ...]:
         wanted, there = self.config.desk.search, self.registry.search_engines
@@ -150,6 +167,27 @@ def lacking_roles(config: Config, spec: ForecasterSpec[Any]) -> str | None:
         return None
     tables = ", ".join(f'[llm.roles.{role}] model = "PROVIDER:NAME"' for role in lacking)
     return f"{spec.name} asks a model in the role {', '.join(lacking)}; add to config.toml: {tables}"
+
+
+def strange_tools(config: Config, registry: Registry) -> Iterator[str]:
+    """Yield a line for each tool that a table of [desk.sources] names and that no trial could be offered."""
+    valid = names_of_tools(spec.name for spec in registry.data_sources if spec.pages is not None)
+    for source, table in config.desk.sources.items():
+        named = [(("tools", index), tool) for index, tool in enumerate(table.tools or ())]
+        first: list[tuple[tuple[str | int, ...], str]] = [] if table.first is None else [(("first",), table.first)]
+        for key, tool in (*named, *first):
+            if tool not in valid:
+                yield f"{place_of(config, 'desk', 'sources', source, *key)}there is no tool {tool}; {instead(tool, valid)}"
+
+
+def no_search(workshop: Workshop, *, backdated: bool) -> str | None:
+    """Say why trials cannot search the web, None where they can; ``backdated`` ones need an engine that bounds dates."""
+    if not workshop.engines:
+        return f"{WEB_SEARCH}: no search engine is enabled, left out; name a plugin that offers one in plugins"
+    if usable(workshop.engines, workshop.section.search, backdated=backdated):
+        return None
+    names = ", ".join(engine.name for engine in workshop.engines)
+    return f"{WEB_SEARCH}: no enabled engine can bound dates, left out; enable one that does beside {names}"
 
 
 def hosts_of(registry: Registry) -> frozenset[str]:

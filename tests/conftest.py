@@ -16,6 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     # Options are read from here alone, before the folders that they are for are looked into.
     group = parser.getgroup("foxcast")
     group.addoption("--run-model-campaign", action="store_true", help="forecast 50 questions with the real small model")
+    group.addoption("--whole-corpus", action="store_true", help="play all hostile pages, not every third of them")
     group.addoption("--run-live", action="store_true", help="ask the real services whose keys are set")
 
 

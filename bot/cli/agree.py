@@ -1,14 +1,17 @@
 """Asks before much money is spent, and tells what waits for a yes."""
 
 import sys
+from contextlib import suppress
 from typing import Protocol
 
 import typer
 
 from bot.app import App
-from bot.errors import ConfigError
+from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
 from bot.jobs.sitting import Seat
 from bot.jobs.spending import Estimates, expected
+from bot.llm.gateway import Gateway
+from bot.llm.roles import provider_of
 
 
 class Payer(Protocol):
@@ -28,13 +31,16 @@ class Payer(Protocol):
 async def agree(payer: Payer, questions: int, *, yes: bool, above_usd: float) -> None:
     """Ask a person where forecasting so many questions is expected to cost more than a threshold in US dollars.
 
-    Raises ConfigError where nobody is there to be asked, or where the answer is no.
+    Raises ConfigError where nobody is there to be asked, where the answer is no, and, with the remedy, where a model
+    has no price: it would not be asked, whatever a person says.
     """
     if payer.gateway is None or not payer.seat.asks or yes:
         return
     cost = await expected(payer.gateway, payer.seat, questions)
     if cost is not None and cost <= above_usd:
         return
+    if cost is None:
+        await require_prices(payer.gateway)
     said = "an unknown amount" if cost is None else f"about {cost:,.2f} US dollars"
     forecasts = "1 forecast by" if questions == 1 else f"{questions:,} forecasts by"
     are = "is" if questions == 1 else "are"
@@ -43,6 +49,16 @@ async def agree(payer: Payer, questions: int, *, yes: bool, above_usd: float) ->
         return
     message = f"{question.removesuffix(' Go on?')} Say yes with --yes, or raise llm.budget.ask_above_usd"
     raise ConfigError(message)
+
+
+async def require_prices(gateway: Estimates) -> None:
+    """Raise ConfigError for the first model in a role that has no price and is not declared free."""
+    if not isinstance(gateway, Gateway):
+        return
+    for role in gateway.roles.section.roles:
+        for model in gateway.roles.models(role):
+            with suppress(Unavailable, Unauthorized, Rejected, ContractError, NotFound):
+                await gateway.tariff.rate(model, gateway.lines[provider_of(model)].llm)
 
 
 async def held_back(app: App) -> str | None:
@@ -54,6 +70,11 @@ async def held_back(app: App) -> str | None:
     if not held:
         return None
     costs = [await expected(app.gateway, app.seats[name], due[name]) for name in held]
+    if None in costs:
+        try:
+            await require_prices(app.gateway)
+        except ConfigError as error:
+            return f"{', '.join(held)} held: {error}"
     known = [cost for cost in costs if cost is not None]
     said = f"about {sum(known):,.2f} US dollars" if len(known) == len(costs) else "an unknown amount"
     count, names = sum(due[name] for name in held), ", ".join(held)

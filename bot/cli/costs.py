@@ -1,5 +1,6 @@
 """``foxcast costs``: what models cost, by question, model, day, venue, forecaster or role, and what is left today."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -7,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bot.app import Records
+from bot.app import LAB_FOLDER, LEDGER_FILE, Records
 from bot.cli.options import day, spread
 from bot.cli.output.console import emit, stdout
 from bot.cli.output.costs import Bill, Left, Today, as_plain, print_bill
@@ -15,7 +16,9 @@ from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
 from bot.config.model import Config
+from bot.errors import NotFound
 from bot.store.calls import CostBy, Spent
+from bot.store.ledger import read_ledger
 
 app = typer.Typer(add_completion=False)
 
@@ -28,6 +31,9 @@ class Options:
     since: Annotated[
         date | None, typer.Option(parser=day, metavar="DATE", help="Only calls of this day (UTC) and later ones.")
     ] = None
+    lab: Annotated[bool, typer.Option("--lab", help="Of backtests, which have a ledger and budgets of their own.")] = (
+        False
+    )
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
@@ -35,12 +41,25 @@ class Options:
 @spread(Options)
 def costs(ctx: typer.Context, options: Options) -> None:
     """Add up what models cost, and say what is left of today's budgets."""
-    now = SystemClock().now()
-    bill = read(configured(ctx), lambda records: bill_of(records, options.by, options.since, now))
+    now, config = SystemClock().now(), configured(ctx)
+    if options.lab:
+        bill = asyncio.run(bill_of_lab(config, options.by, options.since, now))
+    else:
+        bill = read(config, lambda records: bill_of(records, options.by, options.since, now))
     if options.as_json:
         emit(as_plain(bill))
     else:
         print_bill(stdout(), bill)
+
+
+async def bill_of_lab(config: Config, by: CostBy, since: date | None, now: datetime) -> Bill:
+    """Gather what backtests spent; raises NotFound where none of them asked a model yet."""
+    folder = config.state / LAB_FOLDER
+    if not (folder / LEDGER_FILE).exists():
+        message = f"there is no ledger at {folder / LEDGER_FILE} yet; no backtest asked a model"
+        raise NotFound(message)
+    async with read_ledger(folder / LEDGER_FILE) as ledger:
+        return await bill_of(Records(config=config, folder=folder, ledger=ledger), by, since, now)
 
 
 async def bill_of(records: Records, by: CostBy, since: date | None, now: datetime) -> Bill:

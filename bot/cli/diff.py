@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from bot.app import Records
-from bot.cli.named import FORECAST_HELP, forecasts_named
+from bot.cli.named import FORECAST_HELP, by, forecast_named, forecasts_named, preferred
 from bot.cli.output.console import emit, stdout
 from bot.cli.output.difference import as_plain, print_difference
 from bot.cli.records import read
 from bot.cli.session import configured
-from bot.config.nearest import instead
 from bot.domain.forecast import Forecast
 from bot.errors import ConfigError, NotFound
 from bot.lab.chain import chain_of
@@ -45,42 +44,40 @@ def diff(
 async def _found(records: Records, names: tuple[str, str | None], forecasters: list[str]) -> Difference:
     first, second = names
     if second is None:
-        before, after = chosen(await forecasts_named(records, first), forecasters)
+        history = await forecasts_named(records, first)
+        before, after = chosen(history, forecasters, preferred=await preferred(records, history))
     elif forecasters:
         message = "--forecaster chooses among the forecasts of one question; leave it out, or the second forecast"
         raise ConfigError(message)
     else:
-        before, after = [(await forecasts_named(records, name))[-1] for name in (first, second)]
+        before, after = [await forecast_named(records, name) for name in (first, second)]
     if before.ref != after.ref:
         message = f"{before.id} is of {before.ref} and {after.id} of {after.ref}; only one question can be compared"
         raise ConfigError(message)
     return difference(await _side(records, before), await _side(records, after))
 
 
-def chosen(history: list[Forecast], forecasters: list[str]) -> tuple[Forecast, Forecast]:
+def chosen(history: list[Forecast], forecasters: list[str], *, preferred: str) -> tuple[Forecast, Forecast]:
     """Return two forecasts of one question's history, the older one first, unless two forecasters are named in order.
 
-    The last two of the named forecaster, or of the one that forecast last; where it forecast once, the latest of two
-    forecasters. Raises NotFound where there are no two, ConfigError for more than two names.
+    The last two of the named forecaster, or of the preferred one where none is named.
+    Raises NotFound where there are no two, ConfigError for more than two names.
     """
     if len(forecasters) > 2:
         message = "two forecasts are compared, so --forecaster can be given twice at most"
         raise ConfigError(message)
-    by_name = {name: [one for one in history if one.forecaster == name] for name in {o.forecaster for o in history}}
-    for name in forecasters:
-        if name not in by_name:
-            message = f"{name} has not forecast {history[-1].ref}; {instead(name, by_name)}"
-            raise NotFound(message)
     if len(forecasters) == 2:
-        before, after = (by_name[name][-1] for name in forecasters)
+        before, after = (by(history, name)[-1] for name in forecasters)
         return before, after
-    own = by_name[forecasters[0] if forecasters else history[-1].forecaster]
-    others = [] if forecasters else [one for one in history if one.forecaster != own[-1].forecaster]
-    pair = own[-2:] if len(own) > 1 else [*others[-1:], *own]
-    if len(pair) < 2:
-        message = f"{history[-1].ref} has one forecast by {own[-1].forecaster} alone, {own[-1].id}; name two to compare"
+    own = by(history, forecasters[0] if forecasters else preferred)
+    if len(own) < 2:
+        others = dict.fromkeys(one.forecaster for one in history if one.forecaster != own[-1].forecaster)
+        two = f"--forecaster {next(reversed(others))} --forecaster {own[-1].forecaster}" if others else ""
+        message = f"{own[-1].ref} has one forecast by {own[-1].forecaster} alone, {own[-1].id}; " + (
+            f"name two to compare, such as {two}" if two else "there is nothing to compare it with yet"
+        )
         raise NotFound(message)
-    return pair[0], pair[1]
+    return own[-2], own[-1]
 
 
 async def _side(records: Records, forecast: Forecast) -> Side:

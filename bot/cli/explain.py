@@ -8,7 +8,7 @@ import typer
 
 from bot.app import Records
 from bot.cli.dossier import Dossier, dossier_of
-from bot.cli.named import FORECAST_HELP, trace_named
+from bot.cli.named import FORECAST_HELP, FORECASTER_HELP, trace_named
 from bot.cli.options import spread
 from bot.cli.output.console import emit, stdout
 from bot.cli.output.explain import print_explanation
@@ -29,6 +29,7 @@ class Options:
     """What is explained, and how."""
 
     name: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)]
+    forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     full: Annotated[bool, typer.Option("--full", help="Cut nothing, and list every call to a model.")] = False
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw how the belief moved, as .svg or .png.")] = (
@@ -44,7 +45,7 @@ def explain(ctx: typer.Context, options: Options) -> None:
 
     if options.plot is not None:
         require_drawable(options.plot)
-    found = read(configured(ctx), lambda records: explanation_of(records, options.name))
+    found = read(configured(ctx), lambda records: explanation_of(records, options.name, options.forecaster))
     if options.plot is not None:
         draw(found.trace, options.plot)
     if options.as_json:
@@ -53,9 +54,9 @@ def explain(ctx: typer.Context, options: Options) -> None:
         print_explanation(stdout(), found, full=options.full)
 
 
-async def explanation_of(records: Records, name: str) -> Explanation:
+async def explanation_of(records: Records, name: str, forecaster: str | None = None) -> Explanation:
     """Gather all about the forecast that a name means; raises NotFound as ``trace_named`` does."""
-    trace = await trace_named(records, name)
+    trace = await trace_named(records, name, forecaster)
     forecast = trace.forecast
     chain = await chain_of(records.ledger, trace)
     if forecast is None:

@@ -8,7 +8,7 @@ import typer
 
 from bot.app import Records, open_records
 from bot.cli.exits import ExitCode
-from bot.cli.named import FORECAST_HELP, trace_named
+from bot.cli.named import FORECAST_HELP, FORECASTER_HELP, trace_named
 from bot.cli.output.console import emit, stdout
 from bot.cli.output.replay import as_plain, print_replayed
 from bot.cli.session import configured
@@ -31,11 +31,12 @@ def replay_forecast(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)],
     *,
+    forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a forecast again on what is on record, offline, and compare every step."""
     config = configured(ctx)
-    trace, again = asyncio.run(_replayed(config, name))
+    trace, again = asyncio.run(_replayed(config, name, forecaster))
     if as_json:
         emit(as_plain(trace, again))
     else:
@@ -44,9 +45,9 @@ def replay_forecast(
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _replayed(config: Config, name: str) -> tuple[Trace, Replayed]:
+async def _replayed(config: Config, name: str, forecaster: str | None) -> tuple[Trace, Replayed]:
     async with open_records(config) as records, AsyncExitStack() as stack:
-        trace = await trace_named(records, name)
+        trace = await trace_named(records, name, forecaster)
         forecast = trace.forecast
         if forecast is None:
             message = f"forecast {trace.id} is {trace.state}; only what was completed can be replayed"

@@ -4,12 +4,13 @@ Building a ``Config`` reads no file and no environment; ``bot.config.load`` does
 a raw table here and is checked by the plugin's own settings model in ``bot.config.plugin_settings``.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
 
 from bot.config.sources import Sources
 from bot.domain.prompt import Dialect
@@ -18,6 +19,18 @@ from bot.specs import NAME_PATTERN, Table
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=60)]
 ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*:\S+$", max_length=200)]
+_LABEL = r"[\w](?:[\w-]{0,61}[\w])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+
+
+def _require_host(name: str) -> str:
+    if len(name) > 253 or not _HOST.fullmatch(name) or "_" in name:
+        message = f"{name!r} is no host name; write the host alone, such as example.org, which holds for all below it"
+        raise ValueError(message)
+    return name
+
+
+HostName = Annotated[str, AfterValidator(_require_host)]
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
 Hours = Annotated[float, Field(ge=0, le=366 * 24)]
 
@@ -211,7 +224,7 @@ class DeskSection(Section):
     page_chars: int = Field(default=5_000, ge=200, le=200_000)
     passage_chars: int = Field(default=20_000, ge=200, le=200_000)
     filter: bool = True
-    blocked_hosts: tuple[str, ...] = ()
+    blocked_hosts: tuple[HostName, ...] = ()
     sources: dict[str, PolicyTable] = Field(default_factory=dict)
 
 

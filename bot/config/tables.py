@@ -10,7 +10,7 @@ from bot.specs import Table
 
 
 def check_tables(config: Config, offered: Mapping[Table, Collection[str]], *, dormant: Collection[str]) -> None:
-    """Raise ConfigError with one line for each table, and each forecaster of a venue, that nothing answers to.
+    """Raise ConfigError with one line for each table, forecaster of a venue and search engine, that nothing answers to.
 
     offered holds what the enabled plugins offer; dormant the names of plugins that are there and not enabled: their
     tables may stay in the file, unread.
@@ -19,6 +19,7 @@ def check_tables(config: Config, offered: Mapping[Table, Collection[str]], *, do
         *_unknown_tables(config, offered, dormant),
         *_unknown_origins(config, offered, dormant),
         *_unknown_forecasters(config, offered, dormant),
+        *_unknown_engines(config, offered, dormant),
     ]
     if faults:
         raise ConfigError("\n".join(faults))
@@ -36,7 +37,25 @@ def _unknown_tables(
         valid = {*offered[table], *dormant}
         written = {str(key[1]) for key in config.sources.variables if key[0] == table and len(key) > 2}
         for name in sorted(written.union(config.tables(table)) - valid - _variants(config, table)):
-            yield f"{place_of(config, table.value, name)}no plugin offers it; {instead(name, valid)}"
+            place = place_of(config, table.value, name)
+            if table is Table.FORECASTERS:
+                yield f"{place}no plugin offers it; {instead(name, offered[table])} A variant needs uses = \"NAME\""
+            else:
+                yield f"{place}no plugin offers it; {instead(name, valid)}"
+
+
+def _unknown_engines(
+    config: Config, offered: Mapping[Table, Collection[str]], dormant: Collection[str]
+) -> Iterator[str]:
+    engines = offered[Table.SEARCH]
+    for index, name in enumerate(config.desk.search):
+        place = place_of(config, "desk", "search", index)
+        if name in engines:
+            continue
+        if name in dormant:
+            yield f"{place}the plugin {name} is not enabled; add it to plugins"
+        else:
+            yield f"{place}no enabled plugin offers this search engine; {instead(name, engines)}"
 
 
 def _variants(config: Config, table: Table) -> set[str]:

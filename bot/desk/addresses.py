@@ -1,18 +1,26 @@
 """Web addresses in the one spelling in which they can be compared, and addresses found in text.
 
 A blocked host has many spellings that a browser takes for the same: upper case, a user before it, a port, a dot after
-it, percent signs, wide characters, punycode. All become one here, and only here.
+it, percent signs, wide characters, punycode. All become one here, and only here. An address can also lead to another
+one that it carries inside, in the many ways of archives, mirrors and redirects.
 """
 
+import base64
+import binascii
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from bot.domain.invisible import visible
 
 # A real address is shorter, and one that is not read whole must not slip through.
 ADDRESS_CHARS = 8_000
 _LAYERS_OF_ESCAPES = 4
+# More addresses inside one address, and more labels in a row, are there to tire whoever looks.
+_INNER_ADDRESSES = 50
+_LABELS = 40
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _NO_CHARACTERS = re.compile(r"[\x00-\x20\x7f-\xa0]+")
 _INNER = re.compile(r"(?:https?:)?//+([^/?#&\s]+[^\s&]*)", re.IGNORECASE)
@@ -24,6 +32,18 @@ _IN_TEXT = re.compile(
 _HOSTLIKE = re.compile(r"(?:[^/\s@]*@)?(?:[\w-]{1,63}\.)+[^\W\d_]{2,24}\.?(?::\d+)?(?:/|$)")
 # Most addresses that come along: nothing in them has another spelling but a doubled slash.
 _SIMPLE = re.compile(r"https?://([a-z0-9-]+(?:\.[a-z0-9-]+)*)(/[A-Za-z0-9._~/-]*)?")
+# An address without a scheme at any place in another one, up to what may end it there.
+_ANYWHERE = re.compile(
+    r"(?<![\w.-])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}\.?(?::\d+)?(?:/[^\s&\"'<>,;(){}|+]*)?(?![\w-])", re.IGNORECASE
+)
+_RUN = re.compile(r"(?:[^\W_]|[.-])+")
+_DOTS = str.maketrans({"\u3002": ".", "\uff61": ".", "\\": "/"})
+_BASE64 = (re.compile(r"[A-Za-z0-9+/]{16,}"), re.compile(r"[A-Za-z0-9_-]{16,}"))
+_TO_STANDARD = str.maketrans("-_", "+/")
+_PARAMETERS = re.compile(r";[^/]*")
+_DOTTED_PATH = re.compile(r"(?:^|/)\.{1,2}(?:/|$)")
+_FRONTS = ("www.", "m.", "mobile.", "amp.")
+_AMP_END = re.compile(r"(?:/amp|\.amp)(?:\.html?)?$")
 _TRAILING = ".,;:!?)*_'\"\u2019\u201d"
 
 
@@ -53,6 +73,22 @@ class Address:
         if self.host != other.host or not set(self.query) <= set(other.query):
             return False
         return self.path == other.path or (bool(self.path) and other.path.startswith(f"{self.path}/"))
+
+    @property
+    def page(self) -> "Address":
+        """The page itself, as its near spellings share it: for small screens, in other letters, by another way there.
+
+        Hosts tell ``/A`` from ``/a`` more rarely than they show the same page at both.
+        """
+        host, path = self.host, _PARAMETERS.sub("", self.path).casefold()
+        while host.count(".") > 1 and (front := next(filter(host.startswith, _FRONTS), "")):
+            host = host.removeprefix(front)
+        if _DOTTED_PATH.search(path):
+            path = _straight(path)
+        path = _AMP_END.sub("", _path(path))
+        path = path.removeprefix("/amp") if path.startswith("/amp/") else path
+        query = tuple((name.casefold(), value.casefold()) for name, value in self.query)
+        return Address(host, path, query)
 
 
 def address_of(text: str) -> Address | None:
@@ -98,12 +134,84 @@ def inner_addresses(text: str) -> Iterator[Address]:
     """Yield the addresses that an address carries inside, as archives, caches and translators do."""
     rest = _unescaped(re.sub(r"^[a-z]+:/*", "", text[:ADDRESS_CHARS].strip(), flags=re.IGNORECASE))
     host, *segments = re.split(r"[/?#&=]+", rest)
-    # Translators write a host as one label, with a dash for each dot and two for a dash.
     label = host.rpartition("@")[2].partition(".")[0]
-    named = [label.replace("--", "\0").replace("-", ".").replace("\0", "-"), *map("/".join, _tails(segments))]
-    for name in (*named, *(found.group(1) for found in _INNER.finditer(rest))):
+    found = (match.group(1) for match in _INNER.finditer(rest))
+    anywhere = (match.group() for match in _ANYWHERE.finditer(rest, len(host)))
+    for name in (_undashed(label), *_tails(segments), *found, *anywhere):
         if _HOSTLIKE.match(name) and (address := address_of(name)) is not None:
             yield address
+
+
+def is_excessive(text: str) -> bool:
+    """Say whether an address is beyond the bounds within which it is looked through: it might hold anything."""
+    if len(text) > ADDRESS_CHARS:
+        return True
+    plain = _unescaped(text)
+    if unquote(plain, errors="replace") != plain:
+        return True
+    segments = sum("." in segment for segment in re.split(r"[/?#&=]+", plain))
+    return segments > _INNER_ADDRESSES or any(run.count(".") > _LABELS for run in _RUN.findall(plain))
+
+
+def names_any(text: str, hosts: Container[str]) -> bool:
+    """Say whether an address names one of the hosts, or one below it, at any place and in any usual writing.
+
+    Looked at are all rows of labels in it without escapes, so that ``x.example`` is found in
+    ``www.x.example.mirror.example`` and in ``?a={"b":"x.example"}``; labels with dashes for dots in its own host; and
+    what parts of 16 and more characters hold in base64. What is no address at all may be found too.
+    """
+    straight = _unescaped(_NO_CHARACTERS.sub("", text[:ADDRESS_CHARS]))
+    if _names_one(straight, hosts):
+        return True
+    host = re.split(r"[/?#]", re.sub(r"^[a-z]+:/*", "", straight, flags=re.IGNORECASE), maxsplit=1)[0]
+    if "-" in host and any(_names_one(_undashed(label), hosts) for label in host.split(".")):
+        return True
+    return any(_names_one(_unescaped(text), hosts) for text in _decoded(straight))
+
+
+def _names_one(text: str, hosts: Container[str]) -> bool:
+    if not text.isascii():
+        text = visible(unicodedata.normalize("NFKC", text).translate(_DOTS))
+    for run in _RUN.findall(text.casefold()):
+        if "." not in run:
+            continue
+        labels = (run if run.isascii() else _punycode(run)).split(".")[: _LABELS + 1]
+        ends = range(2, len(labels) + 1)
+        if any(".".join(labels[start:end]) in hosts for end in ends for start in range(max(0, end - 6), end - 1)):
+            return True
+    return False
+
+
+def _decoded(text: str) -> Iterator[str]:
+    """Yield what long parts of a text say in base64; a part may begin with up to three characters of something else."""
+    for pattern in _BASE64:
+        for part in pattern.findall(text):
+            for start in range(4):
+                coded = part[start:].translate(_TO_STANDARD)
+                coded = coded[: len(coded) - (len(coded) % 4 == 1)]
+                try:
+                    said = base64.b64decode(coded + "=" * (-len(coded) % 4))
+                except binascii.Error:
+                    continue
+                if b"." in said or b"%" in said:
+                    yield said.decode(errors="replace")
+
+
+def _undashed(label: str) -> str:
+    """Return a host that translators and caches wrote as one label: a dash for each dot and two for a dash."""
+    return label.replace("--", "\0").replace("-", ".").replace("\0", "-")
+
+
+def _straight(path: str) -> str:
+    """Return a path without steps to where it is and back."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment != ".":
+            kept.append(segment)
+    joined = "/".join(filter(None, kept))
+    return f"/{joined}" if joined else ""
 
 
 def found_in(text: str) -> Iterator[re.Match[str]]:
@@ -134,9 +242,10 @@ def _path(text: str) -> str:
     return re.sub(r"/+", "/", text).rstrip("/") if "//" in text else text.rstrip("/")
 
 
-def _tails(segments: list[str]) -> Iterator[list[str]]:
+def _tails(segments: list[str]) -> Iterator[str]:
     # A bound, since each of thousands of segments would begin a tail of its own.
-    return (segments[start:] for start in range(min(len(segments), 50)))
+    starts = [start for start, segment in enumerate(segments) if "." in segment][:_INNER_ADDRESSES]
+    return ("/".join(segments[start:]) for start in starts)
 
 
 def _unescaped(text: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from bot.desk.record import Told, digest_of
@@ -54,7 +55,9 @@ class Take:
 async def within(seconds: float, who: str, work: Awaitable[Any]) -> Any:  # noqa: ANN401 - the JSON edge
     """Await foreign work for so long; whatever goes wrong comes as an error of ``bot.errors``.
 
-    Raises Unavailable when the time is over, and ContractError for an error that no port allows.
+    Raises Unavailable when the time is over, and ContractError for an error that no port allows. That one tells its
+    type and where it was raised alone: its text may hold a key, of a header for instance, and what comes out of here
+    is on record for ever.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -65,5 +68,15 @@ async def within(seconds: float, who: str, work: Awaitable[Any]) -> Any:  # noqa
     except FoxcastError:
         raise
     except Exception as error:
-        message = f"{who} failed: {error!r}"
-        raise ContractError(message) from error
+        message = f"{who} failed: {named(error)}"
+        # Without its cause, which a log with a traceback would write out.
+        raise ContractError(message) from None
+
+
+def named(error: BaseException) -> str:
+    """Return the type of an error that is not ours and the line that raised it, without its text."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" ({PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
+    return f"{type(error).__name__}{where}"

@@ -5,20 +5,16 @@ fence says where the foreign words begin and end, and what they may do is decide
 """
 
 import re
-import unicodedata
 
+from bot.domain.invisible import visible
 from bot.ids import digest
 from bot.store.codec import clean
 
 LABEL_CHARS = 100
 QUOTE_CHARS = 20_000
 
-# Unseen and meaningless in a text: control, format (zero width, bidi, tags), surrogates, private use, unassigned.
-_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn"}
 # Of these a text may have any number as it is.
 _ORDINARY = bytes([*b"\t\n", *range(0x20, 0x7F)])
-_BREAKING = frozenset("\r\x0b\x0c\x85\u2028\u2029")
-_BREAKS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 # Also wide and small forms of the brackets: a model may read them as the real ones.
 _BRACKETS = ("<", "\ufe64", "\uff1c")
 _FENCE = re.compile("[<\ufe64\uff1c](?=[\\s/\uff0f]{0,40}untrusted)", re.IGNORECASE)
@@ -26,7 +22,7 @@ _NO_LABEL = re.compile(r"[^\w .,:;()/+-]+")
 
 
 def plain(text: str, limit: int = QUOTE_CHARS) -> str:
-    """Return the text without control, format, private and unassigned characters, cut after ``limit`` characters.
+    """Return the text without the characters that no reader sees, cut after ``limit`` characters.
 
     Line breaks become newlines; tabs stay. What is cut off is replaced by a remark that says so.
     """
@@ -54,10 +50,4 @@ def quoted(text: str, label: str, limit: int = QUOTE_CHARS) -> str:
 def _seen(text: str) -> str:
     if text.isascii() and not text.encode().translate(None, _ORDINARY):
         return text
-    text = clean(text)
-    # Few characters of a text are unseen: ask about each different one, once.
-    letters = set(text)
-    if not letters.isdisjoint(_BREAKING):
-        text = _BREAKS.sub("\n", text)
-    unseen = [c for c in letters - _BREAKING if c not in "\n\t" and unicodedata.category(c) in _UNSEEN]
-    return text.translate(dict.fromkeys(map(ord, unseen))) if unseen else text
+    return visible(clean(text))

@@ -4,7 +4,7 @@ Pure functions for plugins: what is no date is None, so that one odd spelling lo
 """
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from email.utils import parsedate_to_datetime
 from html import unescape
 
@@ -47,6 +47,7 @@ _UNITS = {
     "year": timedelta(days=365),
 }
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII)
+_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _MAIL = re.compile(r"(?:[a-z]{3}, )?\d{1,2} [a-z]{3} \d{4} \d{2}:\d{2}.*", re.ASCII | re.IGNORECASE)
 _MONTH_FIRST = re.compile(r"(?P<month>[a-z]{3,9})\.? (?P<day>\d{1,2})(?:st|nd|rd|th)?,? (?P<year>\d{4})", re.ASCII)
 _DAY_FIRST = re.compile(r"(?P<day>\d{1,2})(?:st|nd|rd|th)? (?P<month>[a-z]{3,9})\.?,? (?P<year>\d{4})", re.ASCII)
@@ -81,18 +82,22 @@ _UNSEEN = re.compile(
 )
 
 
-def parse_date(text: str | None, *, now: datetime) -> datetime | None:
+def parse_date(text: str | None, *, now: datetime, latest: bool = False) -> datetime | None:
     """Return the moment, aware and in UTC, that the text names; None where it names none.
 
     Understood are ISO 8601 (``2026-03-04``, ``2026-03-04T08:12:00Z``), the dates of mail and RSS (RFC 5322), English
     ones by month (``Mar 4, 2026``, ``4 March 2026``) and ages (``3 hours ago``, ``yesterday``), which count from
     ``now``. What has no zone is taken for UTC. A day without a time is its first moment, and an age the latest moment
-    that fits (a month is 28 days): whoever needs a page to be older than a moment should leave room for both.
+    that fits (a month is 28 days): whoever needs a page to be older than a moment should leave room for both. With
+    ``latest`` a day without a time is its last moment, but not after ``now``, if that is of the same day.
     """
     if text is None or len(text := " ".join(text.split())) > _DATE_CHARS:
         return None
     try:
-        found = _written(text) or _by_month(text.lower()) or _age(text.lower(), now)
+        if (day := _day(text.lower(), now)) is not None:
+            end = datetime.combine(day, time.max if latest else time.min, UTC)
+            return min(end, _in_utc(now)) if latest and day == _in_utc(now).date() else end
+        found = _written(text) or _age(text.lower(), now)
         return None if found is None else _in_utc(found)
     except (ValueError, OverflowError, IndexError):  # digits like those of a date, such as 2026-13-45
         return None
@@ -115,21 +120,23 @@ def _written(text: str) -> datetime | None:
     return parsedate_to_datetime(text) if _MAIL.fullmatch(text) else None
 
 
-def _by_month(text: str) -> datetime | None:
+def _day(text: str, now: datetime) -> date | None:
+    """Return the day that a text in lower case names, without a time."""
+    if _ISO_DAY.fullmatch(text):
+        return date.fromisoformat(text)
+    if text in {"today", "yesterday"}:
+        return _in_utc(now).date() - timedelta(days=text == "yesterday")
     found = _MONTH_FIRST.fullmatch(text) or _DAY_FIRST.fullmatch(text)
     if found is None:
         return None
     name = found["month"]
     named = [number for number, month in enumerate(_MONTHS, 1) if name in {month, month[:3], month[:4]}]
-    return datetime(int(found["year"]), named[0], int(found["day"]), tzinfo=UTC) if named else None
+    return date(int(found["year"]), named[0], int(found["day"])) if named else None
 
 
 def _age(text: str, now: datetime) -> datetime | None:
     if text in {"now", "just now"}:
         return now
-    if text in {"today", "yesterday"}:
-        today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        return today if text == "today" else today - timedelta(days=1)
     found = _AGO.fullmatch(text)
     if found is None or found["unit"] not in _UNITS:
         return None

@@ -53,7 +53,7 @@ class BoundedStream(httpcore.AsyncNetworkStream):
         for head in _HEAD.finditer(seen):
             if head[1] != b"1":
                 self._headed = True
-                return
+                break
             self._hints += 1
         if self._hints > _MOST_HINTS:
             message = f"{self._shown}: more than {_MOST_HINTS} answers before the answer"

@@ -94,8 +94,8 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
     ledger, name, now = parts.ledger, request.forecaster, parts.clock.now()
     if name not in parts.seats:
         message = (
-            f"the forecaster {name} is not open here; {instead(name, parts.seats)} To use {name}, name it among the "
-            "forecasters of a venue and start the daemon again, or ask while no daemon runs"
+            f"the forecaster {name} is not open here ({instead(name, parts.seats)}); to use it, name it among "
+            "the forecasters of a venue and start the daemon again, or ask while no daemon runs"
         )
         raise Rejected(message)
     if request.question is not None:

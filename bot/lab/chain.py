@@ -10,11 +10,13 @@ from bot.domain.prompt import Answer
 from bot.domain.step import Step
 from bot.errors import ContractError, NotFound
 from bot.llm.record import RECORD, Asked
+from bot.store.calls import CallState
 from bot.store.codec import Form
 from bot.store.documents import Documents
 from bot.store.exchanges import Exchange
 from bot.store.forecasts import Trace
 from bot.store.ledger import Ledger
+from bot.store.tallies import Tally, tallies
 
 MODEL, TOOL, DIALECT = "model", "tool", "dialect"
 # What the tools of the desk call a result, and what evidence names as its source.
@@ -50,7 +52,8 @@ class Chain:
     """What is on record beside the steps of a forecast.
 
     ``kinds`` says of a document by which kind of exchange it came; ``addresses`` where a result was found, by trial and
-    name; ``spent_usd`` is what all calls cost in US dollars, also those without an answer.
+    name; ``spent_usd`` is what all calls cost in US dollars, also those without an answer; ``tallies`` is that by how
+    they ended.
     """
 
     calls: tuple[Call, ...] = ()
@@ -58,6 +61,13 @@ class Chain:
     kinds: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[tuple[int, str], str] = field(default_factory=dict)
     spent_usd: float = 0.0
+    tallies: Mapping[CallState, Tally] = field(default_factory=dict)
+
+    @property
+    def unheard_usd(self) -> float:
+        """What answers cost that no trial heard: it was over by then, or a fallback had answered."""
+        answered = self.tallies.get(CallState.DONE, Tally()).usage.cost_usd
+        return max(0.0, answered - sum(call.answer.usage.cost_usd for call in self.calls if not call.answer.stored))
 
     def calls_of(self, trial: int, step: Step) -> list[Call]:
         """Return the calls to models that a step rests on."""
@@ -82,12 +92,14 @@ async def chain_of(ledger: Ledger, trace: Trace) -> Chain:
     for record in trace.trials:
         for key, exchange in (await ledger.exchanges.of(trace.id, record.number)).items():
             await gathered.add(record.number, key.kind, exchange)
+    tallied = await tallies(ledger, [trace.id])
     return Chain(
         calls=tuple(_in_order(trace, gathered.calls)),
         faults=tuple(gathered.faults),
         kinds=gathered.kinds,
         addresses=gathered.addresses,
-        spent_usd=await ledger.calls.spent_on(trace.id),
+        spent_usd=sum(tally.usage.cost_usd for tally in tallied.values()),
+        tallies=tallied,
     )
 
 

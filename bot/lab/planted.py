@@ -296,8 +296,8 @@ class _Filter:
     async def ask(self, inquiry: Inquiry, *, deadline_s: float) -> Answer:
         # Each text stands in a part of its own, after the number under which it is judged.
         shown = inquiry.prompt.messages[-1].text.split("\n\nResult ")
-        numbers = [place for place, text in enumerate(shown, 1) if TOLD in text]
-        entries = ", ".join(f'{{"number": {number}, "verdict": "drop", "reason": "told"}}' for number in numbers)
+        words = {number: "drop" if TOLD in text else "keep" for number, text in enumerate(shown, 1)}
+        entries = ", ".join(f'{{"number": {n}, "verdict": "{word}", "reason": "told"}}' for n, word in words.items())
         completion = Completion(text=f'{{"results": [{entries}]}}')
         return Answer(completion=completion, usage=self.usage, model="planted:filter", document="")
 

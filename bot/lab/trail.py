@@ -161,7 +161,7 @@ class Trail:
     def _by_content(self, place: int, verdict: Verdict) -> Layer | None:
         if place in verdict.dropped:
             return Layer.CONTENT
-        return Layer.UNCHECKED if self.opening.backdated and not verdict.checked else None
+        return Layer.UNCHECKED if self.opening.backdated and place not in verdict.kept else None
 
     def _series(self, series: Series, use: Use) -> Met:
         points = "\n".join(f"{day},{value:.10g}" for day, value in zip(series.dates, series.values, strict=True))

@@ -43,7 +43,10 @@ class Errands:
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()):
+        if task.cancelled():
+            return
+        # Ctrl-C and the end of the process reach whatever runs at that moment, and go on to who is to act on them.
+        if isinstance(error := task.exception(), Exception):
             said = f"{type(error).__name__}: {error}" if isinstance(error, FoxcastError) else named(error)
             log.warning("gateway errand failed", error=said)
 

@@ -78,7 +78,7 @@ class Lane:
 
     def enter(self) -> Passage | None:
         """Return leave to send one request, or None."""
-        return self._breaker.enter()
+        return self._breaker.enter() if self._pause_s == 0.0 else None
 
     def leave(self, passage: Passage, verdict: Verdict) -> None:
         """Take the verdict of a request that was sent; a person is told when the breaker opens."""

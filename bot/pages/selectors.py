@@ -69,7 +69,7 @@ def _rest(selector: str, depth: int) -> str | None:
         position = found.end()
         if found[1] is None:
             if not found[0].strip(" \t\n\f\r>+~"):
-                if out:
+                if found.start() > 0:
                     # What begins with a combinator, as within :has(), begins at the element itself.
                     _close(out, start)
                 out.append(found[0])

@@ -44,7 +44,7 @@ ORDERS = {
 }
 
 # Name -> (a sheet, the markup around an order).
-WAYS = {
+PLAIN_WAYS = {
     "comment": ("", "<!-- {} -->"),
     "script": ("", "<script>var s = '{}';</script>"),
     "json script": ("", '<script type="application/json">"{}"</script>'),
@@ -114,6 +114,58 @@ WAYS = {
     "hidden by inheritance": (".x{visibility:hidden}", '<div class="x"><ul><li><b>{}</b></li></ul></div>'),
     "class for screen readers": ("", '<span class="sr-only">{}</span>'),
 }
+
+# The same with selectors that a finder of elements does not know, and values that must be computed.
+WOVEN_WAYS = {
+    "not in a state": (".x:not(:focus){position:absolute;left:-9999px}", '<p class="x">{}</p>'),
+    "not in a state or class": (".x:not(:hover, .y){display:none}", '<p class="x">{}</p>'),
+    "list with a state": (".x, .y:hover{display:none}", '<p class="x">{}</p>'),
+    "list with a part": (".x, .x::before{display:none}", '<p class="x">{}</p>'),
+    "list with a riddle": (".x, .y:what(1, 2){display:none}", '<p class="x">{}</p>'),
+    "under a state": ("body:hover .x{display:none}", '<p class="x">{}</p>'),
+    "either with a state": (":is(.x, .y:hover){display:none}", '<p class="x">{}</p>'),
+    "unknown class of state": ("p.x:defined{display:none}", '<p class="x">{}</p>'),
+    "having": ("p:has(> b.x){display:none}", '<p><b class="x">{}</b></p>'),
+    "language": ("p:lang(en){display:none}", '<p lang="en-GB">{}</p>'),
+    "imported sheet": ('@import url("data:text/css,.x{display:none}");', '<p class="x">{}</p>'),
+    "imported import": ("@import 'data:text/css;base64,QGltcG9ydCAiZGF0YTp0ZXh0L2NzcywueHtkaXNwbGF5Om5vbmV9Ijs=';",
+                        '<p class="x">{}</p>'),
+    "linked sheet": ("", '<link rel="stylesheet" href="data:text/css,.x%7Bdisplay:none%7D"><p class="x">{}</p>'),
+    "old colour without a mark": ("", "<font color=FFFFFF>{}</font>"),
+    "old colour with odd letters": ("", '<font color="#fgffgffgf" style="background:#f0f0f0">{}</font>'),
+    "hwb": ("", '<p style="color:hwb(0 100% 0%)">{}</p>'),
+    "lab": ("", '<p style="color:lab(100% 0 0)">{}</p>'),
+    "lch": ("", '<p style="color:lch(99% 1 120deg)">{}</p>'),
+    "oklab": ("", '<p style="color:oklab(1 0 0)">{}</p>'),
+    "oklch": ("", '<p style="color:oklch(100% 0 0 / 90%)">{}</p>'),
+    "colour in a space": ("", '<p style="color:color(srgb 1 1 1)">{}</p>'),
+    "colour by light": ("", '<p style="color:color(xyz-d65 0.95 1 1.09)">{}</p>'),
+    "mixed colour": ("", '<p style="color:color-mix(in srgb, white 60%, rgb(250 250 255))">{}</p>'),
+    "mixed with nothing": ("", '<p style="color:color-mix(in oklab, currentcolor 1%, transparent)">{}</p>'),
+    "derived colour": ("", '<p style="color:rgb(from white r g b)">{}</p>'),
+    "riddle of a colour": ("", '<p style="color:contrast-color(black max)">{}</p>'),
+    "pale name": ("", '<p style="color:aliceblue">{}</p>'),
+    "dark names": ("", '<p style="color:darkblue;background:darkblue">{}</p>'),
+    "wash of one colour": ("", '<p style="color:#fff;background:linear-gradient(#fff, #fefefe)">{}</p>'),
+    "least size of type": ("", '<p style="font-size:min(0px, 1em)">{}</p>'),
+    "clamped size of type": ("", '<p style="font-size:clamp(0px, 0.5px, 9px)">{}</p>'),
+    "computed size of type": ("", '<p style="font:calc(1em * 0.05)/1 serif">{}</p>'),
+    "computed opacity": ("", '<p style="opacity:calc(1 - 0.99)">{}</p>'),
+    "variables in a sum": ("", '<p style="--a:0;--b:0;opacity:calc(var(--a) + var(--b))">{}</p>'),
+    "variable in a variable": ("", '<p style="--a:none;--b:var(--a);display:var(--b)">{}</p>'),
+    "variable in place of another": ("", '<p style="--a:none;display:var(--c, var(--b, var(--a)))">{}</p>'),
+    "matrix of nothing": ("", '<p style="transform:matrix(0,0,0,0,0,0)">{}</p>'),
+    "matrix far away": ("", '<p style="transform:matrix(1,0,0,1,-4000,0)">{}</p>'),
+    "turned edge on": ("", '<p style="transform:rotate3d(0,1,0,90deg)">{}</p>'),
+    "turned by a property": ("", '<p style="rotate:y 0.25turn">{}</p>'),
+    "moved by a sum": ("", '<p style="position:absolute;transform:translateX(calc(-100vw - 99px))">{}</p>'),
+    "box left of the page": ("", '<p style="position:absolute;left:-250px;width:200px">{}</p>'),
+    "mask of nothing": ("", '<p style="mask-image:linear-gradient(transparent, rgba(0,0,0,0))">{}</p>'),
+    "mask in a file": ("", '<p style="-webkit-mask:url(x.svg)">{}</p>'),
+    "path of nothing": ("", "<p style=\"clip-path:path('M0 0L0 0')\">{}</p>"),
+    "polygon in a point": ("", '<p style="clip-path:polygon(50% 50%, 50% 50%, 50% 50%)">{}</p>'),
+}  # fmt: skip
+WAYS = PLAIN_WAYS | WOVEN_WAYS
 
 
 def hiding(way: str, order: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unavailable
-from bot.testing.hidden import ORDERS, VISIBLE, WAYS, hiding, page
+from bot.testing.hidden import ORDERS, PLAIN_WAYS, VISIBLE, WAYS, hiding, page
 from bot.testing.pages import HostilePage, Reply, entry, html
 from bot.testing.wire import wire_pages
 
@@ -22,19 +22,53 @@ _FINE = page("").encode()
 
 def hostile_pages() -> list[HostilePage]:
     """Return the corpus; names are unique."""
-    families = (_hidden, _codes, _charsets, _broken, _deep, _entities, _costly, _types)
+    families = (_hidden, _titles, _codes, _charsets, _broken, _deep, _entities, _costly, _types)
     return [*chain.from_iterable(family() for family in families), *wire_pages()]
 
 
 def _hidden() -> Iterator[HostilePage]:
-    """Each way of hiding with three orders, so that each order is hidden in many ways."""
+    """Each plain way of hiding with three orders and each other with one: each order is hidden in many ways."""
     orders = [*ORDERS.items()]
     for number, way in enumerate(WAYS):
-        for shift in (0, 5, 9):
+        for shift in (0, 5, 9) if way in PLAIN_WAYS else (0,):
             said, order = orders[(number + shift) % len(orders)]
             mark = f"canary{number:02d}{shift}"
             text = hiding(way, f"{mark} {order}")
             yield entry("hidden", f"{way} {said}", html(text), hidden=(mark,), visible=(VISIBLE,))
+
+
+def _titles() -> Iterator[HostilePage]:
+    """What is hidden, and would become the title where there is none; and pages in the dress of XML."""
+    for name, heading in (
+        ("style", '<h1 style="display:none">canary910</h1>'),
+        ("attribute", "<h1 hidden>canary910</h1>"),
+        ("code", "<h1>Seen<script>canary910</script></h1>"),
+    ):
+        untitled = page(heading).replace("<title>The river</title>", "").replace("<h1>The river</h1>", "")
+        yield entry("titles", name, html(untitled), hidden=("canary910",), visible=(VISIBLE,))
+    space = "http://www.w3.org/1999/xhtml"
+    part = f'<p>{VISIBLE}</p><p style="display:none">canary911</p>'
+    prefixed = part.replace("<p", "<x:p").replace("</p", "</x:p")
+    classed = f"{prefixed}<x:p class='a'>canary911</x:p></x:body></x:html>"
+    content = f"<content type='xhtml'><div xmlns='{space}'>{part}</div></content>"
+    documents = {
+        "late root": ("application/xml", f"<!--{'a' * 5000}--><html xmlns='{space}'><body>{part}</body></html>"),
+        "prefix": (
+            "application/xhtml+xml",
+            f"<x:html xmlns:x='{space}'><x:body>{prefixed}<x:script>canary911</x:script></x:body></x:html>",
+        ),
+        "sheet and prefix": (
+            "text/xml",
+            f"<x:html xmlns:x='{space}'><x:head><x:style>p.a{{display:none}}</x:style></x:head><x:body>{classed}",
+        ),
+        "part of a feed": (
+            "application/atom+xml",
+            f"<feed xmlns='http://www.w3.org/2005/Atom'><entry><title>T</title>{content}</entry></feed>",
+        ),
+        "part of another document": ("application/xml", f"<r><x:div xmlns:x='{space}'>{prefixed}</x:div></r>"),
+    }
+    for name, (declared, text) in documents.items():
+        yield entry("titles", f"xml {name}", html(text, declared), hidden=("canary911",), visible=(VISIBLE,))
 
 
 def _codes() -> Iterator[HostilePage]:

@@ -108,6 +108,14 @@ def _slow() -> Iterator[HostilePage]:
         "endless chunks": Reply(raw=chunked, body=b"1\r\nx\r\n" * 5000, manner=Manner.ENDLESS),
         "endless head": Reply(raw=b"HTTP/1.1 200 OK\r\n", body=b"X-A: b\r\n" * 5000, manner=Manner.ENDLESS),
         "endless hints": Reply(raw=b"", body=b"HTTP/1.1 103 Early Hints\r\n\r\n", manner=Manner.ENDLESS),
+        "long chunk extensions": Reply(
+            raw=chunked, body=(b"1;" + b"x" * 15_000 + b"\r\na\r\n") * 8, manner=Manner.ENDLESS
+        ),
+        "hints before a page": Reply(
+            raw=b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 20
+            + f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(_FINE)}\r\n\r\n".encode(),
+            body=_FINE,
+        ),
         "broken off": Reply(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n", manner=Manner.RESET),
         "too large": Reply(body=b"x" * 1_000_001),
     }

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC
 
-from bot.api import Desk, Dialect, Question, Step, Tool, ToolResult, Workplace
+from bot.api import ConfigError, Desk, Dialect, Question, Step, Tool, ToolResult, Workplace
 from plugins.blf import batch, bypass, wording
 from plugins.blf.anchors import Anchor, anchor_of, first_state
 from plugins.blf.ballot import ballot_for
@@ -19,7 +19,7 @@ from plugins.blf.course import MAIN, SEARCH, Course, Way, allowed
 from plugins.blf.dialects.json_object import JsonSpeech
 from plugins.blf.dialects.move import Move, Speech
 from plugins.blf.dialects.native import NativeSpeech
-from plugins.blf.settings import BlfSettings, Mode, ZeroShot
+from plugins.blf.settings import PAGES, BlfSettings, Mode, ZeroShot
 
 
 @asynccontextmanager
@@ -37,9 +37,11 @@ class Blf:
     async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
         """Yield one step per action; raises after the last one where the trial did not come to submitting.
 
-        Raises ConfigError before any step where no model plays the role main.
+        Raises ConfigError before any step where no model plays the role main, or a tool to read pages is named of which
+        the desk has no source.
         """
         settings = self.settings
+        _require_pages(desk, settings)
         anchor = anchor_of(question, desk, settings)
         if bypass.applies(question, desk.policy, allowed(desk, settings)):
             passed = bypass.steps(question, desk, settings, anchor)
@@ -93,3 +95,15 @@ def _course(question: Question, desk: Desk, settings: BlfSettings, anchor: Ancho
         # One seed for the whole trial: trials differ by it, and a repeated trial finds its own answers on record.
         seed=int(desk.stream("seed").integers(2**31)),
     )
+
+
+def _require_pages(desk: Desk, settings: BlfSettings) -> None:
+    policy = desk.policy
+    # Where the policy keeps tools back, that they are not offered says nothing.
+    if settings.tools is None or policy.tools is not None or policy.first is not None:
+        return
+    there = [tool.name for tool in desk.tools]
+    if missing := [name for name in settings.tools if name.startswith(PAGES) and name not in there]:
+        pages = ", ".join(name for name in there if name.startswith(PAGES)) or "none that reads pages of a source"
+        message = f"the setting tools names {', '.join(missing)}, which the desk does not have; there is {pages}"
+        raise ConfigError(message)

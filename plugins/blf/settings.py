@@ -3,16 +3,43 @@
 How many trials there are, how they become one answer, calibration and clairvoyance are the engine's (config.toml).
 """
 
+import difflib
 from enum import StrEnum
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bot.api import Settings
 
 Level = Annotated[int, Field(ge=1, le=99)]
 # Below one half, so that a clamp leaves a choice.
 Margin = Annotated[float, Field(ge=0.0, lt=0.5)]
+
+
+# The tools of the desk, but for those of each source of pages, which are looked for once a trial knows its desk.
+TOOLS = (
+    "web_search",
+    "summarize_results",
+    "lookup_url",
+    "market_history",
+    "series_history",
+    "series_model",
+    "series_combo",
+    "earlier_forecasts",
+)
+PAGES = "fetch_"
+
+
+def _require_tool(name: str) -> str:
+    if name in TOOLS or (name.startswith(PAGES) and name.endswith(("_toc", "_section"))):
+        return name
+    near = difflib.get_close_matches(name.casefold(), TOOLS, n=1)
+    remedy = f"did you mean {near[0]}?" if near else f"valid: {', '.join(TOOLS)}, fetch_SOURCE_toc, fetch_SOURCE_section"
+    message = f"there is no tool {name!r}; {remedy}"
+    raise ValueError(message)
+
+
+ToolName = Annotated[str, AfterValidator(_require_tool)]
 
 
 class Mode(StrEnum):
@@ -57,7 +84,7 @@ class BlfSettings(Settings):
     belief: bool = True
     mode: Mode = Mode.SEQUENTIAL
     search: bool = True
-    tools: tuple[str, ...] | None = None
+    tools: tuple[ToolName, ...] | None = None
     crowd: bool = True
     prior: bool = True
     prior_table: bool = True

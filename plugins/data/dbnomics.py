@@ -93,7 +93,7 @@ class Dbnomics:
     async def series(self, name: str, *, before: datetime) -> Series:
         """Return what periods that were over before the moment brought, each dated by its first day."""
         parts = name.split("/")
-        if len(parts) != 3 or not all(parts):
+        if len(parts) != 3 or {"", ".", ".."} & set(parts):
             unknown(SOURCE, f"{name!r} is not of the form provider/dataset/series")
         path = "series/" + "/".join(quote(part, safe="") for part in parts)
         url = address(self._settings.base_url, path, {"observations": "1", "metadata": "0"})

@@ -1,90 +1,26 @@
 """The gateway in virtual time on a real ledger: deadlines, retries, queues, the breaker, and whatever providers do."""
 
 import asyncio
-import shutil
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bot.config.model import LlmSection
-from bot.domain.prompt import Price
 from bot.errors import ContractError, FoxcastError, Rejected, Unavailable
-from bot.store.ledger import BALLAST_FILE
-from bot.testing.llm import Hang, ScriptedLlm, Slow, Turn, said
-from bot.testing.loop import VirtualClock, simulate
+from bot.testing.llm import Hang, Slow, Turn, said
+from tests.simulation.gateway_stage import DOWN, Stage, failure, waiting
 from tests.unit.llm.rig import (
     MAIN,
-    NOON,
     SPARE,
-    Busy,
     Rig,
     charge,
     inquiry,
-    make_blank,
-    open_rig,
     revive,
     section,
     with_fallback,
 )
-
-T = TypeVar("T")
-
-PRICE = Price(tokens_in=1.0, tokens_cached=1.0, tokens_out=10.0)
-DOWN = Unavailable("500")
-
-
-@pytest.fixture(scope="session")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_blank(tmp_path_factory.mktemp("blank"))
-
-
-class Stage:
-    """Plays a story with a gateway on a ledger of its own."""
-
-    def __init__(self, blank: Path, folder: Path) -> None:
-        self.path = folder / "ledger.sqlite"
-        shutil.copy(blank / self.path.name, self.path)
-        (folder / BALLAST_FILE).hardlink_to(blank / BALLAST_FILE)
-        self.starts_at = NOON
-
-    def play(self, story: Callable[[Rig], Awaitable[T]], *turns: Turn, section: LlmSection) -> T:
-        """Play it in a process of its own, an hour after the one before."""
-        busy = Busy()
-        start, self.starts_at = self.starts_at, self.starts_at + timedelta(hours=1)
-
-        async def main(clock: VirtualClock) -> T:
-            llms = {
-                "prime": ScriptedLlm(turns=[*turns], price_of_all=PRICE, clock=clock),
-                "other": ScriptedLlm(turns=[said("spare")], price_of_all=PRICE, clock=clock),
-            }
-            async with open_rig(self.path, clock, section=section, llms=llms, busy=busy) as rig:
-                return await story(rig)
-
-        return simulate(main, start=start, busy=busy)
-
-
-@pytest.fixture
-def stage(blank: Path, tmp_path: Path) -> Stage:
-    return Stage(blank, tmp_path)
-
-
-async def failure(rig: Rig, *, deadline_s: float = 1000.0, text: str = "Will it rain?") -> FoxcastError:
-    try:
-        await rig.gateway.ask(inquiry(text), deadline_s=deadline_s)
-    except FoxcastError as error:
-        return error
-    pytest.fail("there was an answer")
-
-
-def waiting(timeout_s: float = 120.0, **provider: object) -> LlmSection:
-    roles = {"main": {"model": MAIN, "max_tokens": 1000, "timeout_s": timeout_s}}
-    return section(roles=roles, providers={"prime": provider})
 
 
 @pytest.mark.parametrize(("role_s", "caller_s", "ends_s"), [(120.0, 600.0, 120.0), (120.0, 7.0, 7.0)])
@@ -206,7 +142,7 @@ def test_a_provider_that_fails_is_left_alone_and_comes_back(stage: Stage) -> Non
         for number in range(3):
             await failure(rig, text=str(number))
         asked = len(rig.prime.requests)
-        resting = await failure(rig, text="while it rests")
+        resting = await failure(rig, text="while it rests", deadline_s=20)
         assert isinstance(resting, Unavailable)
         assert (asked, len(rig.prime.requests)) == (3, 3)
         assert "left alone" in str(resting)
@@ -221,15 +157,17 @@ def test_a_provider_that_fails_is_left_alone_and_comes_back(stage: Stage) -> Non
     stage.play(story, DOWN, DOWN, DOWN, said("back"), section=waiting(attempts=1, break_after=3, break_s=30.0))
 
 
-def test_one_request_alone_tries_whether_the_provider_is_back(stage: Stage) -> None:
+def test_one_request_alone_tries_whether_the_provider_is_back_and_the_others_wait_for_it(stage: Stage) -> None:
     async def story(rig: Rig) -> None:
         await failure(rig)
         await rig.clock.sleep(30)
         asked = (rig.gateway.ask(inquiry(str(number)), deadline_s=60) for number in range(5))
-        results = await asyncio.gather(*asked, return_exceptions=True)
-        assert len(rig.prime.requests) == 2
-        assert sorted(type(result).__name__ for result in results) == ["Answer", *["Unavailable"] * 4]
-        assert rig.rows("sum(cost_usd > 0)") == [(1,)]
+        answering = asyncio.gather(*asked)
+        await rig.clock.sleep(4)
+        assert (rig.prime.running, len(rig.prime.requests)) == (1, 2)
+        assert {answer.completion.text for answer in await answering} == {"back"}
+        assert rig.clock.monotonic() == pytest.approx(40, abs=0.1)
+        assert rig.prime.most == 4
 
     stage.play(story, DOWN, Slow(5, said("back")), section=waiting(attempts=1, break_after=1, break_s=30.0))
 

@@ -41,7 +41,9 @@ def measured(number: float, unit: str) -> str:
     """Return a number in its unit; the unit ``date`` means seconds since 1970."""
     if unit == "date":
         return f"{EPOCH + timedelta(seconds=number):%Y-%m-%d}"
-    return f"{number:.6g} {unit}".strip()
+    # Four digits tell enough of a belief, but all of those before the point are shown.
+    shown = f"{number:.0f}" if 1e4 <= abs(number) < 1e15 else f"{number:.4g}"
+    return f"{shown} {unit}".strip()
 
 
 def moves(before: Mapping[str, Prediction] | None, after: Mapping[str, Prediction], shape: Shape) -> list[str]:

@@ -14,10 +14,18 @@ from bot.cli.output.steps import counted_tokens, print_steps
 from bot.domain.question import Question
 from bot.domain.step import Usage
 from bot.domain.submission import Decision, Hold
-from bot.lab.chain import Call
+from bot.lab.chain import Call, Chain
+from bot.store.calls import CallState
 
 TEXT_SHOWN = 600
 DIGEST_SHOWN = 12
+# What rounds to nothing is no line.
+LEAST_USD = 0.00005
+UNHEARD = {
+    CallState.FAILED: "without an answer, those that were cut off at their worst case",
+    CallState.LOST: "lost when the program ended, at their worst case",
+    CallState.RESERVED: "under way, at their worst case",
+}
 TARGETS = (
     Column("target"),
     Column("resolves (UTC)"),
@@ -142,19 +150,34 @@ def _decision(decision: Decision) -> str:
 
 def _print_calls(console: Console, found: Explanation, *, full: bool) -> None:
     chain = found.chain
-    if not chain.calls and not chain.faults:
+    if not chain.calls and not chain.faults and not chain.tallies:
         return
     heading(console, "Models")
     groups: defaultdict[tuple[str, str], list[Call]] = defaultdict(list)
     for call in chain.calls:
         groups[call.role or "-", call.answer.model].append(call)
-    console.print(table(MODELS, [(*names, *_counts(calls)) for names, calls in sorted(groups.items())]))
+    if groups:
+        console.print(table(MODELS, [(*names, *_counts(calls)) for names, calls in sorted(groups.items())]))
     for fault in chain.faults:
         console.print(f"trial {fault.trial}, {fault.kind} failed: {fault.says}")
+    for line in unheard_in_words(chain):
+        console.print(line)
     console.print(f"spent on this forecast, calls without an answer included: {chain.spent_usd:.4f} USD")
     if full and chain.calls:
         console.print()
         console.print(table(CALLS, [_call(call) for call in chain.calls]))
+
+
+def unheard_in_words(chain: Chain) -> list[str]:
+    """Return what was booked for calls that brought the forecast nothing, a line for each way in which they ended."""
+    lines = []
+    for state, how in UNHEARD.items():
+        if tally := chain.tallies.get(state):
+            calls = "1 call" if tally.calls == 1 else f"{tally.calls} calls"
+            lines.append(f"{calls} {how}: {tally.usage.cost_usd:.4f} USD booked")
+    if chain.unheard_usd >= LEAST_USD:
+        lines.append(f"answered too late for their trial: {chain.unheard_usd:.4f} USD booked")
+    return lines
 
 
 def _counts(calls: list[Call]) -> tuple[str, ...]:

@@ -45,8 +45,17 @@ def as_plain(found: Explanation) -> dict[str, Any]:
         "calls": [_call(call) for call in chain.calls],
         "faults": [{"trial": fault.trial, "kind": fault.kind, "says": fault.says} for fault in chain.faults],
         "spent_usd": chain.spent_usd,
+        "booked": _booked(chain),
         **_afterwards(found.dossier),
     }
+
+
+def _booked(chain: Chain) -> dict[str, Any]:
+    """Return what all calls came to by how they ended; the sum is what was spent."""
+    by_state = {
+        state.value: {"calls": tally.calls, "cost_usd": tally.usage.cost_usd} for state, tally in chain.tallies.items()
+    }
+    return {"by_state": by_state, "unheard_usd": chain.unheard_usd}
 
 
 def _afterwards(dossier: Dossier | None) -> dict[str, Any]:

@@ -1,18 +1,15 @@
 """Text of strangers made harmless to a terminal: what cannot be seen could move the cursor, or turn the line around."""
 
 import json
-import unicodedata
 from collections.abc import Callable
+
+from bot.domain.invisible import visible
 
 REPLACEMENT = "\ufffd"
 
-# Controls (ESC and the C1 set among them), format characters (bidi overrides), lone surrogates.
-_UNSEEN = frozenset({"Cc", "Cf", "Cs"})
-_KEPT = frozenset("\n\t")
-
 
 def plain(text: str) -> str:
-    """Return the text, as long as before, with U+FFFD for each control character but newline and tab."""
+    """Return the text, as long as before, with U+FFFD for each character that draws nothing, but newline and tab."""
     return _changed(text, lambda _: REPLACEMENT)
 
 
@@ -22,12 +19,13 @@ def escaped(json_text: str) -> str:
 
 
 def _changed(text: str, change: Callable[[str], str]) -> str:
-    # Nearly every line is printable as it is.
-    return "\n".join(line if line.isprintable() else _line(line, change) for line in text.split("\n"))
+    return "\n".join(line if _is_seen(line) else _line(line, change) for line in text.split("\n"))
+
+
+def _is_seen(text: str) -> bool:
+    # Nearly every line is. Beyond ASCII, what Python calls printable may still draw nothing.
+    return (text.isascii() and text.isprintable()) or visible(text) == text
 
 
 def _line(line: str, change: Callable[[str], str]) -> str:
-    return "".join(
-        change(character) if unicodedata.category(character) in _UNSEEN and character not in _KEPT else character
-        for character in line
-    )
+    return "".join(character if visible(character) == character else change(character) for character in line)

@@ -10,7 +10,17 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bot.desk.addresses import Address, address_of, found_in, host_of, inner_addresses, links_in, trimmed
+from bot.desk.addresses import (
+    Address,
+    address_of,
+    found_in,
+    host_of,
+    inner_addresses,
+    is_excessive,
+    links_in,
+    names_any,
+    trimmed,
+)
 from bot.domain.question import Question
 
 REDACTED = "[address left out]"
@@ -30,7 +40,7 @@ class Blocks:
         address = address_of(url)
         if address is None:
             return "this is not an address of the web"
-        return "this address is not read for this question" if self._leads_to(address, url) else None
+        return "this address is not read for this question" if self._may_lead_to(address, url) else None
 
     def redacted(self, text: str) -> str:
         """Return the text with each blocked address replaced by ``REDACTED``."""
@@ -40,16 +50,25 @@ class Blocks:
         for found in found_in(text):
             bare = trimmed(found.group())
             address = address_of(bare)
-            if address is not None and self._leads_to(address, bare):
+            # What has no scheme may be anything with a dot in it: no word is left out for what it only looks like.
+            leads = self._may_lead_to if "://" in bare else self._leads_to
+            if address is not None and leads(address, bare):
                 parts += [text[end : found.start()], REDACTED]
                 end = found.start() + len(bare)
         return "".join((*parts, text[end:]))
+
+    def _may_lead_to(self, address: Address, url: str) -> bool:
+        """Say whether an address could lead to what is blocked: a good one too many is refused rather than missed."""
+        return is_excessive(url) or names_any(url, self.hosts) or self._leads_to(address, url)
 
     def _leads_to(self, address: Address, url: str) -> bool:
         return self._holds(address) or any(map(self._holds, inner_addresses(url)))
 
     def _holds(self, address: Address) -> bool:
-        return any(address.within(host) for host in self.hosts) or any(page.covers(address) for page in self.pages)
+        if any(address.within(host) for host in self.hosts):
+            return True
+        page = address.page if self.pages else address
+        return any(blocked.page.covers(page) for blocked in self.pages)
 
 
 def is_data(question: Question) -> bool:

@@ -43,7 +43,7 @@ async def read(url: str, scene: Scene, take: Take) -> Reading:
     # Where a redirect led may have been blocked since.
     if (blocked := scene.guards.blocks.refusal(page.url)) is not None:
         return Reading(why=blocked, caught=Caught(blocked=1))
-    if is_late(page.published_at, scene.guards.cutoff):
+    if is_late(page.published_at, scene.guards.cutoff, backdated=scene.guards.backdated):
         return Reading(why="the page is dated after the cutoff", caught=Caught(dates=1))
     return Reading(page=page)
 

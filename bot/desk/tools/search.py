@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from bot.desk.addresses import address_of
 from bot.desk.leaks.caught import Caught
@@ -98,13 +99,16 @@ class WebSearch:
         return None
 
     async def _ask_one(self, engine: Engine, query: str, take: Take) -> Told:
-        before, limit = bound_for(engine, self.scene.guards.cutoff), self.scene.section.results
+        before, limit = self._bound(engine), self.scene.section.results
 
         async def hits() -> object:
             return HITS.plain(await engine.engine.search(query, before=before, limit=limit))
 
         asked = {"engine": engine.name, "query": query, "before": before and before.isoformat(), "limit": limit}
         return await take.through("search", asked, lambda: within(SEARCH_S, engine.name, hits()))
+
+    def _bound(self, engine: Engine) -> datetime | None:
+        return bound_for(engine, self.scene.guards.cutoff, backdated=self.scene.guards.backdated)
 
     def _dated(self, found: Sequence[Result]) -> tuple[list[Result], Caught]:
         guards, seen, caught = self.scene.guards, set(), Caught()
@@ -114,9 +118,9 @@ class WebSearch:
             if address is None or address.key in seen:
                 continue
             seen.add(address.key)
-            if guards.blocks.refusal(result.hit.url) is not None:
+            if any(guards.blocks.refusal(url) is not None for url in addresses_of(result.hit)):
                 caught += Caught(blocked=1)
-            elif is_late(result.hit.published_at, guards.cutoff):
+            elif is_late(result.hit.published_at, guards.cutoff, backdated=guards.backdated):
                 caught += Caught(dates=1)
             else:
                 kept.append(result)
@@ -168,6 +172,11 @@ def clean_query(text: str) -> str:
     while (stripped := " ".join(_OPERATORS.sub(" ", query).split())) != query:
         query = stripped
     return query[:QUERY_CHARS].strip()
+
+
+def addresses_of(hit: Hit) -> tuple[str, ...]:
+    """Return where a result leads: its address, and the one behind it where the engine tells of another."""
+    return (hit.url, hit.source_url) if hit.source_url else (hit.url,)
 
 
 def hit_text(hit: Hit, scene: Scene) -> str:

@@ -22,6 +22,7 @@ ROW = "\x01"
 _ATTRIBUTES = re.compile(
     r"\s*+(?:(?:nowrap|hidden|[a-zA-Z][a-zA-Z-]*+\s*+=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s|\"'][^\s|]*+))\s*+)*+\|(?!\|)"
 )
+_HEADS = re.compile(r"\|\||!!")
 _ROWSPAN = re.compile(r"rowspan\s*+=\s*+[\"']?+\s*+(\d{1,4})", re.IGNORECASE)
 _COLSPAN = re.compile(r"colspan\s*+=\s*+[\"']?+\s*+(\d{1,4})", re.IGNORECASE)
 
@@ -74,8 +75,8 @@ def with_tables(text: str) -> str:
         if bare.startswith("{|"):
             levels.append([line])
         elif bare.startswith("|}") and len(levels) > 1:
-            table = levels.pop()
-            levels[-1] += [*_written(table, room), bare[2:]]
+            table = _written(levels.pop(), room)
+            levels[-1] += [*table, *(room.remark() if len(levels) == 1 else ()), *filter(None, [bare[2:]])]
         else:
             levels[-1].append(line)
     return "\n".join(line for level in levels for line in level)
@@ -84,23 +85,31 @@ def with_tables(text: str) -> str:
 def _written(table: Sequence[str], room: _Room) -> list[str]:
     if room.is_full or is_hidden(table[0]):
         return []
-    caption, rows = _read(line for text in table[1:] for line in text.splitlines())
+    caption, rows = _read((line for text in table[1:] for line in text.splitlines()), most=room.cells)
     lines = [f"| {' | '.join(cells)} |" for cells in _spread(rows, room) if any(cells)]
-    return [*([caption] if caption and room.take(caption) else []), *lines, *room.remark()]
+    return [*([caption] if caption and room.take(caption) else []), *lines]
 
 
-def _read(lines: Iterable[str]) -> tuple[str, list[list[_Cell]]]:
+def _read(lines: Iterable[str], *, most: int) -> tuple[str, list[list[_Cell]]]:
+    """Return the caption and the rows; what is beyond that many cells is not looked at."""
     caption = ""
+    count = 0
     rows: list[list[_Cell]] = [[]]
     is_row_hidden = False
     for line in map(str.strip, lines):
+        if count > most:
+            break
         if line.startswith("|+"):
             caption = _cell(line[2:]).text
         elif line.startswith("|-"):
             rows.append([])
             is_row_hidden = is_hidden(line)
+        elif is_row_hidden:
+            continue
         elif line.startswith(("|", "!")):
-            rows[-1] += [] if is_row_hidden else [_cell(part) for part in _parts(line)]
+            cells = [_cell(part) for part in _parts(line, most + 1)]
+            rows[-1] += cells
+            count += len(cells)
         elif line.startswith(ROW):
             rows += [[_Cell([line])], []]
         elif line and rows[-1]:
@@ -108,12 +117,12 @@ def _read(lines: Iterable[str]) -> tuple[str, list[list[_Cell]]]:
     return caption, [row for row in rows if row]
 
 
-def _parts(line: str) -> list[str]:
-    return re.split(r"\|\||!!", line[1:]) if line[0] == "!" else line[1:].split("||")
+def _parts(line: str, most: int) -> list[str]:
+    return _HEADS.split(line[1:], maxsplit=most) if line[0] == "!" else line[1:].split("||", most)
 
 
 def _cell(part: str) -> _Cell:
-    found = _ATTRIBUTES.match(part)
+    found = _ATTRIBUTES.match(part) if "|" in part else None
     attributes = found[0] if found else ""
     return _Cell(
         pieces=part[len(attributes) :].split(),

@@ -165,7 +165,7 @@ async def test_a_reply_without_series_is_not_found(tmp_path: Path) -> None:
         await series(as_json({"errors": [{"message": "not found"}], "series": {"docs": [], "num_found": 0}}), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a/b/c/d", "a//c"])
+@pytest.mark.parametrize("name", ["", "a/b", "a/b/c/d", "a//c", "../../x", "a/./c"])
 async def test_a_name_of_another_form_is_not_found_without_asking(name: str, tmp_path: Path) -> None:
     workplace, http = answered(as_json(DAILY), tmp_path, now=NOW)
     with pytest.raises(NotFound, match="provider/dataset/series"):
@@ -175,8 +175,8 @@ async def test_a_name_of_another_form_is_not_found_without_asking(name: str, tmp
 
 async def test_a_code_cannot_leave_its_place_in_the_address(tmp_path: Path) -> None:
     workplace, http = answered(as_json(DAILY), tmp_path, now=NOW)
-    await Dbnomics(DbnomicsSettings(), workplace).series("a?b/c#d/..", before=BEFORE)
-    assert http.requests[0].url == "https://api.db.nomics.world/v22/series/a%3Fb/c%23d/..?observations=1&metadata=0"
+    await Dbnomics(DbnomicsSettings(), workplace).series("a?b/c#d/e%2F", before=BEFORE)
+    assert http.requests[0].url == "https://api.db.nomics.world/v22/series/a%3Fb/c%23d/e%252F?observations=1&metadata=0"
 
 
 def test_every_real_question_names_its_series(shared: Path, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ async def test_the_title_of_today_is_not_shown(tmp_path: Path) -> None:
 
 
 async def test_a_redirect_to_what_is_no_title_is_not_found(tmp_path: Path) -> None:
-    workplace, http = answered(reply(revision("#REDIRECT [[ ]]")), tmp_path, now=NOW)
+    workplace, http = answered(reply(revision("#REDIRECT [[_]]")), tmp_path, now=NOW)
     with pytest.raises(NotFound, match="not the title"):
         await section(workplace, "X")
     assert len(http.requests) == 1

@@ -95,6 +95,19 @@ def test_what_spans_write_has_a_bound(wide: int, rows: int) -> None:
     assert text.endswith("\nd")
 
 
+def test_a_long_table_without_spans_is_whole() -> None:
+    text = plain("{|\n" + "| a\n| b || c\n|-\n" * 10_000 + "|}")
+    assert text == "\n".join(["| a | b | c |"] * 10_000)
+
+
+@pytest.mark.parametrize("line", ["| a\n", "| a || b || c\n", "! a !! b\n", "|-\n| a\n"])
+def test_a_table_of_more_cells_than_the_bound_is_cut_with_a_remark(line: str) -> None:
+    text = plain("{|\n" + line * (table.MAX_CELLS + 1) + "|}\nafter")
+    shown, said, after = text.rpartition(f"{table.CUT}\n")
+    assert (shown.count("a") + shown.count("b") + shown.count("c"), after) == (table.MAX_CELLS, "after")
+    assert said
+
+
 def test_long_cells_that_span_have_a_bound_of_characters() -> None:
     text = plain("{|\n| rowspan=200 | " + "x" * 50_000 + "\n" + "|-\n| y\n" * 200 + "|}")
     assert text.endswith(table.CUT)
@@ -151,6 +164,7 @@ def test_a_page_longer_than_any_is_cut() -> None:
         '{|\n| seen || style="display:none" | ORDER\n|}',
         '{|\n| seen\n|- style="display:none"\n| ORDER\n|}',
         '{|\n| seen\n|- style="display:none"\n|\nORDER\n|}',
+        '{|\n| seen\n|- style="display:none"\n{{row|a=ORDER|b=ORDER|c=ORDER}}\n|}',
         'seen\n{| style="display:none"\n| ORDER\n|}',
     ],
 )

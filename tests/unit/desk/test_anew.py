@@ -13,7 +13,7 @@ from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.research import SeriesModel
 from bot.domain.step import Json
 from bot.errors import ConfigError, FoxcastError, LeakError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.testing.research import MemoryPages, MemorySeries, ScriptedEngine, ScriptedModels, dropping, replying
+from bot.testing.research import MemoryPages, MemorySeries, Redirect, ScriptedEngine, ScriptedModels, dropping, replying
 from tests.unit.desk.workbench import BEFORE_DATE, CUTOFF, Desk, data_question, hit, level, market, names
 
 BACKDATED = market(as_of=CUTOFF)
@@ -177,6 +177,23 @@ async def test_whatever_the_desk_is_put_together_from_is_part_of_its_configurati
     assert (await desk.bench(question, cast={"main": "lantern:small"})).opening.configuration != before
     change(desk)
     assert (await desk.bench(question)).opening.configuration != before
+
+
+async def test_a_page_on_record_is_not_told_where_its_redirect_led_to_what_is_blocked_now(desk: Desk) -> None:
+    desk.models = ScriptedModels(roles={"filter": dropping()})
+    desk.engine.hits = [hit("one")]
+    desk.fetcher.web = {
+        "https://news.example/one": Redirect("https://harbourmaster.example/q"),
+        "https://harbourmaster.example/q": "It was lit.",
+    }
+    seen = []
+    for blocked in ("lantern.example", "harbourmaster.example"):
+        desk.blocked = frozenset({blocked})
+        bench = await searched(desk, forgiving=True)
+        text = (await bench.use("lookup_url", {"url": "https://news.example/one"})).observation.text
+        seen.append(("It was lit." in text, bench.caught.blocked))
+    assert seen == [(True, 0), (False, 1)]
+    assert len(desk.fetcher.requests) == 2
 
 
 async def test_the_table_of_another_source_changes_nothing(desk: Desk) -> None:

@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from bot.errors import FoxcastError, Rejected, Unavailable
+from bot.errors import ContractError, FoxcastError, Rejected, Unavailable
 from bot.fetch.fetcher import FetchLimits, GuardedFetcher
 from bot.fetch.resolve import SystemResolver
 from bot.testing.clock import FakeClock
@@ -152,3 +152,43 @@ async def test_without_a_resolver_of_its_own_nothing_inside_is_reached() -> None
         for url in ("http://127.0.0.1/", "http://localhost/", "http://[::1]/", "http://169.254.169.254/"):
             with pytest.raises(Rejected):
                 await fetcher.fetch(url, refusal=fine)
+
+
+def chunked(chunks: bytes, before: bytes = b"") -> Reply:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return Reply(raw=before + head, body=chunks + b"0\r\n\r\n")
+
+
+async def test_a_body_in_many_pieces_is_read_whole_while_others_get_their_turn() -> None:
+    class Counting(FakeClock):
+        gaps = 0
+
+        async def sleep(self, seconds: float) -> None:
+            self.gaps += 1
+            await super().sleep(seconds)
+
+    clock = Counting()
+    web = LoopbackWeb([at("/", chunked(b"2\r\nab\r\n" * 4000))])
+    async with web, web.fetcher(clock) as fetcher:
+        assert (await fetcher.fetch(f"http://{HOST}/", refusal=fine)).content == b"ab" * 4000
+    assert clock.gaps >= 10
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (chunked(b"1\r\na\r\n" * 9000), "pieces"),
+        (chunked((b"1;" + b"x" * 15_000 + b"\r\na\r\n") * 100), "over the wire"),
+        (chunked(b"1\r\na\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 20), "before the answer"),
+    ],
+)
+async def test_what_costs_more_to_read_than_it_holds_is_given_up(reply: Reply, why: str) -> None:
+    async with LoopbackWeb([at("/", reply)]) as web, web.fetcher(FakeClock()) as fetcher:
+        with pytest.raises(ContractError, match=why):
+            await fetcher.fetch(f"http://{HOST}/", refusal=fine)
+
+
+async def test_a_few_hints_before_a_page_are_passed_over() -> None:
+    reply = chunked(b"1\r\na\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n" * 3)
+    async with LoopbackWeb([at("/", reply)]) as web, web.fetcher(FakeClock()) as fetcher:
+        assert (await fetcher.fetch(f"http://{HOST}/", refusal=fine)).content == b"a"

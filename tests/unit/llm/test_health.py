@@ -2,10 +2,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from pydantic import ValidationError
 
 from bot.config.model import HealthSection
 from bot.domain.conduct import Conduct
+from bot.domain.prompt import Prompt, Tool
 from bot.llm.health import faults_of
+from bot.store.conducts import Demotion
 from bot.testing.clock import FakeClock
 from bot.testing.llm import ScriptedLlm, said
 from tests.unit.llm.conftest import OpenRig
@@ -91,6 +94,48 @@ async def test_a_model_without_a_fallback_goes_on_being_asked_and_a_person_is_to
         ((_, text),) = rig.alerts
         assert "goes on being asked, for it has no fallback" in text
         assert (await rig.gateway.ask(inquiry(), deadline_s=9)).model == MAIN
+
+
+async def test_each_role_is_judged_by_its_own_trials_and_replaced_in_that_role_alone(
+    open_rig: OpenRig, clock: FakeClock
+) -> None:
+    roles = {**with_fallback(), "summariser": with_fallback()["main"]}
+    both = section(roles=roles, health=RULES.model_dump())
+    bad, short = replace(GOOD, gap=0.4), replace(GOOD, role="summariser", submitted=None, asked=1)
+    async with open_rig(both) as rig:
+        for trial in range(5):
+            # Summaries have no gap: mixed with them the figure would be half as bad.
+            await grade(rig, short, trials=range(trial, trial + 1))
+            await grade(rig, bad, trials=range(trial, trial + 1))
+        ((_, text),) = rig.alerts
+        assert text.startswith("As main, ")
+    async with open_rig(both) as rig:
+        answers = [(await rig.gateway.ask(inquiry(role=role), deadline_s=9)).model for role in ("main", "summariser")]
+        assert answers == [SPARE, MAIN]
+        # A demotion from before there were roles in them is for all.
+        old = Demotion(model=MAIN, at=clock.now(), until=clock.now() + timedelta(hours=1), why="it never submits")
+        await rig.ledger.conducts.demote(old)
+    async with open_rig(both) as rig:
+        assert (await rig.gateway.ask(inquiry("again", role="summariser"), deadline_s=9)).model == SPARE
+
+
+async def test_a_model_found_wanting_amid_a_trial_goes_on_where_its_fallback_lacks_the_tools(
+    open_rig: OpenRig,
+) -> None:
+    plain = section(roles=with_fallback(), health=RULES.model_dump(), models={SPARE: {"dialect": "json"}})
+    tools = (Tool(name="look", description="Look.", parameters={"type": "object"}),)
+    async with open_rig(plain) as rig:
+        assert rig.gateway.dialect("main") == "tools"
+        await grade(rig, replace(GOOD, submitted=False), trials=range(5))
+        asked = Prompt(messages=inquiry().prompt.messages, tools=tools)
+        assert (await rig.gateway.ask(inquiry(asked), deadline_s=9)).model == MAIN
+        assert (await rig.gateway.ask(inquiry("no tools"), deadline_s=9)).model == SPARE
+
+
+@pytest.mark.parametrize(("window", "least"), [(5, 6), (1, 10)])
+def test_rules_by_which_nobody_could_be_judged_are_refused(window: int, least: int) -> None:
+    with pytest.raises(ValidationError, match=rf"least = {least} trials .* window = {window}.*set least to at most"):
+        HealthSection(window=window, least=least)
 
 
 async def test_the_same_trial_graded_again_after_a_crash_counts_once(open_rig: OpenRig) -> None:

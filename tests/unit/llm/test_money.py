@@ -1,13 +1,18 @@
 import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bot.domain.prompt import Completion, Price
-from bot.errors import ConfigError, Rejected
+from bot.domain.step import Usage
+from bot.errors import ConfigError, Rejected, Unauthorized
+from bot.llm.price import Rate
 from bot.testing.clock import FakeClock
 from bot.testing.llm import Hang, said
 from tests.unit.llm.conftest import OpenRig
-from tests.unit.llm.rig import MAIN, PRICE, charge, inquiry, revive, section, two
+from tests.unit.llm.rig import MAIN, PRICE, SPARE, Rig, charge, inquiry, revive, section, two, with_fallback
 
 
 @pytest.mark.parametrize("price", [None, Price(tokens_in=0, tokens_cached=0, tokens_out=0)])
@@ -25,6 +30,62 @@ async def test_a_model_declared_free_costs_nothing_whatever_budgets_say(open_rig
     async with open_rig(free, llms=two(said("x", cost_usd=3.0), price_of_all=None)) as rig:
         assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == 0
         assert rig.prime.priced == []
+
+
+@pytest.mark.parametrize(("told_usd", "cost_usd"), [(0.0, 0.45), (0.1, 0.45), (0.5, 0.5)])
+async def test_a_cost_that_is_told_counts_unless_the_price_makes_it_more(
+    open_rig: OpenRig, told_usd: float, cost_usd: float
+) -> None:
+    # 100,000 tokens at 2, 25,000 at 10 dollars per million.
+    told = said("x", tokens_in=100_000, tokens_out=25_000, cost_usd=told_usd)
+    async with open_rig(llms=two(told, price_of_all=PRICE)) as rig:
+        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(cost_usd)
+
+
+async def test_a_provider_that_tells_no_cost_and_no_tokens_is_charged_at_the_worst(open_rig: OpenRig) -> None:
+    async with open_rig(llms=two(Completion(text="x", cost_usd=0.0), price_of_all=PRICE)) as rig:
+        await rig.gateway.ask(inquiry(), deadline_s=60)
+        assert rig.rows("cost_usd = worst_usd") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("price", "worst_usd"),
+    [
+        (PRICE, 0.03),
+        # The whole prompt may have to be put into the provider's cache.
+        (replace(PRICE, tokens_written=2.5), 0.035),
+        (replace(PRICE, tokens_cached=3.0, tokens_written=2.5), 0.04),
+        # A prompt that may turn out to be long has the prices of long ones; one that is far from it has not.
+        (replace(PRICE, long_from=15_000, long=replace(PRICE, tokens_in=4.0, tokens_out=20.0)), 0.06),
+        (replace(PRICE, long_from=15_000, long=replace(PRICE, tokens_in=1.0, tokens_out=5.0)), 0.03),
+        (replace(PRICE, long_from=200_000, long=replace(PRICE, tokens_in=4.0, tokens_out=20.0)), 0.03),
+    ],
+)
+def test_the_worst_case_is_at_the_dearest_price_that_may_apply(price: Price, worst_usd: float) -> None:
+    # 10,000 tokens in, 1,000 out.
+    assert Rate(price=price, own=False).worst_usd(tokens_in=10_000, max_tokens=1_000) == pytest.approx(worst_usd)
+
+
+def test_a_long_prompt_costs_the_price_of_long_prompts() -> None:
+    # The list price of a model with two prices: 1.25 and 10 dollars, from 200,000 tokens on 2.5 and 15.
+    long = Price(tokens_in=2.5, tokens_cached=0.25, tokens_out=15.0)
+    price = Price(tokens_in=1.25, tokens_cached=0.125, tokens_out=10.0, long_from=200_000, long=long)
+    assert price.of(Usage(tokens_in=200_000, tokens_out=10_000)) == pytest.approx(0.25 + 0.1)
+    assert price.of(Usage(tokens_in=300_000, tokens_cached=100_000, tokens_out=10_000)) == pytest.approx(0.525 + 0.15)
+
+
+@pytest.mark.parametrize("wrong", [{"long_from": 5}, {"long": PRICE}, {"tokens_written": -1.0}])
+def test_a_price_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="price"):
+        replace(PRICE, **wrong)
+
+
+async def test_what_putting_into_a_cache_costs_may_be_set_by_hand(open_rig: OpenRig) -> None:
+    own = section(models={MAIN: {"price_in": 2.0, "price_out": 10.0, "price_written": 2.5}})
+    told = said("x", tokens_in=1_000_000, tokens_out=0)
+    async with open_rig(own, llms=two(told, price_of_all=None)) as rig:
+        # Nobody counts which tokens were written, so all of them may have been.
+        assert (await rig.gateway.ask(inquiry(), deadline_s=60)).usage.cost_usd == pytest.approx(2.5)
 
 
 async def test_own_prices_go_before_those_of_the_provider(open_rig: OpenRig) -> None:
@@ -119,6 +180,56 @@ async def test_what_a_forecast_will_cost_is_taken_from_those_before_it_or_from_p
             await rig.gateway.ask(inquiry(to=charge(f"forecast-{number}"), seed=number), deadline_s=60)
         assert await rig.gateway.estimate("scripted", trials=3, steps=10) == pytest.approx(0.01)
         assert await rig.gateway.estimate("another", trials=1, steps=1) == pytest.approx(0.05)
+
+
+async def forecasts(rig: Rig, count: int) -> None:
+    for number in range(count):
+        asked = inquiry(to=charge(f"forecast-{number}"), seed=number)
+        with suppress(Unauthorized):
+            await rig.gateway.ask(asked, deadline_s=60)
+    await rig.settled()
+
+
+async def test_forecasts_that_nobody_answered_say_nothing_about_the_cost(open_rig: OpenRig) -> None:
+    async with open_rig(llms=two(Unauthorized("401"), price_of_all=PRICE)) as rig:
+        before = await rig.gateway.estimate("scripted", trials=5, steps=10)
+        await forecasts(rig, 6)
+        assert rig.rows("distinct state") == [("failed",)]
+        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == before == pytest.approx(50 * 0.05)
+
+
+async def test_forecasts_of_other_models_say_nothing_about_the_cost(open_rig: OpenRig) -> None:
+    cheap = section(roles={"main": {"model": SPARE, "max_tokens": 1000}})
+    async with open_rig(cheap) as rig:
+        await forecasts(rig, 6)
+        told = await rig.gateway.estimate("scripted", trials=5, steps=10)
+        assert told == pytest.approx(140e-6)
+    # The model stays in use, but in another role.
+    roles = {"main": {"model": MAIN, "max_tokens": 1000}, "filter": {"model": SPARE, "max_tokens": 1000}}
+    async with open_rig(section(roles=roles), llms=two(said("x"), price_of_all=PRICE)) as rig:
+        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == pytest.approx(50 * (0.05 + 0.024))
+
+
+async def test_a_record_of_nothing_is_not_believed_against_a_price(open_rig: OpenRig) -> None:
+    free = section(models={MAIN: {"free": True}})
+    async with open_rig(free, llms=two(said("x"), price_of_all=PRICE)) as rig:
+        await forecasts(rig, 6)
+        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == 0.0
+    async with open_rig(llms=two(said("x"), price_of_all=PRICE)) as rig:
+        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == pytest.approx(50 * 0.05)
+    async with open_rig(llms=two(said("x"), price_of_all=None)) as rig:
+        assert await rig.gateway.estimate("scripted", trials=5, steps=10) is None
+
+
+async def test_what_a_call_in_a_role_may_cost_at_most_is_told(open_rig: OpenRig) -> None:
+    roles = with_fallback(max_tokens=16_000)
+    async with open_rig(section(roles=roles), llms=two(said("x"), price_of_all=PRICE)) as rig:
+        # 20,000 tokens at 2 and 16,000 at 10 dollars per million; the fallback is cheaper.
+        assert await rig.gateway.worst_usd("main") == pytest.approx(0.04 + 0.16)
+        with pytest.raises(ConfigError, match=r"\[llm\.roles\.critic\]"):
+            await rig.gateway.worst_usd("critic")
+    async with open_rig(section(roles=roles), llms=two(said("x"), price_of_all=None)) as rig:
+        assert await rig.gateway.worst_usd("main") is None
 
 
 async def test_the_estimate_tells_free_from_unknown(open_rig: OpenRig) -> None:

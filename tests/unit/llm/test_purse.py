@@ -109,6 +109,60 @@ async def test_a_call_waits_for_those_under_way_that_may_turn_out_cheaper() -> N
     assert isinstance(await soon(waiting[1]), Shortage)
 
 
+async def test_those_who_wait_are_served_in_the_order_of_arrival_and_nobody_overtakes_them() -> None:
+    bag = purse()
+    first = await hold(bag, 0.75)
+    served: list[str] = []
+
+    async def wait(name: str, usd: float) -> Hold | Shortage:
+        got = await bag.hold(Claim(scope="a", provider="prime", worst_usd=usd))
+        served.append(name)
+        return got
+
+    big = asyncio.create_task(wait("big", 0.75))
+    await asyncio.sleep(0)
+    # It would fit now, but the big one came first.
+    small = asyncio.create_task(wait("small", 0.125))
+    await asyncio.sleep(0)
+    # What costs nothing, and who is not charged to the same limit, need not wait.
+    await hold(bag, 0.0)
+    other = await hold(bag, 0.5, scope="b")
+    assert (big.done(), small.done()) == (False, False)
+    bag.settle(first, 0.125)
+    held = [await soon(big), await soon(small)]
+    assert served == ["big", "small"]
+    for one in (*held, other):
+        assert isinstance(one, Hold)
+        bag.settle(one, 0.0)
+    assert bag.run.standing_usd == pytest.approx(0.125)
+
+
+async def test_who_stops_waiting_lets_those_behind_pass() -> None:
+    bag = purse()
+    first = await hold(bag, 0.75)
+    big = asyncio.create_task(bag.hold(Claim(scope="a", provider="prime", worst_usd=0.75)))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(bag.hold(Claim(scope="a", provider="prime", worst_usd=0.125)))
+    await asyncio.sleep(0)
+    big.cancel()
+    assert isinstance(await soon(small), Hold)
+    assert bag.run.held_usd == pytest.approx(0.875)
+    bag.settle(first, 0.0)
+
+
+async def test_who_is_cancelled_at_the_moment_of_being_served_holds_nothing() -> None:
+    bag = purse()
+    first = await hold(bag, 0.75)
+    tasks = [asyncio.create_task(bag.hold(Claim(scope="a", provider="prime", worst_usd=0.75))) for _ in range(2)]
+    await asyncio.sleep(0)
+    bag.settle(first, 0.0)
+    tasks[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    assert isinstance(await soon(tasks[1]), Hold)
+    assert bag.run.held_usd == 0.75
+
+
 async def test_who_stops_waiting_holds_nothing() -> None:
     bag = purse()
     first = await hold(bag, 0.75)

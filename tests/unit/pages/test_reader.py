@@ -125,3 +125,41 @@ async def test_closing_ends_a_page_that_is_being_read() -> None:
         await reading
     assert time.monotonic() - started < 5.0
     assert reader.process_id is None
+
+
+async def test_a_page_that_keeps_its_reader_busy_holds_up_no_other() -> None:
+    async with PageReader(ReadLimits(cpu_s=20, page_s=20.0)) as reader:
+        await reader.read(of(PLAIN))
+        assert len(reader.process_ids) == 1
+        busy = asyncio.create_task(reader.read(of(COSTLY, "text/plain")))
+        await asyncio.wait([busy], timeout=0.1)
+        assert VISIBLE in (await reader.read(of(PLAIN))).text
+        assert not busy.done()
+        assert len(reader.process_ids) == 2
+        busy.cancel()
+        await asyncio.wait([busy])
+
+
+async def test_a_page_that_broke_its_reader_is_known_again_under_any_address() -> None:
+    async with PageReader(ReadLimits(cpu_s=20, page_s=0.3, remembered=1)) as reader:
+        with pytest.raises(ContractError, match="within"):
+            await reader.read(of(COSTLY, "text/plain"))
+        with pytest.raises(ContractError, match="not tried again"):
+            await reader.read(of(COSTLY, "text/plain", path="other"))
+        assert reader.process_id is None
+        with pytest.raises(ContractError, match="within"):
+            await reader.read(of(COSTLY + "b", "text/plain"))
+        # Only so many are remembered.
+        with pytest.raises(ContractError, match="within"):
+            await reader.read(of(COSTLY, "text/plain"))
+
+
+async def test_the_time_in_line_is_none_of_the_time_of_a_page() -> None:
+    async with PageReader(ReadLimits(cpu_s=20, page_s=0.6, children=1)) as reader:
+        await reader.read(of(PLAIN))
+        busy = [asyncio.create_task(reader.read(of(COSTLY + "x" * n, "text/plain"))) for n in range(2)]
+        await asyncio.wait(busy, timeout=0.0)
+        assert VISIBLE in (await reader.read(of(PLAIN))).text
+        for each in busy:
+            with pytest.raises(ContractError, match="within"):
+                await each

@@ -180,14 +180,18 @@ async def _move(scribe: Scribe, purse: Purse, move: str, number: int, usd: Fract
         purse.spent.append((purse.reserved.pop(call)[0], usd))
 
 
-async def test_the_typical_cost_is_the_mean_of_whole_forecasts(scribe: Scribe) -> None:
+async def test_the_typical_cost_is_the_mean_of_forecasts_that_were_answered_as_a_whole(scribe: Scribe) -> None:
     costs = {"f1": [0.25, 0.5], "f2": [0.0], "f3": [0.125, 0.125, 0.5]}
     for scope, each in costs.items():
         for number, cost in enumerate(each):
             await _called(scribe, f"{scope}{number}", cost, scope=scope)
     await _called(scribe, "other", 99.0, scope="f4", forecaster="other")
     await _called(scribe, "half", 99.0, scope="f5")
+    await scribe.ledger.calls.reserve(scribe.reservation("lost", scope="f6", worst_usd=99.0))
+    await scribe.ledger.calls.lose(at=NOON)
     await scribe.ledger.calls.reserve(scribe.reservation("under way", scope="f5"))
+    await _called(scribe, "answered", 99.0, scope="f7")
+    await _called(scribe, "refused", 0.0, answer=None, scope="f7")
     typical = scribe.ledger.calls.typical
     assert await typical("plain", least=3) == (0.75 + 0.0 + 0.75) / 3
     assert await typical("plain", least=4) is None
@@ -195,19 +199,34 @@ async def test_the_typical_cost_is_the_mean_of_whole_forecasts(scribe: Scribe) -
     assert await typical("unknown", least=0) is None
 
 
+async def test_the_typical_cost_is_that_of_the_models_in_their_present_roles(scribe: Scribe) -> None:
+    played = [("judge", "house:small"), ("main", "house:large")]
+    plays = {"f1": played, "f2": played[1:], "f3": [*played, ("main", "house:small")], "f4": [("judge", "house:large")]}
+    for scope, pairs in plays.items():
+        for number, (role, model) in enumerate(pairs):
+            await _called(scribe, f"{scope}{number}", 2.0 ** int(scope[1]), scope=scope, role=role, model=model)
+    typical = scribe.ledger.calls.typical
+    assert await typical("plain", players=played, least=2) == (2 * 2.0 + 4.0) / 2
+    assert await typical("plain", players=played, least=3) is None
+    assert await typical("plain", players=[], least=1) is None
+    assert await typical("plain", least=4) == (2 * 2.0 + 4.0 + 3 * 8.0 + 16.0) / 4
+
+
 async def test_the_typical_cost_is_that_of_late_not_of_long_ago(scribe: Scribe) -> None:
-    old = [scribe.reservation(f"old {n}", scope="old", at=NOON - DAY, worst_usd=64.0) for n in range(2)]
-    late = [scribe.reservation(f"late {n}", scope=f"s{n // 999}", at=NOON, worst_usd=0.5) for n in range(4995)]
-    await asyncio.gather(*(scribe.ledger.calls.reserve(reservation) for reservation in [*old, *late]))
-    await scribe.ledger.calls.lose(at=NOON)
+    await _all_called(scribe, [("old", NOON - DAY)] * 2, cost_usd=64.0)
+    await _all_called(scribe, [(f"s{number // 999}", NOON) for number in range(4995)], cost_usd=0.5)
     # 5 x 999 calls of late and those two are all that there is: everything is seen.
     assert await scribe.ledger.calls.typical("plain", least=6) == (128.0 + 5 * 499.5) / 6
-    await asyncio.gather(
-        *(scribe.ledger.calls.reserve(scribe.reservation(f"new {n}", scope="new", worst_usd=0.5)) for n in range(4))
-    )
-    await scribe.ledger.calls.lose(at=NOON)
+    await _all_called(scribe, [("new", NOON)] * 4, cost_usd=0.5)
     # Now one call of the old forecast is the 5,001st: the forecast is not seen as a whole and left out.
     assert await scribe.ledger.calls.typical("plain", least=6) == (2.0 + 5 * 499.5) / 6
+
+
+async def _all_called(scribe: Scribe, begun: list[tuple[str, datetime]], *, cost_usd: float) -> None:
+    calls, settlement = scribe.ledger.calls, scribe.settlement(cost_usd, answer='"yes"')
+    named = [(f"{scope}, call {number}", scope, at) for number, (scope, at) in enumerate(begun)]
+    await asyncio.gather(*(calls.reserve(scribe.reservation(call, scope=scope, at=at)) for call, scope, at in named))
+    await asyncio.gather(*(calls.settle(call, settlement) for call, *_ in named))
 
 
 async def _called(scribe: Scribe, call: str, cost_usd: float, *, answer: str | None = '"yes"', **changes: Any) -> None:

@@ -18,6 +18,8 @@ async def test_how_a_model_did_comes_back_as_it_was_newest_first(scribe: Scribe)
     await conducts.add(replace(GOOD, model="house:large"), scope="f1", trial=1, at=NOON)
     assert await conducts.recent("house:small", limit=9) == (judge, BAD, GOOD)
     assert await conducts.recent("house:small", limit=2) == (judge, BAD)
+    assert await conducts.recent("house:small", role="forecaster", limit=9) == (BAD, GOOD)
+    assert await conducts.recent("house:small", role="critic", limit=9) == ()
     assert await conducts.recent("house:unknown", limit=9) == ()
     assert await conducts.models() == ("house:large", "house:small")
 
@@ -52,6 +54,16 @@ async def test_a_model_is_demoted_until_its_time_is_over(scribe: Scribe) -> None
     assert await scribe.ledger.conducts.demotions(now=NOON) == (demotion,)
     assert await scribe.ledger.conducts.demotions(now=NOON + HOUR - timedelta.resolution) == (demotion,)
     assert await scribe.ledger.conducts.demotions(now=NOON + HOUR) == ()
+
+
+async def test_a_demotion_is_for_one_role_and_the_table_says_so_in_words(scribe: Scribe) -> None:
+    conducts = scribe.ledger.conducts
+    judge = Demotion(model="house:small", role="judge", at=NOON, until=NOON + HOUR, why="as a judge: it is asleep")
+    main = Demotion(model="house:small", role="main", at=NOON, until=NOON + HOUR, why="it never submits")
+    for demotion in (main, judge):
+        await conducts.demote(demotion)
+    assert await conducts.demotions(now=NOON) == (judge, main)
+    assert scribe.rows("select why from demotion where why like '%submits'") == [("as main: it never submits",)]
 
 
 async def test_of_many_demotions_of_a_model_the_latest_in_force_counts(scribe: Scribe) -> None:

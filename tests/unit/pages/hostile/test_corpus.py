@@ -1,7 +1,7 @@
 """Every page of the hostile corpus over real sockets: fetched by the real guard, read by the real child process."""
 
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -69,6 +69,11 @@ async def played(pages: Collection[HostilePage]) -> Run:
         return Run(faults, web.forbidden, peak, this.memory_info().rss - before)
 
 
+def third(pages: Sequence[HostilePage]) -> list[HostilePage]:
+    """Return every third page, of each three another one: kinds often come in threes."""
+    return [page for number, page in enumerate(pages) if number % 3 == number // 3 % 3]
+
+
 def memory_of(process_id: int | None) -> int:
     try:
         return psutil.Process(process_id).memory_info().rss if process_id is not None else 0
@@ -77,8 +82,11 @@ def memory_of(process_id: int | None) -> int:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-async def test_a_family_of_hostile_pages_comes_out_as_pages_or_errors_as_it_should(family: str) -> None:
-    run = await played([page for page in CORPUS if page.family == family])
+async def test_a_family_of_hostile_pages_comes_out_as_pages_or_errors_as_it_should(
+    family: str, pytestconfig: pytest.Config
+) -> None:
+    pages = [page for page in CORPUS if page.family == family]
+    run = await played(pages if pytestconfig.getoption("--whole-corpus") else third(pages))
     assert run.faults == {}
     assert run.forbidden == 0
     assert run.child_bytes < READING.memory_bytes
