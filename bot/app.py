@@ -200,7 +200,7 @@ async def open_bay(config: Config, registry: Registry, name: str, *, clock: Cloc
             return
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        gateway, workshop = await _models(outfitter, {name: seat}, ledger)
+        gateway, workshop = await _models(outfitter, {name: seat}, ledger, forgiving=True)
         yield Bay(seat=seat, random=outfitter.random, workshop=workshop, gateway=gateway)
 
 
@@ -233,7 +233,7 @@ def _means(
 
 
 async def _models(
-    outfitter: Outfitter, seats: Mapping[str, Seat], ledger: Ledger
+    outfitter: Outfitter, seats: Mapping[str, Seat], ledger: Ledger, *, forgiving: bool = False
 ) -> tuple[Gateway, Workshop] | tuple[None, None]:
     """Open models and tools where a forecaster uses them."""
     if not any(seat.asks for seat in seats.values()):
@@ -244,7 +244,7 @@ async def _models(
         await ledger.journal.note("alert", f"{subject}: {text}", at=outfitter.clock.now())
 
     gateway = await outfitter.gateway(ledger, alert)
-    return gateway, await outfitter.workshop(ledger, gateway)
+    return gateway, await outfitter.workshop(ledger, gateway, forgiving=forgiving)
 
 
 def school_of(config: Config, registry: Registry, name: str) -> School:

@@ -107,9 +107,10 @@ class Outfitter:
             open_gateway(section, opened, ledger=ledger, clock=self.clock, random=self.random, alert=alert)
         )
 
-    async def workshop(self, ledger: Ledger, gateway: Gateway) -> Workshop:
+    async def workshop(self, ledger: Ledger, gateway: Gateway, *, forgiving: bool = False) -> Workshop:
         """Open all that forecasters may use; nothing is fetched or started before it is needed.
 
+        ``forgiving`` is for the laboratory: what failed is asked again by the next run.
         Raises ConfigError for tools and search engines that are named in config and that nobody offers.
         """
         from bot.fetch.fetcher import GuardedFetcher  # noqa: PLC0415 - only where somebody reads pages
@@ -128,6 +129,8 @@ class Outfitter:
             shelves=await self._shelves(),
             blocked=hosts_of(self.registry),
             models=gateway,
+            cast={role: table.model for role, table in self.config.llm.roles.items()},
+            forgiving=forgiving,
         )
         if (why := no_search(workshop, backdated=False)) is not None:
             log.warning("forecasters cannot search the web", why=why)

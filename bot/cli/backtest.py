@@ -1,12 +1,13 @@
 """``foxcast backtest``: what a forecaster would have scored on past rounds."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from bot.app import Bay, archive_of, open_bay, school_of
@@ -15,7 +16,7 @@ from bot.cli.interrupt import interruptible
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import progress, stdout
 from bot.cli.output.deliver import STDOUT, deliver
-from bot.cli.output.report import print_report
+from bot.cli.output.report import Outlay, print_outlay, print_report
 from bot.cli.session import equipped
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
@@ -28,6 +29,11 @@ from bot.lab.report import report_of
 from bot.lab.rows import Row
 from bot.ports import Archive
 from bot.registry import Registry
+from bot.store.calls import CallState
+from bot.store.ledger import Ledger
+from bot.store.tallies import Tally, answered, tallies
+
+log = structlog.get_logger(__name__)
 
 app = typer.Typer(add_completion=False)
 
@@ -65,15 +71,18 @@ def backtest(ctx: typer.Context, options: Options) -> None:
     venue, archive = archive_of(config, registry, options.venue, options.rounds)
     random = SeededRandom(config.seed)
     with interruptible():
-        rows = asyncio.run(_rows(_Test(config, registry, archive, random), options))
+        rows, outlay = asyncio.run(_tested(_Test(config, registry, archive, random), options))
     if not rows:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFound(message)
     report = report_of(rows, rng=random.stream("report"))
     if options.json is not None:
-        deliver({"forecaster": options.forecaster, "venue": venue, **report.to_json()}, options.json)
+        head = {"forecaster": options.forecaster, "venue": venue}
+        deliver({**head, **report.to_json(), "costs": None if outlay is None else asdict(outlay)}, options.json)
     if options.json != STDOUT:
         print_report(stdout(), report, title=f"{options.forecaster} on {len(report.by_round)} rounds of {venue}")
+        if outlay is not None:
+            print_outlay(stdout(), outlay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,26 +113,68 @@ class _Test:
         return learn
 
 
-def _size(archive: Archive, window: Window) -> int:
-    return sum(len(a_round.questions) for a_round in map(archive.round, archive.rounds()) if window.holds(a_round))
+async def unheard(subject: Subject, scopes: Iterable[str], ledger: Ledger) -> int:
+    """Return how many of these questions have a trial without an answer of a model on record: they will cost."""
+    wanted = list(scopes)
+    heard = await answered(ledger, wanted)
+    numbers = range(1, subject.seat.trials + 1)
+    return sum(not all((scope, number) in heard for number in numbers) for scope in wanted)
 
 
-async def _rows(test: _Test, options: Options) -> list[Row]:
+async def outlay_of(scopes: Iterable[str], ledger: Ledger, *, began: datetime) -> Outlay:
+    """Add up what an experiment cost, and how much of it since a moment."""
+    wanted = list(scopes)
+    by_state = await tallies(ledger, wanted)
+    since = await tallies(ledger, wanted, since=began)
+    whole, now = (sum(one.values(), Tally()) for one in (by_state, since))
+    done = by_state.get(CallState.DONE, Tally())
+    return Outlay(
+        calls=whole.calls,
+        unanswered=whole.calls - done.calls,
+        tokens_in=whole.usage.tokens_in,
+        tokens_cached=whole.usage.tokens_cached,
+        tokens_out=whole.usage.tokens_out,
+        cost_usd=whole.usage.cost_usd,
+        now_calls=now.calls,
+        now_usd=now.usage.cost_usd,
+    )
+
+
+def _scopes(archive: Archive, window: Window, subject: Subject) -> Iterator[str]:
+    for a_round in map(archive.round, archive.rounds()):
+        if window.holds(a_round):
+            yield from (subject.scope(question.ref) for question in a_round.questions)
+
+
+async def _tested(test: _Test, options: Options) -> tuple[list[Row], Outlay | None]:
     window = Window(first=options.first, last=options.last)
+    clock = SystemClock()
+    async with open_bay(test.config, test.registry, options.forecaster, clock=clock) as bay:
+        subject = test.subject(bay, options.run)
+        if bay.workshop is None:
+            return await _rows(test, subject, window), None
+        ledger, began = bay.workshop.ledger, clock.now()
+        scopes = list(_scopes(test.archive, window, subject))
+        await _agree(bay, await unheard(subject, scopes, ledger), len(scopes), options=options, test=test)
+        rows = await _rows(test, subject, window)
+        return rows, await outlay_of(scopes, ledger, began=began)
+
+
+async def _agree(bay: Bay, new: int, questions: int, *, options: Options, test: _Test) -> None:
+    if new < questions:
+        log.info("on record, so asked anew only where something changed since", questions=questions - new, of=questions)
+    if new:
+        await agree(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd)
+
+
+async def _rows(test: _Test, subject: Subject, window: Window) -> list[Row]:
     keys = test.archive.rounds()
-    async with open_bay(test.config, test.registry, options.forecaster, clock=SystemClock()) as bay:
-        await agree(
-            bay,
-            _size(test.archive, window) if bay.seat.asks else 0,
-            yes=options.yes,
-            above_usd=test.config.llm.budget.ask_above_usd,
+    with progress() as bars:
+        task = bars.add_task("rounds", total=len(keys))
+        return await tested(
+            test.archive,
+            subject,
+            window,
+            random=test.random,
+            progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),
         )
-        with progress() as bars:
-            task = bars.add_task("rounds", total=len(keys))
-            return await tested(
-                test.archive,
-                test.subject(bay, options.run),
-                window,
-                random=test.random,
-                progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),
-            )

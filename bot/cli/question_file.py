@@ -2,6 +2,7 @@
 
 import json
 import re
+import stat
 import tomllib
 import unicodedata
 from datetime import datetime
@@ -16,6 +17,7 @@ from bot.config.document import Key
 from bot.config.nearest import instead
 from bot.config.problems import KINDS, TEXTS, dotted
 from bot.config.shape import at, known, names
+from bot.domain.invisible import visible
 from bot.domain.question import Question, QuestionRef
 from bot.errors import ContractError, NotFound
 
@@ -23,6 +25,9 @@ FILE_VENUE = "file"
 ENDINGS = (".toml", ".json")
 MAX_BYTES = 1024 * 1024
 SLUG_CHARS = 80
+# No key has more than three parts; the parser needs a time that grows with the square of them.
+_PART = r"(?:[\w-]++|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+')"
+_DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{16}}")
 EXAMPLES = {"title": 'title = "Will it rain in Paris on 24 December 2026?"'}
 
 
@@ -43,7 +48,7 @@ def read_question(path: Path, *, now: datetime) -> Question:
 
 def slug(title: str) -> str:
     """Return a title as a key: lower-case letters and digits of any script with hyphens between; raises ValueError."""
-    words = re.findall(r"\w+", unicodedata.normalize("NFKC", title).casefold().replace("_", " "))
+    words = re.findall(r"\w+", visible(unicodedata.normalize("NFKC", title)).casefold().replace("_", " "))
     joined = "-".join(words)
     if not joined:
         message = 'title: has no letter or digit to make a key of; add one, such as key = "rain-in-paris"'
@@ -53,8 +58,13 @@ def slug(title: str) -> str:
 
 def _parsed(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
     text = _text(path)
+    is_json = path.suffix.lower() == ".json"
+    if not is_json and (deep := _DEEP_KEY.search(text)) is not None:
+        line = text.count("\n", 0, deep.start()) + 1
+        message = f"{path}: line {line}: a key of so many parts is none of a question; take out its dots"
+        raise ContractError(message)
     try:
-        return json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        return json.loads(text) if is_json else tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         message = f"{path}: is not valid TOML: {error}; texts stand in quotes, and a file of JSON ends in .json"
     except json.JSONDecodeError as error:
@@ -68,6 +78,10 @@ def _parsed(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
 
 def _text(path: Path) -> str:
     try:
+        # To open a pipe would wait for somebody who writes, and a device may never end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            message = f"{path}: is no file that can be read as a whole; name a .toml or .json file"
+            raise NotFound(message)
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:

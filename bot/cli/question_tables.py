@@ -3,9 +3,10 @@
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from bot.domain.curves import curve_through
+from bot.domain.invisible import visible
 from bot.domain.prediction import (
     Binary,
     BinaryShape,
@@ -21,6 +22,8 @@ from bot.domain.question import Crowd, Question, QuestionRef, Target
 DATE = "date"
 POINTS = 201
 LONGEST = 200_000
+# Names of files and columns are made of keys.
+_NO_NAME = frozenset("/\\ \u00a0")
 
 
 def moment_of(value: object) -> datetime:
@@ -35,6 +38,13 @@ def moment_of(value: object) -> datetime:
         return datetime(read.year, read.month, read.day, tzinfo=UTC)
     message = f"should be a moment such as 2026-12-31 or 2026-12-31T18:00:00Z, and is {str(value)[:40]!r}"
     raise ValueError(message)
+
+
+def _key_of(text: str) -> str:
+    if text != visible(text) or not text.isprintable() or text.startswith(".") or not _NO_NAME.isdisjoint(text):
+        message = 'should have printable characters alone, no blanks, slashes or dot in front; such as "rain-in-paris"'
+        raise ValueError(message)
+    return text
 
 
 def _target_of(value: object) -> object:
@@ -182,7 +192,7 @@ class QuestionTable(Part):
     """A whole file."""
 
     title: Line
-    key: Annotated[str, StringConstraints(pattern=r"^\S+$", max_length=200)] | None = None
+    key: Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_key_of)] | None = None
     criteria: Text = ""
     background: Text = ""
     url: Annotated[str, StringConstraints(pattern=r"^https?://\S+$", max_length=2000)] | None = None

@@ -67,7 +67,7 @@ async def within(seconds: float, who: str, work: Awaitable[Any]) -> Any:  # noqa
         raise Unavailable(message) from error
     except FoxcastError:
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises becomes one of our errors
         message = f"{who} failed: {named(error)}"
         # Without its cause, which a log with a traceback would write out.
         raise ContractError(message) from None

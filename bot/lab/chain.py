@@ -67,7 +67,7 @@ class Chain:
     def unheard_usd(self) -> float:
         """What answers cost that no trial heard: it was over by then, or a fallback had answered."""
         answered = self.tallies.get(CallState.DONE, Tally()).usage.cost_usd
-        return max(0.0, answered - sum(call.answer.usage.cost_usd for call in self.calls if not call.answer.stored))
+        return max(0.0, answered - sum(call.answer.usage.cost_usd for call in self.calls))
 
     def calls_of(self, trial: int, step: Step) -> list[Call]:
         """Return the calls to models that a step rests on."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 
 # Pixels: a line of text is 16 high, and nothing scrolls that far to the left.
 ROOT_PX = 16.0
@@ -45,6 +46,7 @@ def size_px(value: str, inherited_px: float) -> float | None:
     return number * (_of_type(unit, inherited_px) if unit in _RELATIVE else _unit(unit))
 
 
+@lru_cache(maxsize=4096)
 def measured(value: str, inherited_px: float | None = None) -> str:
     """Return the value with each computation replaced by its result, in pixels where lengths are in it.
 

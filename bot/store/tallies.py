@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlite_utils import Database
@@ -35,7 +35,7 @@ class Tally:
     """Some calls; ``usage.cost_usd`` counts those that were lost or are under way at their worst case."""
 
     calls: int = 0
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
     def __add__(self, other: "Tally") -> "Tally":
         """Return both together."""

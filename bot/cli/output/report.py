@@ -1,6 +1,7 @@
 """A report of scores as tables: by family, round, source and horizon, with intervals and the crowd beside it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +21,38 @@ OVERALLS = {
     "index_of_mean_brier": "Overall, index of the mean Brier score",
 }
 NOTES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlay:
+    """What an experiment cost, under the keys of the report: all its runs, and of that, what this one added.
+
+    ``unanswered`` counts the calls that brought no answer; money is in US dollars.
+    """
+
+    calls: int
+    unanswered: int
+    tokens_in: int
+    tokens_cached: int
+    tokens_out: int
+    cost_usd: float
+    now_calls: int
+    now_usd: float
+
+
+def print_outlay(console: Console, outlay: Outlay) -> None:
+    """Print what it cost."""
+    cached = outlay.tokens_cached / outlay.tokens_in if outlay.tokens_in else 0.0
+    heading(console, "Costs")
+    console.print(
+        f"all in all: {_calls(outlay.calls)} of models ({outlay.unanswered} without an answer), "
+        f"{outlay.tokens_in:,} tokens in ({cached:.0%} cached), {outlay.tokens_out:,} out, {outlay.cost_usd:.4f} USD"
+    )
+    console.print(f"of that now: {_calls(outlay.now_calls)}, {outlay.now_usd:.4f} USD")
+
+
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count:,} calls"
 
 
 def print_report(console: Console, report: Report, *, title: str) -> None:

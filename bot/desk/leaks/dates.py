@@ -6,7 +6,6 @@ from datetime import UTC, datetime, time, timedelta
 from bot.desk.parts import Engine
 from bot.specs import Can
 
-
 # The last moment of a day, from its first.
 _ALL_DAY = timedelta(days=1) - timedelta(microseconds=1)
 

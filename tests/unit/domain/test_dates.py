@@ -143,3 +143,16 @@ def test_what_a_reader_sees(text: str, expected: str) -> None:
 
 def test_a_snippet_has_five_thousand_characters_at_most() -> None:
     assert len(plain_snippet("x" * 9_999)) == SNIPPET_CHARS == 5_000
+
+
+@pytest.mark.parametrize("text", ["2026-03-04", "Mar 4, 2026", "4 March 2026"])
+def test_a_day_without_a_time_is_its_last_moment_where_that_is_asked_for(text: str) -> None:
+    last = datetime(2026, 3, 4, 23, 59, 59, 999_999, tzinfo=UTC)
+    assert parse_date(text, now=last + timedelta(days=9), latest=True) == last
+
+
+def test_no_day_lasts_longer_than_until_now() -> None:
+    now = datetime(2026, 3, 4, 9, tzinfo=UTC)
+    assert parse_date("today", now=now, latest=True) == now
+    assert parse_date("2026-03-04", now=now, latest=True) == now
+    assert parse_date("2026-03-04T08:00:00Z", now=now, latest=True) == now - timedelta(hours=1)

@@ -1,0 +1,61 @@
+"""A day without a time: for a question of an earlier day it counts to its end."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from bot.desk.leaks.dates import is_late
+from bot.testing.research import MemoryFetcher, PlainReader, ScriptedModels, dropping
+from tests.unit.desk.workbench import CUTOFF, Desk, hit, market
+
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+DAY = datetime(2026, 3, 4, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("published", "cutoff", "late"),
+    [
+        (DAY, NOON, True),
+        (DAY.replace(tzinfo=None), NOON, True),
+        (DAY.astimezone(timezone(timedelta(hours=5))), NOON, True),
+        (DAY + timedelta(hours=8), NOON, False),
+        (DAY - timedelta(days=1), NOON, False),
+        (DAY - timedelta(days=1), DAY, False),
+        (NOON, NOON, True),
+        (None, NOON, False),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=5))), NOON, False),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-5))), NOON, True),
+    ],
+)
+def test_of_an_earlier_day_a_date_without_a_time_counts_to_its_end(
+    published: datetime | None, cutoff: datetime, *, late: bool
+) -> None:
+    assert is_late(published, cutoff, backdated=True) is late
+
+
+def test_today_a_page_of_today_is_not_late() -> None:
+    assert not is_late(DAY, NOON)
+
+
+async def test_engines_are_asked_for_whole_days_and_results_of_the_days_before_alone(desk: Desk) -> None:
+    cutoff = CUTOFF - timedelta(days=1, hours=9)
+    day = cutoff.replace(hour=0)
+    desk.engine.hits = [hit("same", published_at=day), hit("before", published_at=day - timedelta(days=1))]
+    bench = await desk.bench(market(as_of=cutoff), cutoff=cutoff)
+    text = (await bench.use("web_search", {"query": "lamp"})).observation.text
+    assert desk.engine.searched[0].before == day
+    assert "About before" in text
+    assert "About same" not in text
+    assert bench.caught.dates == 1
+
+
+async def test_a_page_that_dates_itself_to_the_day_of_the_cutoff_is_not_read(desk: Desk) -> None:
+    cutoff, url = CUTOFF - timedelta(hours=9), "https://news.example/lamp"
+    desk.models = ScriptedModels(roles={"filter": dropping()})
+    desk.fetcher = MemoryFetcher({url: "Lamp\nIt was lit."})
+    desk.reader = PlainReader({url: cutoff.replace(hour=0)})
+    desk.engine.hits = [hit("lamp")]
+    bench = await desk.bench(market(as_of=cutoff), cutoff=cutoff)
+    await bench.use("web_search", {"query": "lamp"})
+    assert (await bench.use("lookup_url", {"url": url})).failed
+    assert bench.caught.dates == 1
