@@ -180,11 +180,12 @@ def strange_tools(config: Config, registry: Registry) -> Iterator[str]:
         first: list[tuple[tuple[str | int, ...], str]] = [] if table.first is None else [(("first",), table.first)]
         for key, tool in (*named, *first):
             if tool not in valid:
-                yield f"{place_of(config, 'desk', 'sources', source, *key)}there is no tool {tool}; {instead(tool, valid)}"
+                place = place_of(config, "desk", "sources", source, *key)
+                yield f"{place}there is no tool {tool}; {instead(tool, valid)}"
 
 
 def no_search(workshop: Workshop, *, backdated: bool) -> str | None:
-    """Say why trials cannot search the web, None where they can; ``backdated`` ones need an engine that bounds dates."""
+    """Say why trials cannot search the web, if they cannot; ``backdated`` ones need an engine that bounds dates."""
     if not workshop.engines:
         return f"{WEB_SEARCH}: no search engine is enabled, left out; name a plugin that offers one in plugins"
     if usable(workshop.engines, workshop.section.search, backdated=backdated):

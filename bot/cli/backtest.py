@@ -1,7 +1,7 @@
 """``foxcast backtest``: what a forecaster would have scored on past rounds."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path

@@ -6,12 +6,12 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from pathlib import Path
 
 from bot.app import LEDGER_FILE, folder_of
+from bot.cli.checkup_models import demotions, means
+from bot.cli.finding import Finding, Verdict
 from bot.cli.output.figures import ago, size
 from bot.cli.vitals import last_beat
 from bot.config.load import load_config
@@ -37,24 +37,6 @@ FIRST_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 CLOCK_SLACK = timedelta(minutes=5)
 SILENT_AFTER = timedelta(seconds=60)
 BACKUP_WITHIN = timedelta(days=1)
-
-
-class Verdict(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found, and what to do unless all is well."""
-
-    verdict: Verdict
-    check: str
-    found: str
-    remedy: str = ""
 
 
 def checkup(config_path: Path | None, now: datetime) -> Iterator[Finding]:
@@ -131,6 +113,7 @@ def _models(config: Config, registry: Registry) -> Iterator[Finding]:
     if config.llm.roles:
         told = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
         yield Finding(Verdict.OK, "models", told)
+    yield from means(config, registry)
 
 
 def _state(config: Config) -> Finding:
@@ -202,6 +185,7 @@ def _ledger(path: Path, now: datetime) -> Iterator[Finding]:
         yield Finding(Verdict.OK, "write-ahead log", size(wal))
     yield _backup(path, now)
     yield from _store_halt(path)
+    yield from demotions(path, now)
     if mark := restored(path):
         found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing leaves"
         yield Finding(

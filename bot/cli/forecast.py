@@ -21,13 +21,15 @@ from bot.cli.exits import ExitCode
 from bot.cli.explain import explanation_of
 from bot.cli.options import spread
 from bot.cli.output.console import PlainConsole, emit, stdout
+from bot.cli.output.ends import is_budget
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
 from bot.cli.output.live import View
 from bot.cli.session import equipped
-from bot.cli.wanted import Sources, Wanted, chosen, free_ones
+from bot.cli.wanted import Sources, Wanted, chosen, free_ones, require_future
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.desk.desk import cutoff_of
+from bot.desk.workshop import Workshop, is_backdated
 from bot.domain.forecast import Forecast
 from bot.domain.question import Question
 from bot.errors import (
@@ -41,6 +43,7 @@ from bot.errors import (
 )
 from bot.jobs.attend import require_open
 from bot.jobs.sitting import ASKED_FOR, NoAnswer, Seat, begin
+from bot.outfit import no_search
 from bot.ports import Clock
 from bot.registry import Registry
 from bot.store.codec import version_of
@@ -127,7 +130,8 @@ def forecast(ctx: typer.Context, options: Options) -> None:
         stdout().print(f"look closer with: {ctx.ensure_object(Call).program} explain {made.forecast.id}")
     if made.cut_short is not None:
         typer.echo(f"foxcast: no trial came to its end: {made.cut_short}", err=True)
-        raise typer.Exit(ExitCode.FAILED)
+        # As where a budget allows no first call: the same limit, the same code.
+        raise typer.Exit(ExitCode.REFUSED if is_budget(made.cut_short) else ExitCode.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,9 @@ class _Order:
             question = await ledger.questions.get(wanted.question.ref)
             await require_open(ledger, question, name, now=now)
             seat = opened.seats[name]
+            require_future(question, now)
             await _require_payable(opened, seat, yes=self.options.yes)
+            _say_no_search(opened, seat, question, view)
             with view.shown():
                 made = await _forecast(opened, seat, question, view)
             beside = [await _free(opened, opened.seats[one], question) for one in free]
@@ -209,6 +215,16 @@ def _console(*, as_json: bool) -> Console:
 async def _require_payable(opened: App, seat: Seat, *, yes: bool) -> None:
     bay = Bay(seat=seat, random=opened.means.random, workshop=None, gateway=opened.gateway)
     await agree(bay, 1, yes=yes, above_usd=opened.config.llm.budget.ask_above_usd)
+
+
+def _say_no_search(opened: App, seat: Seat, question: Question, view: View) -> None:
+    """Say it where an earlier moment stands in the way of searches; that there are none at all is a warning."""
+    workshop, now = opened.means.benches, opened.clock.now()
+    if not seat.asks or seat.clairvoyant or not isinstance(workshop, Workshop) or not workshop.engines:
+        return
+    backdated = is_backdated(question, cutoff_of(question, now), now)
+    if backdated and (why := no_search(workshop, backdated=True)) is not None:
+        view.say(why)
 
 
 async def _forecast(opened: App, seat: Seat, question: Question, view: View) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,9 +12,10 @@ from bot.cli.question_file import ENDINGS, read_question
 from bot.cli.records import question_named
 from bot.clock import SeededRandom
 from bot.config.model import Config
+from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
 from bot.domain.submission import Mode
-from bot.errors import ConfigError, NotFound
+from bot.errors import ConfigError, ContractError, NotFound, Rejected
 from bot.http import HttpReader
 from bot.outfit import Outfitter
 from bot.ports import Clock
@@ -44,7 +46,10 @@ class Sources:
             return await self._at(name)
         path = Path(name)
         if path.suffix.lower() in ENDINGS:
-            return Wanted(read_question(path, now=self.clock.now()), fresh=True)
+            now = self.clock.now()
+            question = read_question(path, now=now)
+            require_no_past(path, question, now)
+            return Wanted(question, fresh=True)
         async with open_records(self.config) as records:
             return Wanted(await records.ledger.questions.get(await question_named(records, name)), fresh=False)
 
@@ -86,6 +91,30 @@ class Sources:
         on = [name for name in self.config.venues if self.config.mode_of(name) is not Mode.OFF]
         there = [name for name in on if name in self.registry.venues]
         return sorted(there, key=lambda name: host not in self.registry.venues[name].hosts)
+
+
+def require_no_past(path: Path, question: Question, now: datetime) -> None:
+    """Raise ContractError, with a line each, for targets of a file that lie before what may be known."""
+    cutoff = cutoff_of(question, now)
+    remedy = "leave it out, or give as_of = ... to forecast what is past" if question.as_of is None else "leave it out"
+    faults = [
+        f"{path}: targets: {target.key}: {target.resolves_at.date().isoformat()} is not after {cutoff:%Y-%m-%d %H:%M} "
+        f"UTC, up to which things are known; {remedy}"
+        for target in question.targets
+        if target.resolves_at is not None and target.resolves_at <= cutoff
+    ]
+    if faults:
+        raise ContractError("\n".join(faults))
+
+
+def require_future(question: Question, now: datetime) -> None:
+    """Raise Rejected for a question of which every target lies before what may be known."""
+    cutoff = cutoff_of(question, now)
+    dates = [target.resolves_at for target in question.targets]
+    if all(date is not None and date <= cutoff for date in dates):
+        until = f"{cutoff:%Y-%m-%d %H:%M} UTC"
+        message = f"{question.ref} is skipped: none of its dates is after {until}, so there is nothing to forecast"
+        raise Rejected(message)
 
 
 def _has_ledger(config: Config) -> bool:

@@ -10,7 +10,7 @@ from bot.specs import Table
 
 
 def check_tables(config: Config, offered: Mapping[Table, Collection[str]], *, dormant: Collection[str]) -> None:
-    """Raise ConfigError with one line for each table, forecaster of a venue and search engine, that nothing answers to.
+    """Raise ConfigError with a line for each table, forecaster of a venue and search engine that nothing answers to.
 
     offered holds what the enabled plugins offer; dormant the names of plugins that are there and not enabled: their
     tables may stay in the file, unread.
@@ -39,7 +39,8 @@ def _unknown_tables(
         for name in sorted(written.union(config.tables(table)) - valid - _variants(config, table)):
             place = place_of(config, table.value, name)
             if table is Table.FORECASTERS:
-                yield f"{place}no plugin offers it; {instead(name, offered[table])} A variant needs uses = \"NAME\""
+                variant = '(a variant of another forecaster needs uses = "NAME")'
+                yield f"{place}no plugin offers it; {instead(name, offered[table])} {variant}"
             else:
                 yield f"{place}no plugin offers it; {instead(name, valid)}"
 

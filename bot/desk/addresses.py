@@ -6,7 +6,6 @@ one that it carries inside, in the many ways of archives, mirrors and redirects.
 """
 
 import base64
-import binascii
 import re
 import unicodedata
 from collections.abc import Container, Iterator
@@ -184,17 +183,13 @@ def _names_one(text: str, hosts: Container[str]) -> bool:
 
 def _decoded(text: str) -> Iterator[str]:
     """Yield what long parts of a text say in base64; a part may begin with up to three characters of something else."""
-    for pattern in _BASE64:
-        for part in pattern.findall(text):
-            for start in range(4):
-                coded = part[start:].translate(_TO_STANDARD)
-                coded = coded[: len(coded) - (len(coded) % 4 == 1)]
-                try:
-                    said = base64.b64decode(coded + "=" * (-len(coded) % 4))
-                except binascii.Error:
-                    continue
-                if b"." in said or b"%" in said:
-                    yield said.decode(errors="replace")
+    parts = (part.translate(_TO_STANDARD) for pattern in _BASE64 for part in pattern.findall(text))
+    for coded in (part[start:] for part in parts for start in range(4)):
+        # A single letter behind groups of four says nothing.
+        whole = coded[: len(coded) - (len(coded) % 4 == 1)]
+        said = base64.b64decode(whole + "=" * (-len(whole) % 4))
+        if b"." in said or b"%" in said:
+            yield said.decode(errors="replace")
 
 
 def _undashed(label: str) -> str:

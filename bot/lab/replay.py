@@ -5,16 +5,15 @@ Everything that a trial was told is told again from the ledger; nobody is asked,
 
 import dataclasses
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from bot.desk.bare import BareBench
 from bot.desk.combine import combine
 from bot.desk.desk import Bench, TrialDesk
 from bot.desk.trial import TrialRun, run_trial
+from bot.desk.workshop import Workshop
 from bot.domain.conduct import Conduct
 from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
 from bot.domain.inquiry import Charge
@@ -26,6 +25,7 @@ from bot.domain.step import Json, Step, ToolResult
 from bot.errors import NotFound, Rejected
 from bot.jobs.sitting import Benches, Seat
 from bot.jobs.together import together
+from bot.lab.request import Found, Sought, first_difference, prompt_differs
 from bot.ports import Random
 from bot.store.codec import PREDICTIONS, STEP
 from bot.store.forecasts import Trace
@@ -55,12 +55,16 @@ class Discrepancy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedTrial:
-    """One trial run again: how many steps are on record, how many came now, and the first difference."""
+    """One trial run again: how many steps are on record, how many came now, and the first difference.
+
+    ``agreed`` is how many steps came out as on record before that.
+    """
 
     number: int
     recorded: int
     replayed: int
     discrepancy: Discrepancy | None
+    agreed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,7 @@ async def replay(trace: Trace, seat: Seat, workshop: Benches | None, random: Ran
     trials = [trial for _, trial in runs]
     raw = combine(trace.question, trials, seat.pool) if any(trial.belief for trial in trials) else None
     recorded = PREDICTIONS.plain(forecast.raw)
-    differing = _first("", recorded, None if raw is None else PREDICTIONS.plain(raw), within=ROUNDING)
+    differing = first_difference("", recorded, None if raw is None else PREDICTIONS.plain(raw), within=ROUNDING)
     return Replayed(
         trials=tuple(told for told, _ in runs),
         raw=raw,
@@ -154,9 +158,24 @@ class _Theatre:
             trial = dataclasses.replace(trial, end=recorded.end, detail=recorded.detail)
         comparison.end(recorded, trial)
         told = ReplayedTrial(
-            number=record.number, recorded=len(steps), replayed=trial.steps, discrepancy=comparison.first
+            number=record.number,
+            recorded=len(steps),
+            replayed=trial.steps,
+            discrepancy=await self._explained(record.number, comparison),
+            agreed=comparison.agreed,
         )
         return told, trial
+
+    async def _explained(self, trial: int, comparison: "_Comparison") -> Discrepancy | None:
+        """Return the first difference; where a prompt was not on record, it is the place where that one differs."""
+        first, sought = comparison.first, comparison.ear.sought
+        if first is None or not first.missing or sought is None or not isinstance(self.workshop, Workshop):
+            return first
+        found = await prompt_differs(self.workshop.ledger, self.trace, trial, sought)
+        if found is None:
+            return first
+        # What is asked belongs to the step that would have come of it.
+        return dataclasses.replace(_discrepancy(comparison.agreed + 1, found), missing=first.missing)
 
     async def _trial(self, recorded: Trial, comparison: "_Comparison", ear: "_Ear") -> Trial:
         # One more than is on record where the trial ended by itself, to see that it does again.
@@ -202,6 +221,7 @@ class _Comparison:
     recorded: Sequence[Step]
     ear: "_Ear"
     first: Discrepancy | None = None
+    agreed: int = 0
 
     async def __call__(self, number: int, step: Step, /) -> None:
         if self.first is not None:
@@ -210,13 +230,15 @@ class _Comparison:
             self._note(number, ("action", None, step.action.name))
         elif step != (known := self.recorded[number - 1]) and (found := _first_of_steps(known, step)):
             self._note(number, found)
+        else:
+            self.agreed = number
 
     def end(self, recorded: Trial, replayed: Trial) -> None:
         """Hold the end of the trial against the record."""
-        if self.first is None and (found := _first("", _ending(recorded), _ending(replayed))):
+        if self.first is None and (found := first_difference("", _ending(recorded), _ending(replayed))):
             self._note(None, found)
 
-    def _note(self, step: int | None, found: "_Found") -> None:
+    def _note(self, step: int | None, found: "Found") -> None:
         self.first = dataclasses.replace(_discrepancy(step, found), missing=self.ear.missing)
 
 
@@ -226,6 +248,8 @@ class _Ear:
 
     bench: Bench
     missing: str = ""
+    sought: Sought | None = None
+    _heard: set[str] = field(default_factory=set)
 
     @property
     def policy(self) -> SourcePolicy:
@@ -251,10 +275,14 @@ class _Ear:
 
     async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
         try:
-            return await self.bench.ask(role, prompt, seed=seed)
+            answer = await self.bench.ask(role, prompt, seed=seed)
         except NotFound as error:
+            if not self.missing:
+                self.sought = Sought(role=role, prompt=prompt, seed=seed, heard=frozenset(self._heard))
             self._hear(error)
             raise
+        self._heard.add(answer.document)
+        return answer
 
     async def keep(self, text: str) -> str:
         return await self.bench.keep(text)
@@ -266,10 +294,7 @@ class _Ear:
         self.missing = self.missing or str(error)
 
 
-_Found = tuple[str, Json, Json]
-
-
-def _discrepancy(step: int | None, found: _Found) -> Discrepancy:
+def _discrepancy(step: int | None, found: Found) -> Discrepancy:
     part, recorded, replayed = found
     return Discrepancy(step=step, part=part, recorded=recorded, replayed=replayed)
 
@@ -278,25 +303,8 @@ def _ending(trial: Trial) -> dict[str, Json]:
     return {"steps": trial.steps, "end": trial.end.value, "detail": trial.detail}
 
 
-def _first_of_steps(recorded: Step, replayed: Step) -> _Found | None:
+def _first_of_steps(recorded: Step, replayed: Step) -> Found | None:
     """Compare two steps as the ledger would have them, in the order in which one thing follows from the other."""
     before, after = (json.loads(STEP.encode(step)) for step in (recorded, replayed))
-    differing = (_first(part, before.get(part), after.get(part)) for part in PARTS)
+    differing = (first_difference(part, before.get(part), after.get(part)) for part in PARTS)
     return next((found for found in differing if found is not None), None)
-
-
-def _first(path: str, recorded: Json, replayed: Json, *, within: float = 0.0) -> _Found | None:
-    """Return the first place where two JSON values differ; numbers may do so by a little."""
-    match recorded, replayed:
-        case dict(), dict():
-            keys: Iterable[str] = dict.fromkeys((*recorded, *replayed))
-            parts = ((key, recorded.get(key), replayed.get(key)) for key in keys)
-        case list(), list():
-            pairs = enumerate(zip_longest(recorded, replayed), 1)
-            parts = ((str(number), known, again) for number, (known, again) in pairs)
-        case float(), float() if math.isclose(recorded, replayed, rel_tol=0.0, abs_tol=within):
-            return None
-        case _:
-            return None if recorded == replayed else (path, recorded, replayed)
-    below = (_first(f"{path}.{key}".lstrip("."), known, again, within=within) for key, known, again in parts)
-    return next((found for found in below if found is not None), None)

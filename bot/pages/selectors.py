@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from bot.pages.lengths import split
 
@@ -54,46 +55,53 @@ def _kept(selectors: str, depth: int) -> Iterator[str]:
             yield rest
 
 
+@dataclass(slots=True)
+class _Built:
+    """A selector while it is put together; ``start`` is where its last part begins."""
+
+    out: list[str] = field(default_factory=list)
+    start: int = 0
+    needs_state: bool = False
+
+    def combine(self, combinator: str, *, leads: bool) -> None:
+        if not leads:
+            # What begins with a combinator, as within :has(), begins at the element itself.
+            self.close()
+        self.out.append(combinator)
+        self.start, self.needs_state = len(self.out), False
+
+    def close(self) -> None:
+        """Let a part of which nothing is left select anything."""
+        if not "".join(self.out[self.start :]).strip():
+            self.out.append("*")
+
+    def add(self, said: str | None) -> None:
+        if said is None:
+            self.needs_state = True
+        else:
+            self.out.append(said)
+
+
 def _rest(selector: str, depth: int) -> str | None:
     """Return one selector as it holds at rest, or None where what it selects needs a state, or is no element.
 
     What needs a state further up, as a page that is pointed at does, counts as true.
     """
-    out: list[str] = []
-    start, needs_state = 0, False
-    position = 0
-    while position < len(selector):
-        found = _PIECE.match(selector, position)
-        if found is None:
-            break
+    built, position = _Built(), 0
+    while (found := _PIECE.match(selector, position)) is not None:
         position = found.end()
-        if found[1] is None:
-            if not found[0].strip(" \t\n\f\r>+~"):
-                if found.start() > 0:
-                    # What begins with a combinator, as within :has(), begins at the element itself.
-                    _close(out, start)
-                out.append(found[0])
-                start, needs_state = len(out), False
-            else:
-                out.append(found[0])
-            continue
         inner = ""
         if found[3]:
             end = _closing(selector, position)
             inner, position = selector[position:end], end + 1
-        said = _pseudo(found, inner, depth)
-        if said is None:
-            needs_state = True
+        if found[1] is not None:
+            built.add(_pseudo(found, inner, depth))
+        elif found[0].strip(" \t\n\f\r>+~"):
+            built.add(found[0])
         else:
-            out.append(said)
-    _close(out, start)
-    return None if needs_state else "".join(out)
-
-
-def _close(out: list[str], start: int) -> None:
-    """Let a part of a selector of which nothing is left select anything."""
-    if not "".join(out[start:]).strip():
-        out.append("*")
+            built.combine(found[0], leads=found.start() == 0)
+    built.close()
+    return None if built.needs_state else "".join(built.out)
 
 
 def _closing(selector: str, position: int) -> int:

@@ -19,6 +19,8 @@ from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Spe
 from bot.domain.step import Json, Usage
 from bot.errors import ContractError, FoxcastError, Rejected, Unauthorized, Unavailable
 from bot.http import HttpReader
+from bot.llm.faults import may_be_billed
+from bot.llm.place import place_of
 from bot.ports import Llm
 from bot.specs import API_VERSION, ModelSpec, Settings, Workplace
 from bot.testing.model_server import (
@@ -117,6 +119,8 @@ FAILURES: dict[str, tuple[Reply, type[FoxcastError]]] = {
     "too many bytes": (huge(3 * 2**20), ContractError),
 }
 
+BROKEN_OFF = {"no answer", "half a body"}
+
 
 class ModelContract:
     """What every provider must do.
@@ -186,6 +190,43 @@ class ModelContract:
         with pytest.raises(Unavailable) as caught:
             await llm.complete(self.model, QUESTION, SAMPLING)
         assert (caught.value.retry_after_s, server.count) == (17.0, 1)
+
+    async def test_a_full_provider_is_told_from_one_that_fails(self, server: ModelServer, llm: Llm) -> None:
+        asked_s = []
+        for status in (429, 500):
+            server.script = fail(status)
+            with pytest.raises(Unavailable) as caught:
+                await llm.complete(self.model, QUESTION, SAMPLING)
+            asked_s.append(caught.value.retry_after_s)
+        assert asked_s == [0.0, None]
+
+    @pytest.mark.parametrize("name", FAILURES)
+    async def test_what_broke_off_may_be_billed_and_what_was_refused_is_not(
+        self, server: ModelServer, llm: Llm, name: str
+    ) -> None:
+        server.script, kind = FAILURES[name]
+        with pytest.raises(FoxcastError) as caught:
+            await llm.complete(self.model, QUESTION, SAMPLING)
+        assert may_be_billed(caught.value) == (kind is ContractError or name in BROKEN_OFF)
+
+    async def test_where_nobody_listens_nothing_is_billed(self, tmp_path: Path) -> None:
+        async with ModelServer(say("yes")) as server:
+            nowhere = server.base_url
+        async with self.opened(nowhere, tmp_path) as llm:
+            with pytest.raises(Unavailable) as caught:
+                await llm.complete(self.model, QUESTION, SAMPLING)
+        assert not may_be_billed(caught.value)
+
+    async def test_where_it_is_served_is_told_the_same_way_each_time_and_without_the_key(self, tmp_path: Path) -> None:
+        told = []
+        for port in (1, 2, 1):
+            async with self.opened(f"http://127.0.0.1:{port}/v1", tmp_path) as llm:
+                told.append(place_of(llm, f"house:{self.model}"))
+        first, other, again = told
+        assert first == again
+        assert KEY not in f"{first} {other}"
+        # Who has no word for it says nothing; who has one tells one address from another.
+        assert (first == other) == (first == "")
 
     @pytest.mark.parametrize("status", [400, 401])
     async def test_the_key_is_sent_and_shown_to_nobody(self, server: ModelServer, llm: Llm, status: int) -> None:

@@ -34,7 +34,8 @@ def _require_tool(name: str) -> str:
     if name in TOOLS or (name.startswith(PAGES) and name.endswith(("_toc", "_section"))):
         return name
     near = difflib.get_close_matches(name.casefold(), TOOLS, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"valid: {', '.join(TOOLS)}, fetch_SOURCE_toc, fetch_SOURCE_section"
+    valid = ", ".join((*TOOLS, f"{PAGES}SOURCE_toc", f"{PAGES}SOURCE_section"))
+    remedy = f"did you mean {near[0]}?" if near else f"valid: {valid}"
     message = f"there is no tool {name!r}; {remedy}"
     raise ValueError(message)
 

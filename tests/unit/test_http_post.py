@@ -1,7 +1,9 @@
 """Questions asked by POST: sent once, bounded, with a deadline of their own, over several small clients."""
 
 import asyncio
+import gzip
 import json
+from types import NoneType
 
 import pytest
 
@@ -81,6 +83,52 @@ async def test_the_wait_that_is_asked_for_comes_with_the_error(status: int) -> N
         with pytest.raises(Unavailable) as caught:
             await http.post(server.address, {}, max_bytes=100)
     assert caught.value.retry_after_s == 7.0
+
+
+@pytest.mark.parametrize(
+    ("sent", "cause"),
+    [
+        (Sent(end=End.NO_ANSWER), ConnectionError),
+        (Sent(body=b"half of it", end=End.MIDWAY), ConnectionError),
+        (Sent(end=End.NEVER), TimeoutError),
+        (Sent(headers={"Content-Encoding": "gzip"}, body=gzip.compress(b"a long enough text")[:-9]), ConnectionError),
+        (Sent(status=429), NoneType),
+        (Sent(status=500), NoneType),
+    ],
+    ids=["no answer", "half a body", "never", "half a gzip", "429", "500"],
+)
+async def test_what_broke_off_after_the_question_left_is_told_by_its_cause(sent: Sent, cause: type) -> None:
+    async with LoopbackServer(lambda _: sent) as server, reading(deadline_s=0.3) as http:
+        with pytest.raises(Unavailable) as caught:
+            await http.post(server.address, {}, max_bytes=100)
+    assert isinstance(caught.value.__cause__, cause)
+
+
+async def test_a_question_that_never_left_has_no_cause() -> None:
+    async with LoopbackServer(lambda _: Sent()) as server:
+        nobody = server.address
+    async with reading() as http:
+        with pytest.raises(Unavailable) as caught:
+            await http.post(nobody, {}, max_bytes=100)
+    assert caught.value.__cause__ is None
+    # One that waits for a connection until its time is over has not left either.
+    never = Sent(end=End.NEVER)
+    async with LoopbackServer(lambda _: never) as server, reading(connections=1, per_client=1) as http:
+        first = asyncio.ensure_future(http.post(server.address, {}, max_bytes=100))
+        await server.until(lambda: server.in_flight == 1)
+        with pytest.raises(Unavailable, match="no complete answer") as caught:
+            await http.post(server.address, {}, max_bytes=100, deadline_s=0.1)
+        assert (caught.value.__cause__, server.received) == (None, 1)
+        first.cancel()
+
+
+@pytest.mark.parametrize(("status", "asked_s"), [(429, 0.0), (503, None)])
+async def test_a_full_server_that_names_no_wait_is_told_from_one_that_fails(status: int, asked_s: float | None) -> None:
+    sent = Sent(status=status)
+    async with LoopbackServer(lambda _: sent) as server, reading() as http:
+        with pytest.raises(Unavailable) as caught:
+            await http.post(server.address, {}, max_bytes=100)
+    assert caught.value.retry_after_s == asked_s
 
 
 async def test_a_refusal_is_quoted_in_one_line_without_our_key() -> None:

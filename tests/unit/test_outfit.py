@@ -74,13 +74,74 @@ async def test_config_orders_the_search_engines_and_may_leave_some_out(tmp_path:
         assert [engine.name for engine in workshop.engines] == ["google_news"]
 
 
-async def test_a_search_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_a_search_engine_that_is_not_there_is_named_before_anything_is_opened(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        outfit = outfitter(tmp_path, stack, '[desk]\nsearch = ["gogle_news"]\n')
+        with pytest.raises(ConfigError, match=r"desk\.search\[0\]: no enabled .* engine; did you mean google_news\?"):
+            outfitter(tmp_path, stack, '[desk]\nsearch = ["gogle_news"]\n')
+        with pytest.raises(ConfigError, match=r"desk\.search\[0\]: the plugin brave is not enabled; add it to plugins"):
+            outfitter(tmp_path, stack, '[desk]\nsearch = ["brave"]\n')
+
+
+async def test_a_search_engine_that_is_not_there_is_named_while_a_plugin_is_broken(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack)
+        desk = outfit.config.desk.model_copy(update={"search": ("gogle_news",)})
+        outfit = replace(outfit, config=outfit.config.model_copy(update={"desk": desk}))
         ledger = await stack.enter_async_context(open_ledger(tmp_path / "l.sqlite", now=outfit.clock.now()))
         gateway = await outfit.gateway(ledger, silent)
         with pytest.raises(ConfigError, match=r"desk\.search: no enabled plugin offers gogle_news; enabled: searxng"):
             await outfit.workshop(ledger, gateway)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('tools = ["lookup_url", "web_serch"]', r"desk\.sources\.fred\.tools\[1\]: there is no tool web_serch; did you"),
+        ('first = "series_histroy"', r"desk\.sources\.fred\.first: .* did you mean series_history"),
+        ('first = "fetch_wikipeda_toc"', "did you mean fetch_wikipedia_toc"),
+    ],
+)
+async def test_a_tool_that_no_trial_could_be_offered_is_refused_at_the_start(
+    tmp_path: Path, line: str, told: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack, f"[desk.sources.fred]\n{line}\n")
+    with pytest.raises(ConfigError, match=told):
+        async with open_app(outfit.config, outfit.registry, clock=FakeClock()):
+            pass
+
+
+async def test_every_tool_that_there_is_may_be_named(tmp_path: Path) -> None:
+    names = sorted(names_of_tools(["wikipedia"]))
+    assert {"web_search", "fetch_wikipedia_section", "market_history"} < {*names}
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack, f"[desk.sources.fred]\ntools = {json.dumps(names)}\n")
+    assert [*strange_tools(outfit.config, outfit.registry)] == []
+
+
+async def test_that_nothing_can_be_searched_is_said_once_at_the_start(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack)
+        bare = replace(outfit, registry=replace(outfit.registry, search_engines=Shelf(SearchSpec, ())))
+        for each in (outfit, bare):
+            with capture_logs() as logs:
+                async with open_bay(each.config, each.registry, "blf", clock=FakeClock()):
+                    pass
+            said = [entry["why"] for entry in logs if entry["event"] == "forecasters cannot search the web"]
+            assert len(said) == (each is bare)
+    assert said[0].startswith("web_search: no search engine is enabled")
+
+
+def test_questions_of_earlier_days_need_an_engine_that_bounds_dates(tmp_path: Path) -> None:
+    class House:
+        section = DeskSection()
+        engines = (Engine(name="nosy", engine=MemorySearch()),)
+
+    house: Any = House()
+    assert no_search(house, backdated=False) is None
+    assert no_search(house, backdated=True) == (
+        "web_search: no enabled engine can bound dates, left out; enable one that does beside nosy"
+    )
 
 
 async def test_a_seat_is_as_the_forecaster_says_unless_config_says_otherwise(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from bot.cli.output.beliefs import words
 from bot.cli.output.console import Column, Kind, heading, indented, table
+from bot.cli.output.ends import ending, reasons
 from bot.cli.output.explanation import Explanation
 from bot.cli.output.explanation import as_plain as explanation_as_plain
 from bot.cli.output.figures import in_short, moment
@@ -17,6 +18,7 @@ from bot.domain.belief import Evidence
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import CurveShape, Prediction
 from bot.domain.step import Usage
+from bot.lab.chain import RESULT
 from bot.store.codec import FORECAST, PREDICTIONS
 
 DIGEST_SHOWN = 12
@@ -109,7 +111,11 @@ def _evidence(made: Made, side: str) -> Iterator[str]:
 
 
 def _sourced(made: Made, trial: int, evidence: Evidence) -> str:
-    place = made.found.chain.address(trial, evidence.source) or evidence.source
+    source, chain = evidence.source, made.found.chain
+    place = chain.address(trial, source)
+    if place is None and RESULT.search(source):
+        return f"{evidence.text} [{source}] (no such source)"
+    place = place or source
     return f"{evidence.text} [{place}]" if place else evidence.text
 
 
@@ -123,7 +129,7 @@ def _print_trials(console: Console, made: Made) -> None:
         rows.append(
             (
                 str(trial.number),
-                str(trial.end),
+                ending(trial),
                 "-" if belief is None else _shortly(belief.predictions, made),
                 "-" if belief is None else str(belief.confidence),
                 str(trial.steps),
@@ -132,8 +138,8 @@ def _print_trials(console: Console, made: Made) -> None:
             )
         )
     console.print(table(TRIALS, rows))
-    for trial in [record.trial for record in trace.trials if record.trial and record.trial.detail]:
-        console.print(f"trial {trial.number}: {trial.detail}")
+    for line in reasons(record.trial for record in trace.trials if record.trial):
+        console.print(line)
     if cost := cost_of(total):
         console.print(f"in all {cost}")
 

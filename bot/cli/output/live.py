@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from rich.console import Console, Group
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from bot.cli.output.beliefs import moves, words
 from bot.cli.output.console import indented
+from bot.cli.output.ends import ending, is_budget
 from bot.cli.output.figures import in_short
 from bot.cli.output.plain import plain
 from bot.cli.output.steps import cost_of
@@ -24,6 +26,12 @@ ARGUMENT_SHOWN = 80
 REASON_SHOWN = 300
 TARGETS_SHOWN = 8
 PER_SECOND = 4.0
+# Below so many columns there is no room for tokens.
+NARROW = 70
+ENDLESS = 10_000
+TITLES = ("trial", "step", "did last", "believes", "tokens", "USD")
+NUMBERS = frozenset({"step", "tokens", "USD"})
+SHRINKING = frozenset({"did last", "believes"})
 
 
 @dataclass(slots=True)
@@ -36,6 +44,7 @@ class _Course:
     reason: str = ""
     usage: Usage = field(default_factory=Usage)
     end: TrialEnd | None = None
+    ended: str = ""
 
 
 @dataclass(slots=True)
@@ -51,6 +60,7 @@ class View:
     steps: int
     _courses: dict[int, _Course] = field(default_factory=dict)
     _status: str = ""
+    _reasons: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -93,10 +103,17 @@ class View:
         course = self._courses.setdefault(trial.number, _Course())
         if course.end is not None:
             return
-        course.end = trial.end
-        detail = f": {_cut(trial.detail, REASON_SHOWN)}" if trial.detail else ""
+        course.end, course.ended = trial.end, ending(trial)
+        detail = f": {self._reason(trial)}" if trial.detail else ""
         style = "red" if trial.end in {TrialEnd.FAILED, TrialEnd.EMPTY} else "bold"
-        self.console.print(Text(f"trial {trial.number} ended after {trial.steps} steps: {trial.end}{detail}", style))
+        self.console.print(Text(f"trial {trial.number} ended after {trial.steps} steps: {course.ended}{detail}", style))
+
+    def _reason(self, trial: Trial) -> str:
+        """Return why a trial ended, once; after that, for which trial it was told."""
+        # What a budget has left changes from call to call, and what to do about it does not.
+        same = trial.detail.rpartition("; raise ")[2] if is_budget(trial.detail) else trial.detail
+        first = self._reasons.setdefault(same, trial.number)
+        return _cut(trial.detail, REASON_SHOWN) if first == trial.number else f"as trial {first}"
 
     @property
     def usage(self) -> Usage:
@@ -118,24 +135,34 @@ class View:
             indented(self.console, f"{cost}; so far {_spent(self.usage + step.usage)}", style="dim")
 
     def _standing(self) -> Group:
+        titles = [title for title in TITLES if title != "tokens" or self.console.width >= NARROW]
         grid = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("trial", "step", "did last", "believes", "tokens", "USD"):
-            right = title in {"step", "tokens", "USD"}
-            grid.add_column(title, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
+        for title in titles:
+            grid.add_column(
+                title,
+                justify="right" if title in NUMBERS else "left",
+                no_wrap=True,
+                overflow="ellipsis",
+                # Where there is no room for all, these share what the narrow columns leave.
+                ratio=1 if title in SHRINKING else None,
+            )
         for trial in range(1, max([self.trials, *self._courses]) + 1):
-            grid.add_row(*map(Text, self._row(trial, self._courses.get(trial, _Course()))))
+            row = self._row(trial, self._courses.get(trial, _Course()))
+            grid.add_row(*(Text(row[title]) for title in titles))
+        endless = self.console.options.update(max_width=ENDLESS)
+        grid.expand = Measurement.get(self.console, endless, grid).maximum > self.console.width
         return Group(Text(""), grid, Text(f"so far {_spent(self.usage)}"))
 
-    def _row(self, trial: int, course: _Course) -> tuple[str, ...]:
+    def _row(self, trial: int, course: _Course) -> Mapping[str, str]:
         usage, predictions = course.usage, course.predictions
-        return (
-            str(trial),
-            f"{course.number}/{self.steps}",
-            str(course.end or course.doing or "begins"),
-            "-" if predictions is None else self._belief(predictions),
-            f"{usage.tokens_in + usage.tokens_out:,}",
-            f"{usage.cost_usd:.4f}",
-        )
+        return {
+            "trial": str(trial),
+            "step": f"{course.number}/{self.steps}",
+            "did last": course.ended or course.doing or "begins",
+            "believes": "-" if predictions is None else self._belief(predictions),
+            "tokens": f"{usage.tokens_in + usage.tokens_out:,}",
+            "USD": f"{usage.cost_usd:.4f}",
+        }
 
     def _belief(self, predictions: Mapping[str, Prediction]) -> str:
         shape = self.question.shape

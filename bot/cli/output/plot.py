@@ -9,6 +9,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+
+from bot.cli.output.fonts import FAMILY, make_legible
 from bot.cli.output.panels import LEVELS, Fan, Lines, Panels, panels_of
 from bot.cli.output.plain import plain
 from bot.domain.forecast import TrialEnd
@@ -43,7 +46,7 @@ DAY_S = 86_400.0
 # Trials that believe the same stand side by side.
 DODGE = 0.05
 SETTINGS: Mapping[Any, Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": FAMILY,
     "font.size": 9.0,
     "axes.titlesize": 10.0,
     "axes.spines.top": False,
@@ -88,11 +91,14 @@ def _drawn(trace: Trace, panels: Panels, form: str) -> bytes:
     import matplotlib as mpl  # half a second, and an extra
 
     with mpl.rc_context(), warnings.catch_warnings():
-        # A title may hold characters of scripts that the font does not have.
+        # An .svg may hold characters of scripts that the font does not have.
         warnings.filterwarnings("ignore", message="Glyph")
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
         figure = _figure(trace, panels)
+        if form == "png":
+            # An .svg is text, and who looks at it has fonts of their own.
+            make_legible(figure)
         file = io.BytesIO()
         undated = {"Date": None} if form == "svg" else {"Software": None}
         figure.savefig(file, format=form, dpi=150, metadata=undated)
@@ -205,7 +211,10 @@ def _range(panels: Sequence[Lines]) -> tuple[float, float]:
 
 
 def _write_title(figure: "Figure", trace: Trace) -> None:
-    lines = textwrap.wrap(" ".join(plain(trace.question.title).split()), TITLE_WIDTH) or [str(trace.question.ref)]
+    title = " ".join(plain(trace.question.title).split())
+    # Some scripts have characters of double width, and no spaces.
+    width = max(1, TITLE_WIDTH * len(title) // max(1, cell_len(title)))
+    lines = textwrap.wrap(title, min(width, TITLE_WIDTH)) or [str(trace.question.ref)]
     if len(lines) > TITLE_LINES:
         lines = [*lines[: TITLE_LINES - 1], f"{lines[TITLE_LINES - 1].rstrip()} ..."]
     figure.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=11, fontweight="bold")

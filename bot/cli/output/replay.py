@@ -15,9 +15,11 @@ from bot.store.forecasts import Trace
 
 SHOWN = 300
 BEFORE = 60
-CHANGED = "The forecaster, its settings or its prompts changed since: the record lacks what is asked now"
-PROMPTS = "The forecaster works with other texts now: its prompts, or what the tools say, changed since"
-CODE = "The forecaster makes something else of the same record now: it, its settings or the seed changed since"
+# Which version made a forecast is not on record.
+OR = "changed since, or another version of Foxcast made it"
+CHANGED = f"The forecaster, its settings, its prompts or the seed {OR}: the record lacks what is asked now"
+PROMPTS = f"The forecaster works with other texts now: its prompts, or what the tools say, {OR}"
+CODE = f"The forecaster makes something else of the same record now: it, its settings or the seed {OR}"
 POOL = "The trials are as on record, so they are pooled in another way now; see aggregate in [forecasters]"
 
 
@@ -29,10 +31,12 @@ def print_replayed(console: Console, trace: Trace, again: Replayed) -> None:
     console.print(Text(f"{name}: {verdict} ({trials}, {_counted(again.steps, 'step')} made again)", style="bold"))
     for trial in again.trials:
         _print_trial(console, trial)
-    if again.aggregate is not None:
-        console.print("aggregate:")
+    if again.raw is None:
+        console.print("aggregate: none, because no step could be made again")
+    elif again.aggregate is not None:
+        console.print(f"aggregate of what was made again: {in_short(again.raw)}")
         _print_discrepancy(console, again.aggregate)
-    elif again.raw is not None:
+    else:
         console.print(f"aggregate: {in_short(again.raw)}, as on record")
     if (meaning := meaning_of(again)) is not None:
         console.print(f"{meaning}.")
@@ -59,6 +63,7 @@ def as_plain(trace: Trace, again: Replayed) -> dict[str, Any]:
                 "number": trial.number,
                 "recorded_steps": trial.recorded,
                 "replayed_steps": trial.replayed,
+                "agreed_steps": trial.agreed,
                 "difference": _plain(trial.discrepancy),
             }
             for trial in again.trials
@@ -78,7 +83,8 @@ def _print_trial(console: Console, trial: ReplayedTrial) -> None:
         console.print(f"trial {trial.number}: {_counted(trial.recorded, 'step')}, as on record")
         return
     console.print(
-        f"trial {trial.number}: {_counted(trial.recorded, 'step')} on record, {trial.replayed} now; it differs"
+        f"trial {trial.number}: {_counted(trial.recorded, 'step')} on record, {trial.replayed} now, "
+        f"the first {trial.agreed} alike; it differs"
     )
     _print_discrepancy(console, trial.discrepancy)
 

@@ -20,7 +20,7 @@ from bot.testing.http import DictHttp
 from bot.testing.loopback import End, LoopbackServer, Received, Sent
 from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelContract
 from bot.testing.model_server import ModelServer, Reply, say
-from plugins.models.litellm import GUARDS, LitellmSettings, _translate, foxcast_models, open_litellm
+from plugins.models.litellm import GUARDS, Litellm, LitellmSettings, _translate, foxcast_models, open_litellm
 
 (SPEC,) = foxcast_models()
 SONNET = "anthropic/claude-sonnet-4-5"
@@ -61,6 +61,40 @@ async def test_the_cost_of_a_known_model_is_that_of_its_list_price() -> None:
     assert price is not None
     assert (price.tokens_in, price.tokens_cached, price.tokens_out) == pytest.approx((2.5, 1.25, 10.0))
     assert answer.cost_usd == pytest.approx(3.5)
+
+
+async def test_the_dearer_prices_of_a_model_are_known_too() -> None:
+    async with open_litellm(LitellmSettings(), workplace()) as llm:
+        price = await llm.price(SONNET)
+        plain = await llm.price("openai/gpt-4o")
+    # The prices that Anthropic publishes for this model: up to 200,000 tokens of a prompt, and beyond.
+    assert price is not None
+    assert price.long is not None
+    assert price.tokens_written == pytest.approx(3.75)
+    assert price.long_from == 200_000
+    long = (price.long.tokens_in, price.long.tokens_cached, price.long.tokens_written, price.long.tokens_out)
+    assert long == pytest.approx((6.0, 0.6, 7.5, 22.5))
+    assert plain is not None
+    assert (plain.tokens_written, plain.long) == (None, None)
+
+
+def test_where_a_model_is_served_is_what_config_says_of_it_and_no_key() -> None:
+    def place(model: str = SONNET, **given: Any) -> str:
+        return Litellm(LitellmSettings.model_validate(given)).place(model)
+
+    assert place() == place(keys={"anthropic": KEY}) == place(base_urls={"openai": "https://one.example"}) == ""
+    told = [place(base_urls={"anthropic": f"https://{host}.example"}) for host in ("one", "two")]
+    assert len({*told, place(drop_params=True), ""}) == 4
+    assert "example" not in "".join(told)
+
+
+async def test_keys_that_the_library_found_itself_are_shown_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_OTHER_API_KEY", "found-in-the-environment")
+    said = {"type": "error", "error": {"type": "invalid", "message": "found-in-the-environment at https://x.y/z?k=1"}}
+    error, _ = await told(Sent(status=400, body=json.dumps(said).encode()))
+    assert type(error) is Rejected
+    assert "*** at https://x.y/z?***" in str(error)
+    assert "found-in" not in str(error)
 
 
 @pytest.mark.parametrize("model", ["openai/nobody", "ollama/gpt-4o", "nobody", "ollama/llama3"])

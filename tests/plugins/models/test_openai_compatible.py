@@ -251,3 +251,32 @@ def test_the_key_of_an_endpoint_is_refused_in_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="a secret must not stand in this file") as caught:
         settings_of(SPEC, config)
     assert KEY not in str(caught.value)
+
+
+def test_where_a_model_is_served_is_the_endpoint_without_its_keys() -> None:
+    def place(base_url: str = "https://one.example/v1", **habits: Any) -> str:
+        return settings(base_url, **habits).endpoints["local"].place()
+
+    same = [
+        place(),
+        place(api_key=KEY),
+        place(headers={"Authorization": KEY, "X-Session-Token": KEY}),
+        place(deadline_s=5.0, cache_marks=True, prices={"some/model": {"tokens_in": 1.0, "tokens_out": 2.0}}),
+    ]
+    other = [
+        place("https://two.example/v1"),
+        place(body={"top_k": 1}),
+        place(body={"top_k": 2}),
+        place(headers={"X-Region": "eu"}),
+        place(schemas="tool"),
+        place(strict_schemas=True),
+    ]
+    assert len(set(same)) == 1
+    assert len({*same, *other}) == 1 + len(other)
+
+
+async def test_the_price_of_filling_a_cache_can_be_told() -> None:
+    prices = {"some/model": {"tokens_in": 3.0, "tokens_written": 3.75, "tokens_out": 15.0}}
+    async with opened_with(settings("http://127.0.0.1:1/v1", prices=prices)) as llm:
+        told = await llm.price(MODEL)
+    assert told == Price(tokens_in=3.0, tokens_cached=3.0, tokens_out=15.0, tokens_written=3.75)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bot.cli.checkup import Finding, Verdict, checkup
+from bot.cli.checkup import checkup
+from bot.cli.finding import Finding, Verdict
 from bot.cli.vitals import HEARTBEAT_FILE
 from bot.store.ledger import open_ledger
 from bot.store.lock import instance_lock

@@ -2,12 +2,16 @@
 
 import re
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontEntry, fontManager
+from structlog.testing import capture_logs
 
+from bot.cli.output.fonts import lacking, make_legible
 from bot.cli.output.panels import Fan, Lines, panels_of
 from bot.cli.output.plot import draw, require_drawable
 from bot.domain.belief import Belief
@@ -178,3 +182,45 @@ async def test_a_forecast_without_a_step_cannot_be_drawn(theatre: Theatre, tmp_p
     begun = await theatre.ledger.forecasts.begin(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
     with pytest.raises(ConfigError, match="no step"):
         draw(await theatre.ledger.forecasts.trace(begun.id), tmp_path / "plot.svg")
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+async def test_any_script_can_be_drawn(theatre: Theatre, tmp_path: Path, suffix: str) -> None:
+    asked = question(shape=ChoiceShape(options=("雨", "green")), title="東京で雨が降りますか" * 20)
+    trace = await traced(theatre, asked, playing(lambda _: Choice({"雨": 0.3, "green": 0.7})), trials=1)
+    draw(trace, tmp_path / f"plot{suffix}")
+    drawn = (tmp_path / f"plot{suffix}").read_bytes()
+    assert drawn.startswith(PNG) or "東京で雨が降りますか" in drawn.decode()
+
+
+def made_legible(title: str, text: str, fonts: Sequence[FontEntry] | None) -> tuple[str, str, list[str]]:
+    """The title and the text of a figure in the end, and the fonts they are drawn with."""
+    figure = Figure()
+    head, body = figure.suptitle(title), figure.text(0, 0, text)
+    make_legible(figure, fonts)
+    return head.get_text(), body.get_text(), list(body.get_fontfamily())
+
+
+def test_what_no_font_has_is_escaped_within_the_width_of_the_picture_and_that_is_said_once() -> None:
+    with capture_logs() as logs:
+        title, text, _ = made_legible("will 雨 fall? " * 40, "rain 雨", ())
+    assert text == r"rain \u96e8"
+    assert title.startswith(r"will \u96e8 fall?")
+    assert len(title.splitlines()) == 2
+    assert all(len(line) <= 88 for line in title.splitlines())
+    assert [entry["count"] for entry in logs] == [1]
+
+
+def test_what_another_font_has_is_drawn_with_it() -> None:
+    # Comes with the library in STIX, and not in its usual font.
+    fonts = [font for font in fontManager.ttflist if font.name == "STIXGeneral"]
+    assert lacking("DejaVu Sans", {"\u2332"}) == {"\u2332"}
+    with capture_logs() as logs:
+        _, text, families = made_legible("title", "\u2332", fonts)
+    assert (text, families, logs) == ("\u2332", ["DejaVu Sans", "STIXGeneral"], [])
+
+
+def test_a_font_of_boxes_is_no_font() -> None:
+    boxes = [font for font in fontManager.ttflist if "Last Resort" in font.name]
+    _, text, families = made_legible("title", "雨", boxes)
+    assert (text, families) == (r"\u96e8", ["DejaVu Sans"])

@@ -8,8 +8,7 @@ from bot.desk.record import Record, digest_of
 from bot.desk.take import within
 from bot.desk.untrusted import plain, quoted
 from bot.errors import ContractError
-from bot.store.ledger import Ledger
-from bot.testing.clock import FakeClock
+from tests.unit.desk.workbench import Desk
 
 CANARY = "CANARY-key-0123456789\u2026"
 
@@ -18,12 +17,12 @@ async def refusing_header() -> None:
     f"Bearer {CANARY}".encode("ascii")
 
 
-async def test_the_text_of_a_foreign_error_is_not_recorded(ledger: Ledger, clock: FakeClock) -> None:
-    record = Record(ledger.exchanges, "scope", 0, clock, sealed=False)
+async def test_the_text_of_a_foreign_error_is_not_recorded(desk: Desk) -> None:
+    record = Record(desk.ledger.exchanges, "scope", 0, desk.clock, sealed=False)
     with pytest.raises(ContractError, match=r"^finder failed: UnicodeEncodeError") as caught:
         await record.through("search", digest_of({"q": 1}), lambda _: within(5, "finder", refusing_header()))
     assert "CANARY" not in str(caught.value)
-    bodies = [exchange.body for exchange in (await ledger.exchanges.of("scope", 0)).values()]
+    bodies = [exchange.body for exchange in (await desk.ledger.exchanges.of("scope", 0)).values()]
     assert [json.loads(body)["fault"] for body in bodies] == ["ContractError"]
     assert "CANARY" not in str([json.loads(body) for body in bodies])
 

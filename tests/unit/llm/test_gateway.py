@@ -95,6 +95,61 @@ async def test_the_very_same_request_is_answered_from_the_record(open_rig: OpenR
     assert len({answer.document for answer in answers[:3]}) == 1
 
 
+class Placed(ScriptedLlm):
+    """A provider whose models are served at an address that may change."""
+
+    address: object = ""
+
+    def place(self, model: str) -> object:
+        if isinstance(self.address, Exception):
+            raise self.address
+        return f"{self.address}/{model}" if isinstance(self.address, str) else self.address
+
+
+def placed(address: object) -> dict[str, ScriptedLlm]:
+    llm = Placed(turns=[said(f"from {address}")])
+    llm.address = address
+    return {"prime": llm, "other": ScriptedLlm()}
+
+
+async def test_the_same_model_served_elsewhere_is_asked_again(open_rig: OpenRig) -> None:
+    texts = []
+    for address in ("one", "two", "one"):
+        async with open_rig(llms=placed(address)) as rig:
+            texts.append((await rig.gateway.ask(inquiry(), deadline_s=60)).completion.text)
+            asked = rig.rows("count(*)")
+    assert texts == ["from one", "from two", "from one"]
+    assert asked == [(2,)]
+
+
+async def test_a_provider_without_a_place_finds_what_was_recorded_before_there_were_places(rig: Rig) -> None:
+    await rig.gateway.ask(inquiry(), deadline_s=60)
+    ((request,),) = rig.rows("request")
+    parts = rig.gateway.memory.parts(inquiry().prompt)
+    sampling = {"max_tokens": 1000}
+    asked = {
+        "messages": [part.digest for part in parts.messages],
+        "model": MAIN,
+        "offer": parts.offer.digest,
+        "sampling": sampling,
+    }
+    assert request == hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"), [(LookupError("sk-secret"), r"LookupError \(test_gateway"), (7, "says where .* as int")]
+)
+async def test_a_provider_that_cannot_say_where_it_serves_breaks_its_contract(
+    open_rig: OpenRig, address: object, words: str
+) -> None:
+    async with open_rig(llms=placed(address)) as rig:
+        with pytest.raises(ContractError, match=words):
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+    async with open_rig(llms=placed(ConfigError("no such endpoint"))) as rig:
+        with pytest.raises(ConfigError, match="no such endpoint"):
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+
+
 async def test_an_answer_paid_for_before_a_crash_is_used_with_its_cost_and_asks_nobody(open_rig: OpenRig) -> None:
     async with open_rig() as rig:
         paid = await rig.gateway.ask(inquiry(), deadline_s=60)
@@ -226,7 +281,10 @@ async def test_a_role_without_a_model_is_the_operators_concern(rig: Rig) -> None
             {"roles": with_fallback(fallback="nobody:x")},
             r"\[llm\.roles\.main\] fallback = 'nobody:x'.*valid: other, prime",
         ),
-        ({"providers": {"prmie": {"day_usd": 1.0}}}, r"\[llm\.providers\.prmie\].*did you mean prime"),
+        (
+            {"providers": {"prmie": {"day_usd": 1.0}}},
+            r"\[llm\.providers\.prmie\]: no enabled plugin offers a provider 'prmie' \(did you mean prime\?\)",
+        ),
     ],
 )
 async def test_a_provider_that_is_not_there_is_named_at_the_start(

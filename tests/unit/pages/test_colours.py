@@ -10,7 +10,7 @@ from bot.pages.colours import colour_of, colours, is_riddle, legacy
 
 @pytest.mark.parametrize("name", sorted(CSS4_COLORS))
 def test_each_name_of_the_standard_is_known(name: str) -> None:
-    assert colour_of(name) == (tuple(bytes.fromhex(CSS4_COLORS[name][1:])), 1.0)
+    assert colour_of(name) == (tuple(bytes.fromhex(str(CSS4_COLORS[name])[1:])), 1.0)
 
 
 @pytest.mark.parametrize(

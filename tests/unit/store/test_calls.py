@@ -2,7 +2,7 @@ import asyncio
 import hashlib
 import math
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import count
 from typing import Any

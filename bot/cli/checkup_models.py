@@ -1,0 +1,102 @@
+"""The doctor's checks of what forecasters work with: models and their prices, search, and who was found wanting."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bot.cli.finding import Finding, Verdict
+from bot.cli.output.figures import moment
+from bot.config.model import Config, ModelSection
+from bot.config.nearest import instead
+from bot.config.plugin_settings import settings_of
+from bot.desk.leaks.content import ROLE as FILTER
+from bot.errors import ConfigError, StoreError
+from bot.llm.roles import name_of, provider_of
+from bot.registry import Registry
+from bot.specs import Can
+from bot.store.conducts import Demotion
+from bot.store.ledger import read_ledger
+
+MEND = "mend config.toml"
+
+
+def means(config: Config, registry: Registry) -> Iterator[Finding]:
+    """Yield what is wrong with what forecasters work with that ask models; nothing where none of them does."""
+    if not config.llm.roles or not any(Can.ASK_MODELS in spec.abilities for spec in registry.forecasters):
+        return
+    yield from _prices(config, registry)
+    yield from _search(config, registry)
+
+
+def demotions(path: Path, now: datetime) -> Iterator[Finding]:
+    """Yield the models that are replaced for a while, out of a ledger."""
+    try:
+        found = asyncio.run(_demoted(path, now))
+    except StoreError:
+        return  # as the soundness says
+    for one in found:
+        role = f" as {one.role}" if one.role else ""
+        told = f"{one.model} is replaced{role} until {moment(one.until)} UTC, where there is a fallback: {one.why}"
+        yield Finding(Verdict.WARN, "demoted", told, "name another model in [llm.roles], or wait")
+
+
+async def _demoted(path: Path, now: datetime) -> tuple[Demotion, ...]:
+    async with read_ledger(path) as ledger:
+        return tuple(await ledger.conducts.demotions(now=now))
+
+
+def _prices(config: Config, registry: Registry) -> Iterator[Finding]:
+    named = [model for role in config.llm.roles.values() for model in (role.model, role.fallback) if model is not None]
+    for model in dict.fromkeys(named):
+        endpoints = _endpoints(model, config, registry)
+        if endpoints is None:
+            continue
+        endpoint, _, name = name_of(model).partition("/")
+        if endpoint not in endpoints or not name:
+            found = f"{model} names no endpoint of [models.{provider_of(model)}.settings.endpoints]"
+            known = instead(endpoint, endpoints)
+            yield Finding(Verdict.FAIL, "endpoints", f"{found} ({known})", MEND)
+        elif not _is_priced(model, config) and name not in getattr(endpoints[endpoint], "prices", {}):
+            remedy = f'[llm.models."{model}"] price_in = ... and price_out = ..., or free = true'
+            yield Finding(Verdict.WARN, "prices", f"{model} has no price, so it will not be asked", remedy)
+
+
+def _endpoints(model: str, config: Config, registry: Registry) -> Mapping[str, Any] | None:
+    """Return the endpoints of a provider whose models are named ``ENDPOINT/NAME``; None for other providers.
+
+    What those know of prices only they can tell, and to ask them would load their libraries.
+    """
+    provider = provider_of(model)
+    if provider not in registry.models:
+        return None
+    try:
+        endpoints = getattr(settings_of(registry.models[provider], config), "endpoints", None)
+    except ConfigError:
+        return None  # as the check of the settings says
+    return endpoints if isinstance(endpoints, Mapping) else None
+
+
+def _is_priced(model: str, config: Config) -> bool:
+    said = config.llm.models.get(model, ModelSection())
+    return said.free or (said.price_in is not None and said.price_out is not None)
+
+
+def _search(config: Config, registry: Registry) -> Iterator[Finding]:
+    there = registry.search_engines
+    named = config.desk.search or there.names
+    if unknown := [name for name in named if name not in there]:
+        told = "; ".join(f"{name} ({instead(name, there.names)})" for name in unknown)
+        yield Finding(Verdict.FAIL, "search", f"desk.search: no enabled plugin offers {told}", MEND)
+    engines = [there[name] for name in named if name in there]
+    if not engines:
+        yield Finding(Verdict.WARN, "search", "no search engine is enabled", "name one in plugins of config.toml")
+        return
+    dating = [spec.name for spec in registry.venues if spec.archive is not None and spec.name in config.venues]
+    if dating and not any(Can.SEARCH_BEFORE_DATE in spec.abilities for spec in engines):
+        found = f"no enabled search engine can bound dates, so questions of {', '.join(dating)} are not searched for"
+        yield Finding(Verdict.WARN, "search", found, "enable one that can: foxcast plugins")
+    if config.desk.filter and FILTER not in config.llm.roles:
+        found = "desk.filter = true and no model plays the role filter, so no result is judged by what it tells"
+        yield Finding(Verdict.WARN, "filter", found, f'[llm.roles.{FILTER}] model = "PROVIDER:NAME"')

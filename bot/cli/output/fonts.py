@@ -1,0 +1,79 @@
+"""Scripts in pictures that the usual font does not have: another font of this computer, or else escapes."""
+
+import textwrap
+from collections.abc import Collection, Iterable, Iterator, Set
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontEntry
+    from matplotlib.text import Text
+
+log = structlog.get_logger(__name__)
+
+FAMILY = "DejaVu Sans"
+# It has a box for every character there is.
+LAST_RESORT = "Last Resort"
+REGULAR = 400
+WIDTH, LINES = 88, 2
+
+
+def make_legible(figure: "Figure", fonts: "Iterable[FontEntry] | None" = None) -> None:
+    """Let every text of a figure be drawn: with fonts that have its characters, and those that none has as escapes.
+
+    ``fonts`` are those that may be used, else all that this computer has.
+    """
+    from matplotlib.font_manager import fontManager
+    from matplotlib.text import Text
+
+    texts = [found for found in figure.findobj(Text) if isinstance(found, Text)]
+    foreign = lacking(FAMILY, {character for text in texts for character in text.get_text()} - {"\n"})
+    if not foreign:
+        return
+    families = [FAMILY, *_having(foreign, fontManager.ttflist if fonts is None else fonts)]
+    boxes = set(foreign)
+    for family in families:
+        boxes = lacking(family, boxes)
+    for text in texts:
+        text.set_fontfamily(families)
+    if boxes:
+        _escape(figure, texts, boxes)
+        log.warning("no font of this computer has these characters, so they are drawn as escapes", count=len(boxes))
+
+
+def lacking(family: str, characters: Collection[str]) -> set[str]:
+    """Return the characters that a font does not have."""
+    from matplotlib.font_manager import findfont, get_font
+
+    font = get_font(findfont(family))
+    return {character for character in characters if not font.get_char_index(ord(character))}
+
+
+def _having(characters: Collection[str], fonts: "Iterable[FontEntry]") -> Iterator[str]:
+    """Yield families until all characters are covered that can be; regular ones, in alphabetical order."""
+    left = set(characters)
+    regular = {font.name for font in fonts if font.weight == REGULAR and font.style == "normal"}
+    for family in sorted(regular):
+        if not left:
+            return
+        rest = left if LAST_RESORT in family else lacking(family, left)
+        if rest != left:
+            yield family
+        left = rest
+
+
+def _escape(figure: "Figure", texts: "Iterable[Text]", boxes: Set[str]) -> None:
+    title = figure.get_suptitle()
+    for text in texts:
+        shown = text.get_text()
+        if boxes.isdisjoint(shown):
+            continue
+        escaped = "".join(_escaped(one) if one in boxes else one for one in shown.replace("\n", " "))
+        lines = LINES if shown == title else 1
+        text.set_text(textwrap.fill(escaped, WIDTH, max_lines=lines, placeholder=" ..."))
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
