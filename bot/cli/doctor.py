@@ -8,8 +8,8 @@ from rich.text import Text
 
 from bot.cli.call import Call
 from bot.cli.checkup import checkup
-from bot.cli.finding import Finding, Verdict
 from bot.cli.exits import ExitCode
+from bot.cli.finding import Finding, Verdict
 from bot.cli.output.console import Column, Kind, emit, stdout, table
 from bot.clock import SystemClock
 

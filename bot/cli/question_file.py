@@ -27,7 +27,7 @@ MAX_BYTES = 1024 * 1024
 SLUG_CHARS = 80
 # No key has more than three parts; the parser needs a time that grows with the square of them.
 _PART = r"(?:[\w-]++|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+')"
-_DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{16}}")
+_DEEP_KEY = re.compile(rf"(?<![\w\\-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{16}}")
 EXAMPLES = {"title": 'title = "Will it rain in Paris on 24 December 2026?"'}
 
 

@@ -53,6 +53,8 @@ _MONTH_FIRST = re.compile(r"(?P<month>[a-z]{3,9})\.? (?P<day>\d{1,2})(?:st|nd|rd
 _DAY_FIRST = re.compile(r"(?P<day>\d{1,2})(?:st|nd|rd|th)? (?P<month>[a-z]{3,9})\.?,? (?P<year>\d{4})", re.ASCII)
 _AGO = re.compile(r"(?P<count>an?|\d{1,5}) ?(?P<unit>[a-z]{1,6}?)s? ago", re.ASCII)
 
+# No character has such a number, and the reader of numbers refuses more than some thousand digits.
+_LONG_NUMBER = re.compile(r"&#(?:\d{8,}|[xX][0-9a-fA-F]{7,});?")
 _TAG = re.compile(r"<(?P<name>/?[a-zA-Z!][a-zA-Z0-9]*)[^<>]*>", re.ASCII)
 _BLOCKS = {
     "br",
@@ -108,7 +110,7 @@ def plain_snippet(text: str, *, longest: int = SNIPPET_CHARS) -> str:
 
     Line breaks stay, with one empty line between paragraphs at most; all other space becomes single spaces.
     """
-    seen = unescape(_TAG.sub(_gap, text))
+    seen = unescape(_LONG_NUMBER.sub("", _TAG.sub(_gap, text)))
     seen = _UNSEEN.sub("", _BREAK.sub("\n", seen))
     seen = _LINES.sub(lambda found: "\n\n" if found[0].count("\n") > 1 else "\n", _SPACE.sub(" ", seen))
     return seen.strip()[:longest].rstrip()

@@ -5,7 +5,7 @@ something is found by asking it again, since all but the model's are pure functi
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,7 +21,7 @@ from bot.desk.leaks.dates import is_late
 from bot.desk.notebook import NOTE
 from bot.desk.opening import OPENING, Opening
 from bot.desk.record import key_from, key_text
-from bot.desk.tools.search import HITS
+from bot.desk.tools.search import HITS, addresses_of
 from bot.desk.tools.series import SERIES
 from bot.domain.prompt import Answer
 from bot.domain.research import Hit, Page, Passage, Series
@@ -117,7 +117,7 @@ class Trail:
             if address is None or address.key in seen:
                 continue
             seen.add(address.key)
-            dropped = None if place in kept else self._layer(hit.url, hit.published_at) or Layer.CONTENT
+            dropped = None if place in kept else self._layer(addresses_of(hit), hit.published_at) or Layer.CONTENT
             text = "\n".join(part for part in (hit.title, hit.snippet, hit.text) if part)
             yield Met(
                 trial=self.trial,
@@ -137,7 +137,7 @@ class Trail:
                 yield self._page(Page(url="", title="", text="", published_at=None), use, Layer.ADDRESSES)
                 continue
             page = _PAGE.value(value["page"])
-            dropped = self._layer(page.url, page.published_at)
+            dropped = self._layer((page.url,), page.published_at)
             if dropped is None:
                 # The filter was shown those alone that had come so far, in this order.
                 dropped, place = self._by_content(place, verdict), place + 1
@@ -188,10 +188,10 @@ class Trail:
             shown=use.result.observation.text,
         )
 
-    def _layer(self, url: str, dated: datetime | None) -> Layer | None:
-        if self.blocks.refusal(url) is not None:
+    def _layer(self, urls: Iterable[str], dated: datetime | None) -> Layer | None:
+        if any(self.blocks.refusal(url) is not None for url in urls):
             return Layer.ADDRESSES
-        return Layer.DATES if is_late(dated, self.cutoff) else None
+        return Layer.DATES if is_late(dated, self.cutoff, backdated=self.opening.backdated) else None
 
     def _verdict(self, models: Sequence[Any]) -> Verdict:
         """Return what the filter said in this use; nothing was checked where it did not answer."""

@@ -186,6 +186,33 @@ async def test_what_the_budget_does_not_allow_is_told_and_fails(tmp_path: Path) 
         assert desk.server.count == 0
 
 
+async def test_a_budget_that_ends_all_trials_half_way_has_the_same_code_and_its_own_word(tmp_path: Path) -> None:
+    config = CONFIG + ROLE + PRICE + "max_tokens = 100\n"
+    config = config.replace("max_tokens = 100\n", "").replace(ROLE, f"{ROLE}max_tokens = 100\n")
+    budget = "[llm.budget]\nquestion_usd = 0.02\n"
+    async with serving(tmp_path, searching(9, probability=0.2), config=config + budget) as desk:
+        made = await desk("forecast", desk.write("q.toml", RAIN))
+        assert made.code == 9
+        assert "no trial came to its end: Rejected: the budget of the question" in made.err
+        assert ": budget: Rejected: the budget" in made.out
+        assert desk.server.count > 0
+
+
+async def test_a_model_without_a_price_is_told_as_that_before_anybody_is_asked(tmp_path: Path) -> None:
+    async with serving(tmp_path, searching(0, probability=0.2), config=CONFIG + ROLE) as desk:
+        made = await desk("forecast", desk.write("q.toml", RAIN))
+        assert made.refuses(2, "openai_compatible:here/scripted is not asked", "price_in = ...", "free = true")
+        assert "--yes" not in made.err
+        assert desk.server.count == 0
+
+
+async def test_a_pass_tells_which_model_has_no_price(tmp_path: Path) -> None:
+    async with serving(tmp_path, searching(0, probability=0.2), config=CONFIG + ROLE + VENUE) as desk:
+        held = await desk("run", "--once")
+        assert "blf held: openai_compatible:here/scripted is not asked: its provider knows no price" in held.out
+        assert "say yes" not in held.out
+
+
 async def test_what_may_cost_too_much_is_not_begun_before_a_yes(tmp_path: Path) -> None:
     config = CONFIG + ROLE + PRICE + "[llm.budget]\nask_above_usd = 0.0\n"
     async with serving(tmp_path, searching(0, probability=0.2), config=config) as desk:

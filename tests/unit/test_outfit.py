@@ -1,20 +1,29 @@
 """What config names is opened, and what it forgets is said before anything is asked."""
 
+import json
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.app import open_app, open_bay
 from bot.clock import SeededRandom
 from bot.config.load import load_config
+from bot.config.model import DeskSection
+from bot.desk.tools.names import names as names_of_tools
+from bot.desk.workshop import Engine
 from bot.errors import ConfigError
 from bot.jobs.sitting import Seat
-from bot.outfit import Outfitter, hosts_of, lacking_roles
-from bot.registry import load_registry
+from bot.outfit import Outfitter, hosts_of, lacking_roles, no_search, strange_tools
+from bot.registry import Shelf, load_registry
+from bot.specs import SearchSpec
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
+from bot.testing.research import ScriptedEngine
 
 MODELS = """
 plugins = ["harbour", "blf", "openai_compatible", "searxng", "google_news", "wikipedia", "dbnomics", "forecastbench"]
@@ -96,7 +105,10 @@ async def test_a_search_engine_that_is_not_there_is_named_while_a_plugin_is_brok
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('tools = ["lookup_url", "web_serch"]', r"desk\.sources\.fred\.tools\[1\]: there is no tool web_serch; did you"),
+        (
+            'tools = ["lookup_url", "web_serch"]',
+            r"desk\.sources\.fred\.tools\[1\]: there is no tool web_serch; did you",
+        ),
         ('first = "series_histroy"', r"desk\.sources\.fred\.first: .* did you mean series_history"),
         ('first = "fetch_wikipeda_toc"', "did you mean fetch_wikipedia_toc"),
     ],
@@ -135,7 +147,7 @@ async def test_that_nothing_can_be_searched_is_said_once_at_the_start(tmp_path: 
 def test_questions_of_earlier_days_need_an_engine_that_bounds_dates(tmp_path: Path) -> None:
     class House:
         section = DeskSection()
-        engines = (Engine(name="nosy", engine=MemorySearch()),)
+        engines = (Engine(name="nosy", engine=ScriptedEngine()),)
 
     house: Any = House()
     assert no_search(house, backdated=False) is None

@@ -288,6 +288,9 @@ def test_two_plugins_of_one_name_are_refused_with_both(tmp_path: Path) -> None:
     [
         ("[forecasters.oracel]", "config.toml:3: forecasters.oracel: no plugin offers it; did you mean oracle?"),
         ("[search.oracle]", "config.toml:3: search.oracle: no plugin offers it"),
+        ("[forecasters.v.settings]", "forecasters.v: no plugin offers it; valid: oracle (a variant of another"),
+        ("[forecasters.v.settings]", 'needs uses = "NAME")'),
+        ("[desk]\nsearch = ['orakle']", "config.toml:4: desk.search[0]: no enabled plugin offers this search engine; "),
     ],
 )
 def test_a_table_that_nothing_answers_to_is_refused_with_the_nearest(enable: Enable, table: str, expected: str) -> None:

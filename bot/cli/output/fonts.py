@@ -1,7 +1,8 @@
 """Scripts in pictures that the usual font does not have: another font of this computer, or else escapes."""
 
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 import structlog
@@ -28,7 +29,7 @@ def make_legible(figure: "Figure", fonts: "Iterable[FontEntry] | None" = None) -
     from matplotlib.font_manager import fontManager
     from matplotlib.text import Text
 
-    texts = [found for found in figure.findobj(Text) if isinstance(found, Text)]
+    texts = figure.findobj(Text)
     foreign = lacking(FAMILY, {character for text in texts for character in text.get_text()} - {"\n"})
     if not foreign:
         return
@@ -64,7 +65,7 @@ def _having(characters: Collection[str], fonts: "Iterable[FontEntry]") -> Iterat
         left = rest
 
 
-def _escape(figure: "Figure", texts: "Iterable[Text]", boxes: Set[str]) -> None:
+def _escape(figure: "Figure", texts: "Iterable[Text]", boxes: AbstractSet[str]) -> None:
     title = figure.get_suptitle()
     for text in texts:
         shown = text.get_text()

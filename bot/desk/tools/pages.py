@@ -13,7 +13,8 @@ from bot.domain.research import Page
 from bot.errors import FoxcastError, Rejected, StoreError
 from bot.store.codec import Form
 
-PAGE_S = 15.0
+# Fetching and reading have bounds of their own, of 15 s and 5 s; this one also holds the time in line for a reader.
+PAGE_S = 45.0
 _PAGE: Form[Page] = Form("page", Page)
 
 

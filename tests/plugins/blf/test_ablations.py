@@ -5,15 +5,17 @@ from itertools import product
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from bot.desk.tools.names import names as names_of_tools
 from bot.domain.forecast import Limits
 from bot.domain.prompt import Completion, Dialect, Prompt
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Observation, ToolResult
-from bot.errors import Unavailable
+from bot.errors import ConfigError, Unavailable
 from bot.testing.desk import ScriptedDesk, ScriptedTool, tool_that_says
 from bot.testing.schema import fill
-from plugins.blf.settings import BlfSettings, EarlyStop, Mode, ZeroShot
+from plugins.blf.settings import TOOLS, BlfSettings, EarlyStop, Mode, ZeroShot
 from tests.plugins.blf.cases import (
     CHOICE,
     CURVE,
@@ -116,8 +118,35 @@ async def test_without_search_only_the_search_tools_are_missing() -> None:
 
 
 async def test_tools_can_be_chosen_by_name_and_never_added() -> None:
-    prompt = await first_prompt(BlfSettings(tools=("lookup_url", "read_mind")))
+    prompt = await first_prompt(BlfSettings(tools=("lookup_url", "market_history")))
     assert offered(prompt) == ["lookup_url", "submit"]
+
+
+def test_tools_are_named_as_those_of_the_desk() -> None:
+    assert {*TOOLS} == {*names_of_tools(())}
+    for name in names_of_tools(["wikipedia"]):
+        assert BlfSettings(tools=(name,)).tools == (name,)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("web_serch", "did you mean web_search"), ("read_mind", "valid: web_search"), ("fetch_x", "no tool")],
+)
+def test_a_tool_that_no_desk_has_is_refused_with_the_nearest_name(name: str, told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        BlfSettings(tools=("lookup_url", name))
+
+
+async def test_pages_of_a_source_that_the_desk_does_not_have_end_the_trial_before_it_asks() -> None:
+    shelf = tool_that_says("fetch_almanac_toc", "headings", page=QUERY)
+    at = desk(submit(0.7), bench=[searches(), shelf])
+    steps, error = await steps_of(question(), at, BlfSettings(tools=("fetch_almanack_toc",)))
+    assert steps == []
+    assert isinstance(error, ConfigError)
+    assert "names fetch_almanack_toc, which the desk does not have; there is fetch_almanac_toc" in str(error)
+    named = BlfSettings(tools=("fetch_almanac_toc",))
+    _, error = await steps_of(question(), desk(submit(0.7), bench=[shelf]), named)
+    assert error is None
 
 
 async def test_the_crowd_is_shown_and_started_from_or_neither() -> None:

@@ -1,5 +1,6 @@
 """The doctor's checks, each on an installation with one fault."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from bot.cli.checkup import checkup
 from bot.cli.finding import Finding, Verdict
 from bot.cli.vitals import HEARTBEAT_FILE
+from bot.store.conducts import Demotion
 from bot.store.ledger import open_ledger
 from bot.store.lock import instance_lock
 
@@ -174,3 +176,78 @@ def test_a_fault_in_the_configuration_fails_with_its_key(config: Path, text: str
     failed = [finding for finding in checkup(config, NOW) if finding.verdict is Verdict.FAIL]
     assert [finding.check for finding in failed] == [check]
     assert word in failed[0].found
+
+
+MODELS = """
+plugins = ["forecastbench", "blf", "openai_compatible", "searxng"]
+
+[venues.forecastbench]
+forecasters = ["blf"]
+
+[models.openai_compatible.settings.endpoints.here]
+base_url = "http://127.0.0.1:1/v1"
+
+[search.searxng.settings]
+base_url = "http://127.0.0.1:1"
+
+[llm.roles.main]
+model = "openai_compatible:here/small"
+"""
+PRICED = """
+[llm.models."openai_compatible:here/small"]
+free = true
+
+[llm.roles.filter]
+model = "openai_compatible:here/small"
+"""
+
+
+def _told(config: Path, verdict: Verdict) -> dict[str, Finding]:
+    return {check: finding for check, finding in _findings(config).items() if finding.verdict is verdict}
+
+
+def test_what_forecasters_lack_is_a_warning_with_the_table_to_add(config: Path) -> None:
+    config.write_text(MODELS)
+    found = _told(config, Verdict.WARN)
+    assert "openai_compatible:here/small has no price" in found["prices"].found
+    assert "free = true" in found["prices"].remedy
+    assert "can bound dates, so questions of forecastbench are not searched for" in found["search"].found
+    assert "[llm.roles.filter]" in found["filter"].remedy
+    assert _told(config, Verdict.FAIL) == {}
+
+
+def test_what_is_there_is_not_missed(config: Path) -> None:
+    config.write_text(MODELS.replace('"searxng"]', '"searxng", "google_news"]') + PRICED)
+    assert not {"prices", "search", "filter"} & _findings(config).keys()
+
+
+@pytest.mark.parametrize("price", ['"here/small"', "small"])
+def test_a_price_of_the_endpoint_counts_for_its_models_alone(config: Path, price: str) -> None:
+    table = f"[models.openai_compatible.settings.endpoints.here.prices.{price}]"
+    config.write_text(f"{MODELS}\n{table}\ntokens_in = 1.0\ntokens_out = 2.0\n")
+    assert ("prices" in _findings(config)) is (price != "small")
+
+
+def test_a_model_at_an_endpoint_that_is_not_there_fails_with_the_nearest(config: Path) -> None:
+    config.write_text(MODELS.replace("compatible:here/", "compatible:her/"))
+    found = _told(config, Verdict.FAIL)["endpoints"]
+    assert "openai_compatible:her/small names no endpoint" in found.found
+    assert "did you mean here?" in found.found
+
+
+def test_who_asks_no_model_hears_nothing_of_search(config: Path) -> None:
+    config.write_text('plugins = ["forecastbench", "baseline"]\n[venues.forecastbench]\nforecasters = ["baseline"]\n')
+    assert not {"prices", "search", "filter"} & _findings(config).keys()
+
+
+async def test_a_model_that_is_replaced_is_a_warning_until_it_is_not(config: Path) -> None:
+    folder = config.parent / "state" / "paper"
+    demotion = Demotion(model="prime:big", at=NOW, until=NOW + DAY, why="it submits 1 of 10 trials", role="main")
+    async with open_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
+        await ledger.conducts.demote(demotion)
+    # The checks bring a loop of their own.
+    found = await asyncio.to_thread(_findings, config)
+    assert found["demoted"].verdict is Verdict.WARN
+    assert "prime:big is replaced as main until 2026-11-22 12:00 UTC" in found["demoted"].found
+    assert "it submits 1 of 10 trials" in found["demoted"].found
+    assert "demoted" not in await asyncio.to_thread(_findings, config, NOW + 2 * DAY)

@@ -2,17 +2,17 @@
 
 import io
 from collections.abc import AsyncIterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from bot.app import Records
-from bot.cli.costs import bill_of, budgets_left, today_of
+from bot.cli.costs import bill_of, bill_of_lab, budgets_left, today_of
 from bot.cli.output.costs import Bill, as_plain, print_bill, today_in_words
 from bot.config.model import Config
-from bot.errors import Unavailable
+from bot.errors import NotFound, Unavailable
 from bot.store.calls import CostBy, Spent
 from bot.store.conducts import Demotion
 from bot.testing.llm import ScriptedLlm
@@ -120,3 +120,14 @@ def test_more_than_the_budget_leaves_nothing_and_no_budget_leaves_no_number() ->
     endless = Config.model_validate({"llm": {"budget": {"day_usd": None}}})
     (everything,) = budgets_left(endless, spent)
     assert (everything.left_usd, everything.spent_usd) == (None, 0.7)
+
+
+async def test_backtests_have_a_bill_of_their_own(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"state": tmp_path})
+    with pytest.raises(NotFound, match="no backtest asked a model"):
+        await bill_of_lab(config, CostBy.MODEL, None, datetime(2026, 1, 1, tzinfo=UTC))
+    (tmp_path / "lab").mkdir()
+    async with open_theatre(tmp_path / "lab", ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+        await theatre.forecast(question(), trials=1)
+        found = await bill_of_lab(config, CostBy.MODEL, None, theatre.clock.now())
+    assert (found.total.calls, found.total.usage.cost_usd) == (2, pytest.approx(2 * CALL_USD))

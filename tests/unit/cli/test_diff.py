@@ -52,20 +52,22 @@ def history(*forecasters: str) -> list[Forecast]:
     [
         ("aaa", [], "23"),
         ("aba", [], "13"),
-        ("aab", [], "23"),
-        ("abab", ["a"], "13"),
+        ("aabb", [], "12"),
+        ("abab", ["b"], "24"),
         ("abab", ["b", "a"], "43"),
     ],
 )
-def test_the_last_two_of_a_forecaster_are_compared_or_the_latest_of_two(made: str, named: list[str], pair: str) -> None:
-    assert "".join(one.id for one in chosen(history(*made), named)) == pair
+def test_the_last_two_of_one_forecaster_are_compared_or_the_latest_of_two(
+    made: str, named: list[str], pair: str
+) -> None:
+    assert "".join(one.id for one in chosen(history(*made), named, preferred="a")) == pair
 
 
 @pytest.mark.parametrize(
     ("made", "named", "error", "says"),
     [
         ("a", [], NotFound, "one forecast by a alone"),
-        ("ab", ["a"], NotFound, "one forecast by a alone"),
+        ("abb", [], NotFound, "--forecaster b --forecaster a"),
         ("ab", ["c"], NotFound, "c has not forecast"),
         ("abc", ["a", "b", "c"], ConfigError, "twice at most"),
     ],
@@ -74,7 +76,7 @@ def test_where_there_are_no_two_the_error_says_so(
     made: str, named: list[str], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        chosen(history(*made), named)
+        chosen(history(*made), named, preferred="a")
 
 
 async def compared(theatre: Theatre) -> Difference:

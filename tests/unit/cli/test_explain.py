@@ -3,11 +3,13 @@
 import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot.app import Records
+from bot.cli.costs import bill_of
 from bot.cli.explain import explanation_of
 from bot.cli.output.beliefs import moves, words
 from bot.cli.output.console import PlainConsole, as_json
@@ -15,6 +17,7 @@ from bot.cli.output.explain import print_explanation
 from bot.cli.output.explanation import Explanation, as_plain
 from bot.config.model import Config
 from bot.domain.belief import Belief
+from bot.domain.inquiry import Charge
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
 from bot.domain.question import Question
 from bot.domain.resolution import Happened, Resolution
@@ -23,6 +26,7 @@ from bot.errors import NotFound, Unavailable
 from bot.jobs.calibrate import Calibrated
 from bot.jobs.score import Scoring, score
 from bot.ports import Desk
+from bot.store.calls import CostBy, Reservation
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
 
@@ -191,3 +195,39 @@ def test_targets_that_move_together_are_told_once() -> None:
     shape = question().shape
     assert moves(before, before, shape) == ["40.0%, as before (2 targets)"]
     assert moves(before, {**before, "june": Binary(0.5)}, shape) == ["may: 40.0%, as before", "june: 40.0% -> 50.0%"]
+
+
+async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_the_bill(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question(), trials=1)
+    charge = Charge(scope=forecast.id, ref=str(forecast.ref), venue="lantern", forecaster="blf", trial=1)
+    for name in ("one", "two"):
+        await theatre.ledger.calls.reserve(
+            Reservation(
+                id=name,
+                at=theatre.clock.now(),
+                charge=charge,
+                role="main",
+                provider="prime",
+                model="prime:big",
+                request=name,
+                worst_usd=0.25,
+            )
+        )
+    await theatre.ledger.calls.lose(at=theatre.clock.now())
+    found = await explanation_of(records(theatre), forecast.id)
+    assert "2 calls lost when the program ended, at their worst case: 0.5000 USD booked" in printed(found)
+    bill = await bill_of(records(theatre), CostBy.MODEL, None, theatre.clock.now())
+    plain = as_plain(found)
+    heard = sum(call["cost_usd"] for call in plain["calls"])
+    assert heard + 0.5 == pytest.approx(bill.total.usage.cost_usd)
+    assert plain["spent_usd"] == pytest.approx(bill.total.usage.cost_usd)
+    assert plain["booked"]["by_state"]["lost"] == {"calls": 2, "cost_usd": 0.5}
+
+
+async def test_an_answer_that_no_trial_heard_is_told(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question(), trials=1)
+    found = await explanation_of(records(theatre), forecast.id)
+    assert "too late" not in printed(found)
+    unheard = replace(found.chain, calls=found.chain.calls[:-1])
+    # One call: (600 new + 400 cached at a tenth) at 1 dollar and 50 out at 4 dollars, each per million.
+    assert "answered too late for their trial: 0.0008 USD booked" in printed(replace(found, chain=unheard))

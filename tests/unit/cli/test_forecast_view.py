@@ -3,15 +3,17 @@
 import io
 from datetime import UTC, datetime
 
+import pytest
 from rich.console import Console
 
+from bot.cli.output.beliefs import measured
 from bot.cli.output.console import PlainConsole
 from bot.cli.output.explanation import Explanation
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
 from bot.cli.output.live import View
 from bot.domain.belief import Belief, Evidence
 from bot.domain.forecast import Forecast, Trial, TrialEnd
-from bot.domain.prediction import Binary, BinaryShape, CurveShape
+from bot.domain.prediction import Binary, BinaryShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.step import Action, Observation, Step, Usage
 from bot.lab.chain import Chain
@@ -153,7 +155,8 @@ def test_the_end_tells_evidence_with_its_source_trials_pooling_calibration_and_w
     said = printed(made(beside=(Beside(name="base", forecast=made().forecast), silent)))
     for part in (
         "+ it rained [https://almanac.example/rain] (trial 1)",
-        "+ it rained [search_1_result_1] (trial 2)",
+        "+ it rained [search_1_result_1] (no such source) (trial 2)",
+        "trials 1, 2: Rejected: no money",
         "in all 2 calls, 200 tokens in",
         "aggregate: trial 1 as it is: 25.0%",
         "left out: trial 2, it was cut",
@@ -182,10 +185,61 @@ def test_as_json_the_crowd_and_the_others_stand_beside_the_explanation() -> None
 
 
 def test_the_belief_about_a_number_is_told_by_its_quantiles() -> None:
-    from bot.domain.prediction import Curve
-
     shape = CurveShape(grid=(0.0, 50.0, 100.0), unit="mm")
     shown, file = view(Question(ref=REF, title="How much?", shape=shape, targets=(Target(),)), terminal=True)
     with shown.shown():
         shown.step(1, 1, searching(Belief(predictions={"outcome": Curve((0.0, 0.5, 1.0))})))
     assert "50%: 50 mm" in file.getvalue()
+
+
+BUDGET = (
+    "Rejected: the budget of the question does not allow the call: it may cost 0.1 US dollars, and of 1 there are "
+    "{} left; raise [llm.budget] question_usd in config.toml to go on"
+)
+
+
+def test_a_reason_is_told_once_and_a_budget_by_its_name() -> None:
+    shown, file = view()
+    for number, detail in enumerate(
+        ("Unavailable: asleep", "Unavailable: asleep", BUDGET.format(0.05), BUDGET.format(0))
+    ):
+        shown.ended(Trial(number=number + 1, end=TrialEnd.FAILED, belief=None, steps=0, detail=detail))
+    assert file.getvalue().count("asleep") == 1
+    assert "trial 2 ended after 0 steps: failed: as trial 1" in file.getvalue()
+    assert "trial 3 ended after 0 steps: budget: Rejected: the budget" in file.getvalue()
+    assert "trial 4 ended after 0 steps: budget: as trial 3" in file.getvalue()
+
+
+def standing(width: int) -> list[str]:
+    """What stands below the steps of two trials on a terminal of that width."""
+    console = PlainConsole(file=io.StringIO(), width=width, markup=False, highlight=False)
+    shape = CurveShape(grid=(0.0, 29.85, 100.0), unit="mm of rain in all of the month")
+    asked = Question(ref=REF, title="How much?", shape=shape, targets=(Target(),))
+    shown = View(console=console, question=asked, trials=2, steps=10)
+    shown.step(1, 1, searching(Belief(predictions={"outcome": Curve((0.1, 0.5, 0.9))}), tokens=1_234_567))
+    with console.capture() as capture:
+        console.print(shown._standing())  # noqa: SLF001 - what a terminal repaints is not to be had otherwise
+    return capture.get().splitlines()
+
+
+@pytest.mark.parametrize("width", [40, 60, 69, 70, 100, 300])
+def test_however_narrow_the_terminal_numbers_are_whole_and_words_are_cut(width: int) -> None:
+    _, head, first, second, _ = standing(width)
+    titles = ["trial", "step", "did", "last", "believes", *(["tokens"] if width >= 70 else []), "USD"]
+    assert head.split() == titles
+    assert first.startswith("1      1/10")
+    assert first.endswith(("1,234,587  0.0100" if width >= 70 else "  0.0100"))
+    assert second.endswith(" 0.0000")
+    assert ("…" in first) is (width < 300)
+    assert max(map(len, (head, first, second))) <= width
+
+
+def test_numbers_have_four_digits_and_all_of_those_before_the_point() -> None:
+    told = {
+        29.8512: "29.85 mm",
+        0.000123456: "0.0001235 mm",
+        45_123.6: "45124 mm",
+        8_100_000_000.0: "8100000000 mm",
+        5: "5 mm",
+    }
+    assert {number: measured(number, "mm") for number in told} == told

@@ -1,18 +1,20 @@
 """Which question a name or an address means, who forecasts it, and what stands beside."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from bot.app import folder_of, open_app
-from bot.cli.wanted import Sources, address, chosen, free_ones
+from bot.cli.wanted import Sources, address, chosen, free_ones, require_future
 from bot.config.load import load_config
 from bot.config.model import Config
 from bot.domain.prediction import BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.request import ForecastQuestion
-from bot.errors import ConfigError, InstanceLocked, NotFound
+from bot.errors import ConfigError, ContractError, InstanceLocked, NotFound, Rejected
 from bot.registry import load_registry
 from bot.store.attempts import standing_of
 from bot.store.requests import ask
@@ -177,3 +179,37 @@ async def test_what_only_a_person_asked_for_is_not_forecast_again_by_itself(conf
     assert own.due_at is None
     assert regular is not None
     assert regular.due_at is not None
+
+
+@pytest.mark.parametrize("cutoff", ["", "as_of = 2026-01-03\n"])
+async def test_a_file_that_asks_about_the_past_is_refused_with_each_date(
+    configure: Configure, tmp_path: Path, cutoff: str
+) -> None:
+    file = tmp_path / "q.toml"
+    clock = FakeClock(datetime(2026, 1, 10, tzinfo=UTC))
+    config = configure()
+    house = Sources(config=config, registry=load_registry(config), clock=clock)
+    file.write_text(f'title = "Rain?"\n{cutoff}targets = [2026-01-02, 2026-01-03, 2026-01-20]\n')
+    with pytest.raises(ContractError) as caught:
+        await house.find(str(file))
+    assert [line.split(": ")[1:3] for line in str(caught.value).splitlines()] == [
+        ["targets", "2026-01-02"],
+        ["targets", "2026-01-03"],
+    ]
+    assert ("give as_of" in str(caught.value)) is (not cutoff)
+    file.write_text(f'title = "Rain?"\n{cutoff}targets = [2026-01-20]\n')
+    assert (await house.find(str(file))).fresh
+
+
+@pytest.mark.parametrize(
+    ("days", "over"), [((2, 3), True), ((2, 20), False), ((None,), False), ((2, None), False), ((10,), True)]
+)
+def test_a_question_all_in_the_past_is_skipped(days: tuple[int | None, ...], over: bool) -> None:  # noqa: FBT001 - data
+    now = datetime(2026, 1, 10, tzinfo=UTC)
+    targets = [Target(key=str(day), resolves_at=day and datetime(2026, 1, day, tzinfo=UTC)) for day in days]
+    asked = replace(OWN, targets=tuple(targets))
+    if not over:
+        require_future(asked, now)
+        return
+    with pytest.raises(Rejected, match=r"file:snow is skipped: none of its dates is after 2026-01-10"):
+        require_future(asked, now)

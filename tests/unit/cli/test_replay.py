@@ -1,6 +1,7 @@
 """What a replay says of itself, and that it loads no more than the forecaster."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,6 +56,20 @@ def test_a_difference_says_what_changed(again: Replayed, says: str) -> None:
     assert not again.identical
     assert says in printed(again)
     assert says in as_plain(TRACE, again)["meaning"]
+
+
+@pytest.mark.parametrize("part", ["steps", "observation.documents.1", "belief.reason"])
+def test_another_version_is_named_as_a_cause(part: str) -> None:
+    assert "another version of Foxcast" in printed(replayed(found(part)))
+    assert "another version of Foxcast" in printed(replayed(found(part, missing="not on record")))
+
+
+def test_where_no_step_could_be_made_again_there_is_no_aggregate_to_compare() -> None:
+    nothing = found("", step=None, recorded={"outcome": 0.7}, replayed=None)
+    again = replace(replayed(found("seed", missing="not on record"), nothing), raw=None)
+    said = printed(again)
+    assert "aggregate: none, because no step could be made again" in said
+    assert "now:       nothing" not in said
 
 
 def test_long_texts_are_shown_where_they_begin_to_differ() -> None:

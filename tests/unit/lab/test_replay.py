@@ -237,3 +237,54 @@ async def test_the_digest_of_a_text_that_the_forecaster_keeps_is_compared(theatr
     forecast = await theatre.forecast(question(), "keeper")
     theatre.forecasters["keeper"] = Playing(lambda _, desk: keeping("new words", desk))
     assert first(await again(theatre, forecast.id, name="keeper")).part == "observation.documents.1"
+
+
+def asking(text: str, *, then: str = "and?") -> Playing:
+    """Return a forecaster that asks this, and then something else, a step for each."""
+
+    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        for words in (text, then):
+            prompt = Prompt(
+                messages=(
+                    Message(speaker=Speaker.SYSTEM, text="Be brief."),
+                    Message(speaker=Speaker.USER, text=words),
+                )
+            )
+            answer = await desk.ask("main", prompt)
+            yield Step(
+                action=Action(name="think"),
+                observation=Observation(documents=(answer.document,)),
+                belief=Belief(predictions={"outcome": Binary(0.5)}),
+            )
+
+    return Playing(script)
+
+
+async def test_a_prompt_that_changed_is_shown_where_it_changed_first(theatre: Theatre) -> None:
+    theatre.llm.turns = [said("yes")]
+    theatre.forecasters["asker"] = asking("Will it rain?")
+    forecast = await theatre.forecast(question(), "asker")
+    theatre.forecasters["asker"] = asking("Will it snow?")
+    told = await again(theatre, forecast.id, name="asker")
+    found = first(told)
+    assert (found.step, found.part) == (1, "prompt.messages.2.text")
+    assert (found.recorded, found.replayed) == ("Will it rain?", "Will it snow?")
+    assert "not on record" in found.missing
+    assert told.raw is None
+
+
+async def test_what_was_made_before_a_prompt_that_changed_is_kept(theatre: Theatre) -> None:
+    theatre.llm.turns = [said("yes")]
+    theatre.forecasters["asker"] = asking("Will it rain?")
+    forecast = await theatre.forecast(question(), "asker")
+    theatre.forecasters["asker"] = asking("Will it rain?", then="so?")
+    told = await again(theatre, forecast.id, name="asker")
+    found = first(told)
+    assert (found.step, found.part, found.recorded, found.replayed) == (2, "prompt.messages.2.text", "and?", "so?")
+    assert [trial.agreed for trial in told.trials] == [1, 1]
+    assert told.raw == {"outcome": Binary(0.5)}
+
+
+async def test_another_seed_alone_is_named(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    assert first(await again(theatre, forecast.id, seed=2)).part == "seed"

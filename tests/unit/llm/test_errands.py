@@ -1,5 +1,6 @@
 import asyncio
 
+import pytest
 from structlog.testing import capture_logs
 
 from bot.errors import Unavailable
@@ -65,3 +66,18 @@ async def test_the_same_is_told_once_a_day() -> None:
     alarm.tell("a", "a again", "")
     await errands.finish()
     assert told == ["a", "b", "a again"]
+
+
+def test_the_keyboard_is_no_failure_of_the_errand_that_it_hit() -> None:
+    errands = Errands()
+
+    async def hit() -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        errands.begin(hit())
+        await asyncio.Event().wait()
+
+    with capture_logs() as logs, pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert logs == []

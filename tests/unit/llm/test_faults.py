@@ -34,7 +34,7 @@ BROKEN_OFF = [
     ContractError("half a sentence"),
     caused(Unavailable("late"), TimeoutError()),
     caused(Unavailable("gone"), ConnectionResetError()),
-    caused(Unavailable("gone"), BrokenPipeError()),
+    caused(Unavailable("broken"), BrokenPipeError()),
     caused(Unavailable("nested"), caused(ContractError("inner"), TimeoutError())),
 ]
 

@@ -1,0 +1,107 @@
+"""What a backtest says of its costs: what is new before it begins, and what it came to when it is over."""
+
+import io
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.cli.backtest import outlay_of, unheard
+from bot.cli.output.console import PlainConsole
+from bot.cli.output.report import print_outlay
+from bot.clock import SeededRandom
+from bot.domain.learning import Round
+from bot.errors import Unavailable
+from bot.lab.backtest import Subject, Window, backtest
+from bot.testing.llm import ScriptedLlm
+from tests.unit.sittings import Theatre, open_theatre, thoughts
+from tests.unit.testing.lantern import LanternArchive
+
+# Of each call 600 tokens are new and 400 cached, at 1 and 0.1 dollars per million, and 50 are written, at 4.
+CALL_USD = (600 * 1.0 + 400 * 0.1 + 50 * 4.0) / 1e6
+ARCHIVE = LanternArchive()
+
+
+@pytest.fixture
+async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
+    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
+        yield theatre
+
+
+def nothing(a_round: Round) -> None:
+    """Learn nothing."""
+
+
+def subject(theatre: Theatre, *, run: str = "", trials: int = 2) -> Subject:
+    return Subject(seat=theatre.seat(trials=trials), learn=nothing, benches=theatre.workshop(), run=run)
+
+
+def scopes(tested: Subject) -> list[str]:
+    return [tested.scope(one.ref) for key in ARCHIVE.rounds() for one in ARCHIVE.round(key).questions]
+
+
+async def run(tested: Subject) -> None:
+    await backtest(ARCHIVE, tested, Window(), random=SeededRandom(1), progress=lambda _: None)
+
+
+async def test_a_run_that_is_repeated_has_nothing_new(theatre: Theatre) -> None:
+    tested = subject(theatre)
+    assert await unheard(tested, scopes(tested), theatre.ledger) == 2
+    await run(tested)
+    asked = len(theatre.llm.requests)
+    assert await unheard(tested, scopes(tested), theatre.ledger) == 0
+    await run(tested)
+    assert len(theatre.llm.requests) == asked
+
+
+async def test_more_trials_are_new(theatre: Theatre) -> None:
+    await run(subject(theatre, trials=1))
+    more = subject(theatre, trials=2)
+    assert await unheard(more, scopes(more), theatre.ledger) == 2
+
+
+async def test_another_run_is_new_until_it_was_made_even_if_every_answer_is_from_the_record(theatre: Theatre) -> None:
+    await run(subject(theatre))
+    asked = len(theatre.llm.requests)
+    other = subject(theatre, run="other")
+    assert await unheard(other, scopes(other), theatre.ledger) == 2
+    await run(other)
+    assert len(theatre.llm.requests) == asked
+    assert await unheard(other, scopes(other), theatre.ledger) == 0
+
+
+async def test_a_question_that_nobody_answered_is_new_again(theatre: Theatre) -> None:
+    theatre.llm.turns = [Unavailable("down")]
+    tested = subject(theatre)
+    with pytest.raises(Unavailable):
+        await run(tested)
+    assert await unheard(tested, scopes(tested), theatre.ledger) == 2
+
+
+async def test_the_outlay_is_that_of_all_runs_and_of_this_one(theatre: Theatre) -> None:
+    tested = subject(theatre)
+    began = theatre.clock.now()
+    await run(tested)
+    first = await outlay_of(scopes(tested), theatre.ledger, began=began)
+    # Two questions, two trials, two calls each.
+    assert (first.calls, first.unanswered, first.now_calls) == (8, 0, 8)
+    assert (first.tokens_in, first.tokens_cached, first.tokens_out) == (8000, 3200, 400)
+    assert [first.cost_usd, first.now_usd] == pytest.approx([8 * CALL_USD] * 2)
+    theatre.clock.pass_unnoticed(60)
+    later = theatre.clock.now()
+    await run(tested)
+    again = await outlay_of(scopes(tested), theatre.ledger, began=later)
+    assert again == replace(first, now_calls=0, now_usd=0.0)
+
+
+async def test_the_outlay_is_printed_under_the_report(theatre: Theatre) -> None:
+    tested = subject(theatre)
+    began = theatre.clock.now()
+    await run(tested)
+    console = PlainConsole(file=io.StringIO(), width=200, markup=False, highlight=False)
+    print_outlay(console, await outlay_of(scopes(tested), theatre.ledger, began=began))
+    assert isinstance(console.file, io.StringIO)
+    told = console.file.getvalue()
+    assert "8 calls of models (0 without an answer), 8,000 tokens in (40% cached), 400 out, 0.0067 USD" in told
+    assert "of that now: 8 calls, 0.0067 USD" in told
