@@ -9,9 +9,12 @@ from bot.llm.roles import Roles, provider_of
 from bot.ports import Llm
 from bot.store.calls import Calls
 
-# A conversation half-way through a trial of ten steps with pages in it, and a long answer with reasoning.
-TOKENS_IN = 20_000
-TOKENS_OUT = 4_000
+# A step of an agent that searches: its published trials read 54,000 to 97,000 tokens and write 5,000 to 10,000 in 7 to
+# 10 steps. Source: BLF (arXiv 2604.18576v3), the median agent loop on market questions.
+STEP_TOKENS_IN = 10_000
+STEP_TOKENS_OUT = 1_000
+# A prompt late in such a trial.
+LONG_TOKENS_IN = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,29 +38,35 @@ class Estimate:
         if typical:
             return typical
         step_usd = await self.step_usd()
-        return None if step_usd is None else step_usd * trials * steps
+        if step_usd is None:
+            return None
+        # What the budget of a question does not allow is not spent.
+        most = self.roles.section.budget.question_usd
+        return min(step_usd * trials * steps, float("inf") if most is None else most)
 
     async def step_usd(self) -> float | None:
         """Return the expected cost of one step in US dollars, or None where a price is not known.
 
         A step is taken to be one call in every role, each to the dearer of its model and its fallback.
         """
-        costs = [await self.call_usd(role, most_out=TOKENS_OUT) for role in self.roles.section.roles]
+        roles = self.roles.section.roles
+        costs = [await self._call_usd(role, tokens_in=STEP_TOKENS_IN, most_out=STEP_TOKENS_OUT) for role in roles]
         return None if None in costs else sum(cost or 0.0 for cost in costs)
 
-    async def call_usd(self, role: str, *, most_out: int | None = None) -> float | None:
-        """Return what a call in a role costs in US dollars, to the dearer of its models, or None as above.
+    async def call_usd(self, role: str) -> float | None:
+        """Return what a call in a role with a long prompt and the longest answer costs in US dollars, or None as above.
 
-        The prompt is as long as ``TOKENS_IN`` says, the answer as long as the role allows, or ``most_out`` where that
-        is less. Raises ConfigError for a role without a model.
+        Raises ConfigError for a role without a model.
         """
-        most = self.roles.role(role).max_tokens
-        tokens_out = most if most_out is None else min(most, most_out)
+        return await self._call_usd(role, tokens_in=LONG_TOKENS_IN, most_out=self.roles.role(role).max_tokens)
+
+    async def _call_usd(self, role: str, *, tokens_in: int, most_out: int) -> float | None:
+        tokens_out = min(most_out, self.roles.role(role).max_tokens)
         costs = []
         for model in self.roles.models(role):
             try:
                 rate = await self.tariff.rate(model, self.llms[provider_of(model)])
             except FoxcastError:
                 return None
-            costs.append(rate.worst_usd(tokens_in=TOKENS_IN, max_tokens=tokens_out))
+            costs.append(rate.worst_usd(tokens_in=tokens_in, max_tokens=tokens_out))
         return max(costs)

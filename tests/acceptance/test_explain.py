@@ -130,10 +130,21 @@ def test_two_forecasters_are_compared(thought: Foxcast, inside: Inside) -> None:
     assert "outcome 80.0% 80.0% +0.0 +0.00" in lines
     assert "forecaster brief blf" in lines
     assert "trials 1 finished 2 finished" in lines
-    plain = inside(thought, "diff", "lamp", "--json").json
+    plain = inside(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf", "--json").json
     assert plain["question"] == "harbour:lamp"
     first, second = plain["before"]["forecast"], plain["after"]["forecast"]
     assert inside(thought, "diff", first, second, "--json").json == plain
+
+
+def test_one_forecast_is_not_compared_with_that_of_another_unasked(thought: Foxcast, inside: Inside) -> None:
+    assert inside(thought, "diff", "lamp").refuses(8, "one forecast by blf alone", "--forecaster brief")
+
+
+def test_whose_forecast_is_meant_can_be_said(thought: Foxcast, inside: Inside) -> None:
+    for name in ("blf", "brief"):
+        told = inside(thought, "explain", "lamp", "--forecaster", name, "--json").json
+        assert told["forecast"]["forecaster"] == name
+    assert inside(thought, "replay", "lamp", "--forecaster", "brief").code == 0
 
 
 def test_costs_are_added_up_by_what_is_asked(thought: Foxcast, inside: Inside) -> None:

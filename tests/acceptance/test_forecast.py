@@ -187,14 +187,14 @@ async def test_what_the_budget_does_not_allow_is_told_and_fails(tmp_path: Path) 
 
 
 async def test_a_budget_that_ends_all_trials_half_way_has_the_same_code_and_its_own_word(tmp_path: Path) -> None:
-    config = CONFIG + ROLE + PRICE + "max_tokens = 100\n"
-    config = config.replace("max_tokens = 100\n", "").replace(ROLE, f"{ROLE}max_tokens = 100\n")
-    budget = "[llm.budget]\nquestion_usd = 0.02\n"
-    async with serving(tmp_path, searching(9, probability=0.2), config=config + budget) as desk:
+    config = CONFIG + ROLE + "max_tokens = 100\n" + PRICE + "[llm.budget]\nquestion_usd = 0.006\n"
+    async with serving(tmp_path, searching(9, probability=0.2), config=config) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
         assert made.code == 9
-        assert "no trial came to its end: Rejected: the budget of the question" in made.err
-        assert ": budget: Rejected: the budget" in made.out
+        assert "no trial came to its end: Rejected: " in made.err
+        assert "the budget of the question does not allow" in made.err
+        assert ": budget: as trial " in made.out
+        assert made.out.count("does not allow the call") == 2
         assert desk.server.count > 0
 
 

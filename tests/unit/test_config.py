@@ -154,21 +154,6 @@ def test_a_refusal_names_line_key_fault_and_the_nearest_name(load: Load, text: s
     assert refusal(load, text) == expected
 
 
-@pytest.mark.parametrize(
-    "host", ["https://example.org", "example.org/", "example.org:80", "*.example.org", "", "a b", "-a.org", "a..b"]
-)
-def test_what_is_no_host_name_is_not_blocked_in_vain(load: Load, host: str) -> None:
-    text = f"[desk]\nblocked_hosts = ['ok.example', '{host}']"
-    with pytest.raises(ConfigError) as caught:
-        load(text)
-    assert f"config.toml:2: desk.blocked_hosts[1]: '{host}' is no host name; write the host alone" in str(caught.value)
-
-
-def test_hosts_are_blocked_in_every_script(load: Load) -> None:
-    hosts = ("example.org", "www.Example.org", "localhost", "10.0.0.1", "bücher.example", "xn--bcher-kva.example")
-    assert load(f"[desk]\nblocked_hosts = {json.dumps(hosts)}").desk.blocked_hosts == hosts
-
-
 @pytest.mark.parametrize("name", ["Lantern", "lan-tern", "lan__tern", "9", "l" * 61, "lan tern"])
 def test_a_table_name_that_no_variable_could_hold_is_refused(load: Load, name: str) -> None:
     assert refusal(load, f"[data.'{name}']").startswith(f"config.toml:1: data.{name}: should ")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from bot.cli.output.beliefs import moves, words
 from bot.cli.output.console import indented
-from bot.cli.output.ends import ending, is_budget
+from bot.cli.output.ends import ending, gist
 from bot.cli.output.figures import in_short
 from bot.cli.output.plain import plain
 from bot.cli.output.steps import cost_of
@@ -110,9 +110,7 @@ class View:
 
     def _reason(self, trial: Trial) -> str:
         """Return why a trial ended, once; after that, for which trial it was told."""
-        # What a budget has left changes from call to call, and what to do about it does not.
-        same = trial.detail.rpartition("; raise ")[2] if is_budget(trial.detail) else trial.detail
-        first = self._reasons.setdefault(same, trial.number)
+        first = self._reasons.setdefault(gist(trial.detail), trial.number)
         return _cut(trial.detail, REASON_SHOWN) if first == trial.number else f"as trial {first}"
 
     @property

@@ -193,8 +193,8 @@ def test_the_belief_about_a_number_is_told_by_its_quantiles() -> None:
 
 
 BUDGET = (
-    "Rejected: the budget of the question does not allow the call: it may cost 0.1 US dollars, and of 1 there are "
-    "{} left; raise [llm.budget] question_usd in config.toml to go on"
+    "Rejected: prime:big, for file:rain: the budget of the question does not allow the call: it may cost 0.1 US "
+    "dollars, and of 1 there are {} left; raise [llm.budget] question_usd in config.toml to go on"
 )
 
 
@@ -206,7 +206,7 @@ def test_a_reason_is_told_once_and_a_budget_by_its_name() -> None:
         shown.ended(Trial(number=number + 1, end=TrialEnd.FAILED, belief=None, steps=0, detail=detail))
     assert file.getvalue().count("asleep") == 1
     assert "trial 2 ended after 0 steps: failed: as trial 1" in file.getvalue()
-    assert "trial 3 ended after 0 steps: budget: Rejected: the budget" in file.getvalue()
+    assert "trial 3 ended after 0 steps: budget: Rejected: prime:big" in file.getvalue()
     assert "trial 4 ended after 0 steps: budget: as trial 3" in file.getvalue()
 
 
@@ -228,7 +228,7 @@ def test_however_narrow_the_terminal_numbers_are_whole_and_words_are_cut(width: 
     titles = ["trial", "step", "did", "last", "believes", *(["tokens"] if width >= 70 else []), "USD"]
     assert head.split() == titles
     assert first.startswith("1      1/10")
-    assert first.endswith(("1,234,587  0.0100" if width >= 70 else "  0.0100"))
+    assert first.endswith("1,234,587  0.0100" if width >= 70 else "  0.0100")
     assert second.endswith(" 0.0000")
     assert ("…" in first) is (width < 300)
     assert max(map(len, (head, first, second))) <= width

@@ -206,7 +206,7 @@ async def test_a_file_that_asks_about_the_past_is_refused_with_each_date(
 )
 def test_a_question_all_in_the_past_is_skipped(days: tuple[int | None, ...], over: bool) -> None:  # noqa: FBT001 - data
     now = datetime(2026, 1, 10, tzinfo=UTC)
-    targets = [Target(key=str(day), resolves_at=day and datetime(2026, 1, day, tzinfo=UTC)) for day in days]
+    targets = [Target(key=str(day), resolves_at=None if day is None else now.replace(day=day)) for day in days]
     asked = replace(OWN, targets=tuple(targets))
     if not over:
         require_future(asked, now)

@@ -174,12 +174,14 @@ async def test_calls_in_flight_when_a_process_died_count_at_their_worst_case(
 async def test_what_a_forecast_will_cost_is_taken_from_those_before_it_or_from_prices(open_rig: OpenRig) -> None:
     dear = said("x", tokens_in=0, tokens_out=1_000)
     async with open_rig(llms=two(dear, price_of_all=PRICE)) as rig:
-        # 20,000 tokens read at 2 and 1,000 written at 10 dollars per million, thirty times.
-        assert await rig.gateway.estimate("scripted", trials=3, steps=10) == pytest.approx(30 * 0.05)
+        # 10,000 tokens read at 2 and 1,000 written at 10 dollars per million, thirty times.
+        assert await rig.gateway.estimate("scripted", trials=3, steps=10) == pytest.approx(30 * 0.03)
         for number in range(5):
             await rig.gateway.ask(inquiry(to=charge(f"forecast-{number}"), seed=number), deadline_s=60)
         assert await rig.gateway.estimate("scripted", trials=3, steps=10) == pytest.approx(0.01)
-        assert await rig.gateway.estimate("another", trials=1, steps=1) == pytest.approx(0.05)
+        assert await rig.gateway.estimate("another", trials=1, steps=1) == pytest.approx(0.03)
+        # No more than the budget of a question allows.
+        assert await rig.gateway.estimate("another", trials=50, steps=10) == pytest.approx(2.0)
 
 
 async def forecasts(rig: Rig, count: int) -> None:
@@ -195,7 +197,7 @@ async def test_forecasts_that_nobody_answered_say_nothing_about_the_cost(open_ri
         before = await rig.gateway.estimate("scripted", trials=5, steps=10)
         await forecasts(rig, 6)
         assert rig.rows("distinct state") == [("failed",)]
-        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == before == pytest.approx(50 * 0.05)
+        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == before == pytest.approx(50 * 0.03)
 
 
 async def test_forecasts_of_other_models_say_nothing_about_the_cost(open_rig: OpenRig) -> None:
@@ -207,7 +209,7 @@ async def test_forecasts_of_other_models_say_nothing_about_the_cost(open_rig: Op
     # The model stays in use, but in another role.
     roles = {"main": {"model": MAIN, "max_tokens": 1000}, "filter": {"model": SPARE, "max_tokens": 1000}}
     async with open_rig(section(roles=roles), llms=two(said("x"), price_of_all=PRICE)) as rig:
-        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == pytest.approx(50 * (0.05 + 0.024))
+        assert await rig.gateway.estimate("scripted", trials=4, steps=10) == pytest.approx(40 * (0.03 + 0.014))
 
 
 async def test_a_record_of_nothing_is_not_believed_against_a_price(open_rig: OpenRig) -> None:
@@ -216,7 +218,7 @@ async def test_a_record_of_nothing_is_not_believed_against_a_price(open_rig: Ope
         await forecasts(rig, 6)
         assert await rig.gateway.estimate("scripted", trials=5, steps=10) == 0.0
     async with open_rig(llms=two(said("x"), price_of_all=PRICE)) as rig:
-        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == pytest.approx(50 * 0.05)
+        assert await rig.gateway.estimate("scripted", trials=5, steps=10) == pytest.approx(50 * 0.03)
     async with open_rig(llms=two(said("x"), price_of_all=None)) as rig:
         assert await rig.gateway.estimate("scripted", trials=5, steps=10) is None
 
