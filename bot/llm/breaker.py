@@ -63,6 +63,13 @@ class Breaker:
         left_s = self._opened_at + self._rest_s - self._clock.monotonic()
         return left_s if left_s > MOMENT_S else 0.0
 
+    async def rest(self) -> None:
+        """Sleep out the present rest, which is over then whatever a clock that went its own way says."""
+        opened_at = self._opened_at
+        await self._clock.sleep(self.wait_s)
+        if opened_at is not None and self._opened_at == opened_at:
+            self._opened_at = self._clock.monotonic() - self._rest_s
+
     def enter(self) -> Passage | None:
         """Return leave to send one request, or None."""
         if self._opened_at is None:

@@ -156,16 +156,20 @@ class Gateway:
         began = asyncio.get_running_loop().time()
         try:
             async with patience.share((lambda: any(self._is_open(one.model) for one in behind)) if behind else None):
-                for other in paid:
-                    if (stored := await self.till.stored(other)) and stored.usage.calls:
-                        return stored
-                return await self._call(order, patience)
+                return await self._paid(paid) or await self._call(order, patience)
         except TimeoutError as error:
             waited_s = asyncio.get_running_loop().time() - began
             message = f"{order.model}, asked as {order.inquiry.role}: no answer within {waited_s:.3g} s"
             failure = Unavailable(message)
             failure.__cause__ = error
             return failure
+
+    async def _paid(self, orders: Sequence[Order]) -> Answer | None:
+        """Return the answer that was paid for already in this very trial, if there is one."""
+        for order in orders:
+            if (stored := await self.till.stored(order)) and stored.usage.calls:
+                return stored
+        return None
 
     async def _call(self, order: Order, patience: Patience) -> Answer | FoxcastError:
         """Return the answer of one model, or why it has none where another model may; raises what no model mends."""

@@ -41,7 +41,7 @@ class Health:
 
     def is_demoted(self, model: str, role: str) -> bool:
         """Say whether a model is not to be asked now in a role."""
-        until = self._ends(model, role)
+        until = self._ends(model, role) if self._until else None
         return until is not None and self._clock.now() < until
 
     async def grade(self, conduct: Conduct, charge: Charge) -> Demotion | None:

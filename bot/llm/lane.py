@@ -74,7 +74,10 @@ class Lane:
         while not self.is_clear:
             if (not self.is_open and patience.elsewhere()) or self.wait_s >= patience.left_s:
                 raise self._closed()
-            await self._changed(self.wait_s)
+            if self._pause_s:
+                await self._sleep_out()
+            else:
+                await self._moves()
 
     def enter(self) -> Passage | None:
         """Return leave to send one request, or None."""
@@ -118,11 +121,17 @@ class Lane:
         bound = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (min(self._pauses, 20) - 1))
         return float(self._jitter.uniform(bound / 2, bound))
 
-    async def _changed(self, wait_s: float) -> None:
-        """Wait until the breaker moves, for so long where it is known how long it may take."""
+    async def _sleep_out(self) -> None:
+        until = self._paused_until
+        await self._world.clock.sleep(self._pause_s)
+        if self._paused_until == until:
+            self._paused_until = 0.0
+
+    async def _moves(self) -> None:
+        """Wait until the breaker moves, or its rest is over; nobody knows how long a try takes."""
         waits: list[asyncio.Future[object]] = [asyncio.ensure_future(self._moved.wait())]
-        if wait_s:
-            waits.append(asyncio.ensure_future(self._world.clock.sleep(wait_s)))
+        if not self._breaker.probing:
+            waits.append(asyncio.ensure_future(self._breaker.rest()))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

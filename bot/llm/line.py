@@ -66,23 +66,31 @@ class Line:
         lane = self._lane(call.order.model)
         failures = 0
         while True:
+            try:
+                return await self._attempt(call, lane, patience)
+            except Unavailable as error:
+                failures += not is_busy(error)
+                if call.doubtful or self._gives_up(call, failures, lane, patience):
+                    raise
+                wait_s = self._wait_s(failures) if error.retry_after_s is None else error.retry_after_s
+                if max(wait_s, lane.wait_s) >= patience.left_s:
+                    raise
+            await self._world.clock.sleep(wait_s)
+
+    async def _attempt(self, call: Call, lane: Lane, patience: Patience) -> Completion:
+        while True:
             await lane.ready(patience)
             async with self._queue.place():
-                if not lane.is_clear:
-                    continue
-                await call.begin()
-                if (passage := lane.enter()) is None:
-                    continue
-                try:
+                passage = await self._passage(call, lane)
+                if passage is not None:
                     return await self._send(call, lane, passage, patience)
-                except Unavailable as error:
-                    failures += not is_busy(error)
-                    wait_s = self._wait_s(failures) if not is_busy(error) else 0.0
-                    if call.doubtful or self._gives_up(call, failures, lane, patience):
-                        raise
-                    if max(wait_s, lane.wait_s) >= patience.left_s:
-                        raise
-            await self._world.clock.sleep(wait_s)
+
+    async def _passage(self, call: Call, lane: Lane) -> Passage | None:
+        """Return leave to send a request that is on record, or None where the lane was closed meanwhile."""
+        if not lane.is_clear:
+            return None
+        await call.begin()
+        return lane.enter()
 
     def _gives_up(self, call: Call, failures: int, lane: Lane, patience: Patience) -> bool:
         if patience.elsewhere():

@@ -5,8 +5,8 @@ role.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 # A model that has another one behind it gets half of what is left, and at least this much.
 LEAST_S = 1.0
@@ -56,9 +56,8 @@ class Patience:
         """Say whether a model that was given up after so many seconds had the time that models have in this role."""
         return self.expired and waited_s >= self._fair_s / 2
 
-    @asynccontextmanager
-    async def share(self, elsewhere: Callable[[], bool] | None = None) -> AsyncIterator[None]:
-        """Give one model its share; raises TimeoutError when it is used up.
+    def share(self, elsewhere: Callable[[], bool] | None = None) -> asyncio.Timeout:
+        """Return the share of the next model, to be entered now; it raises TimeoutError when it is used up.
 
         ``elsewhere``, where another model comes after this one, says whether that one could take the prompt now.
         """
@@ -66,8 +65,8 @@ class Patience:
         self._elsewhere = elsewhere
         self._fair_s = self.role_s if elsewhere is None else self.role_s / 2
         part_s = left_s if elsewhere is None else min(left_s, max(LEAST_S, left_s / 2))
-        async with asyncio.timeout(part_s) as self._limit:
-            yield
+        self._limit = asyncio.timeout(part_s)
+        return self._limit
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -199,11 +199,14 @@ SCENES = [
         dialects=("tools",),
     ),
     Scene(
+        # What broke off may have been billed, so it is not sent again.
         name="a body is torn once",
         play=by_number(lambda asked: torn(quick(asked)), quick),
-        end=FINISHED,
-        actions=("submit",),
-        asked=2,
+        end=FAILED,
+        actions=("stop",),
+        says="Unavailable",
+        asked=1,
+        probability=None,
         setup=THREE,
     ),
     Scene(
@@ -212,7 +215,7 @@ SCENES = [
         end=FAILED,
         actions=("stop",),
         says="Unavailable",
-        asked=3,
+        asked=1,
         probability=None,
         setup=THREE,
     ),
@@ -353,7 +356,7 @@ async def hold(scene: Scene, kind: str, dialect: str, folder: Path) -> None:
     assert waited_s >= scene.waited_s
     assert scene.asked in {None, server.count}
     assert scene.probability is None or abs(played.probability - scene.probability) < 1e-9
-    assert again.identical, [trial.discrepancy for trial in again.trials]
+    assert again is None or again.identical, [trial.discrepancy for trial in again.trials]
     assert left == 0
     require_order(played, stage, server, scene.limits)
 

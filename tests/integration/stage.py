@@ -16,7 +16,7 @@ from bot.clock import SeededRandom, SystemClock
 from bot.config.model import DeskSection, LlmSection
 from bot.desk.combine import Pool
 from bot.desk.workshop import Engine, Workshop
-from bot.domain.forecast import Limits, Trial
+from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.research import Hit
@@ -171,8 +171,12 @@ class Stage:
             await self.ledger.forecasts.fail(sitting.running.id, why=str(error), at=self.clock.now())
         return Played(trace=await self.ledger.forecasts.trace(sitting.running.id))
 
-    async def again(self, played: Played, limits: Limits | None = None, **seat: Any) -> Replayed:
-        """Run a forecast again on its record alone."""
+    async def again(self, played: Played, limits: Limits | None = None, **seat: Any) -> Replayed | None:
+        """Run a forecast again on its record alone; None where there is none, for its trials died at once."""
+        if played.trace.forecast is None:
+            assert played.trial.end is TrialEnd.FAILED
+            assert played.trial.steps <= 1
+            return None
         seated = self.seat(limits or Limits(seconds=20.0), **seat)
         return await replay(played.trace, seated, self.workshop(sealed=True), SeededRandom(1), None)
 

@@ -105,7 +105,6 @@ async def test_whatever_a_server_does_the_trial_ends_in_order(
     assert 1 <= trial.steps == len(played.steps) <= steps
     assert [unfit(step.belief, asked) for step in played.steps] == [None] * trial.steps
     assert trial.belief == played.steps[-1].belief
-    assert played.trace.forecast is not None
     assert played.steps[-1].observation.text.startswith(("submitted ", "ended without submitting: ")) or (
         trial.end is TrialEnd.STEP_LIMIT
     )
@@ -114,7 +113,7 @@ async def test_whatever_a_server_does_the_trial_ends_in_order(
     assert await stage.open_calls() == 0
     assert all(ids == told for one in server.requests[begun:] for ids, told in answers_to_calls(one.body))
     again = await stage.again(played, limits)
-    assert again.identical, [one.discrepancy for one in again.trials]
+    assert again is None or again.identical, [one.discrepancy for one in again.trials]
 
 
 def numbered(shape: Any, number: int) -> Question:

@@ -104,7 +104,9 @@ def require_order(played: Played) -> None:
     assert last.startswith("ended without submitting: ") == (trial.end is not TrialEnd.FINISHED)
     assert 1 <= trial.usage.calls <= 2 * STEPS
     assert trial.usage.tokens_out <= 200 * trial.usage.calls
-    assert played.trace.forecast is not None
+    # A model whose very first answer is no action has a belief on record, but no forecast comes of it.
+    if played.trace.forecast is None:
+        assert (played.trial.end, played.trial.steps) == (TrialEnd.FAILED, 1)
 
 
 @pytest.mark.timeout(300)

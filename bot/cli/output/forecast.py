@@ -10,6 +10,7 @@ from rich.text import Text
 from bot.cli.output.beliefs import words
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.ends import ending, reasons
+from bot.cli.output.explain import unheard_in_words
 from bot.cli.output.explanation import Explanation
 from bot.cli.output.explanation import as_plain as explanation_as_plain
 from bot.cli.output.figures import in_short, moment
@@ -142,6 +143,8 @@ def _print_trials(console: Console, made: Made) -> None:
         console.print(line)
     if cost := cost_of(total):
         console.print(f"in all {cost}")
+    for line in unheard_in_words(made.found.chain):
+        console.print(line)
 
 
 def _shortly(predictions: Mapping[str, Prediction], made: Made) -> str:

@@ -180,7 +180,8 @@ async def test_what_a_forecast_will_cost_is_taken_from_those_before_it_or_from_p
             await rig.gateway.ask(inquiry(to=charge(f"forecast-{number}"), seed=number), deadline_s=60)
         assert await rig.gateway.estimate("scripted", trials=3, steps=10) == pytest.approx(0.01)
         assert await rig.gateway.estimate("another", trials=1, steps=1) == pytest.approx(0.03)
-        # No more than the budget of a question allows.
+    # No more than the budget of a question allows.
+    async with open_rig(section(budget={"question_usd": 2.0}), llms=two(dear, price_of_all=PRICE)) as rig:
         assert await rig.gateway.estimate("another", trials=50, steps=10) == pytest.approx(2.0)
 
 
