@@ -5,6 +5,7 @@ Source: the OpenAI API reference, "Create chat completion", and what OpenRouter,
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -61,7 +62,7 @@ def choice(prompt: Prompt) -> dict[str, Json]:
         forced: Json = "required" if only is None else {"type": "function", "function": {"name": only}}
         return {"tools": [_tool(tool) for tool in prompt.tools], "tool_choice": forced}
     if prompt.schema is not None:
-        schema: Json = {"name": ANSWER, "schema": dict(prompt.schema)}
+        schema: Json = {"name": ANSWER, "schema": deepcopy(dict(prompt.schema))}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}
 
@@ -236,7 +237,8 @@ def _tool(tool: Tool) -> Json:
     described: dict[str, Json] = {
         "name": tool.name,
         "description": tool.description,
-        "parameters": dict(tool.parameters),
+        # Of our own: some libraries change a schema in place, for one provider or another.
+        "parameters": deepcopy(dict(tool.parameters)),
     }
     return {"type": "function", "function": described}
 

@@ -254,6 +254,12 @@ def _priced(found: Mapping[str, Any], step: str) -> Price:
     )
 
 
+_VARIABLE = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__"
+_NO_KEY = re.compile(
+    r"missing (?:\w+ )?(?:api[ _]?key|credentials)|api[_ ]key (?:client option )?must be set", re.IGNORECASE
+)
+
+
 def _translate(error: Exception, library: ModuleType, *, shown: str, secrets: Sequence[str]) -> NoReturn:
     """Raise ours: by the status where the provider answered, by the cause where the network failed, else by class.
 
@@ -266,6 +272,11 @@ def _translate(error: Exception, library: ModuleType, *, shown: str, secrets: Se
     said = _QUERY.sub(r"\1?***", said)
     message = f"{shown}: {said[:_SHOWN_CHARS]}"
     headers = getattr(error, "litellm_response_headers", None)
+    if headers is None and _NO_KEY.search(said):
+        # Nothing left: the library found no key, in our settings or in the environment.
+        variable = f"{_VARIABLE}{shown.partition(':')[2].partition('/')[0].upper()}"
+        message = f"{shown}: no key; set {variable}"
+        raise Unauthorized(message) from None
     exceptions = library.exceptions
     causes = list(_causes(error))
     if isinstance(error, exceptions.Timeout) or any(_is_transport(cause) for cause in causes):
@@ -275,11 +286,11 @@ def _translate(error: Exception, library: ModuleType, *, shown: str, secrets: Se
     if headers is not None and not isinstance(error, exceptions.APIConnectionError):
         _raise_status(int(error.status_code), message, headers)  # type: ignore[attr-defined]  # each of its errors has
     unauthorized = (exceptions.AuthenticationError, exceptions.PermissionDeniedError)
-    unavailable = (exceptions.RateLimitError, exceptions.ServiceUnavailableError, exceptions.BadGatewayError)
+    unavailable = (exceptions.ServiceUnavailableError, exceptions.BadGatewayError)
     rejected = (exceptions.BadRequestError, exceptions.NotFoundError, exceptions.UnprocessableEntityError)
+    if isinstance(error, exceptions.RateLimitError):
+        raise Unavailable(message, retry_after_s=0.0) from None
     for ours, theirs in ((Unauthorized, unauthorized), (Unavailable, unavailable), (Rejected, rejected)):
-        if isinstance(error, exceptions.RateLimitError):
-            raise Unavailable(message, retry_after_s=0.0) from None
         if isinstance(error, theirs):
             raise ours(message) from None
     raise ContractError(message) from error

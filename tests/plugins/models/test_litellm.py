@@ -192,6 +192,18 @@ async def test_what_a_model_does_not_take_is_refused_before_anything_is_sent() -
     assert server.wire.received == 0
 
 
+@pytest.mark.parametrize("provider", ["gemini", "openai"])
+async def test_a_key_that_nobody_set_is_told_by_the_name_of_its_variable(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    variable = f"FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__{provider.upper()}"
+    async with open_litellm(LitellmSettings(), workplace()) as litellm:
+        with pytest.raises(Unauthorized, match=f"no key; set {variable}"):
+            await litellm.complete(f"{provider}/some-model", QUESTION, SAMPLING)
+
+
 async def test_it_can_be_opened_again_after_it_was_closed() -> None:
     async with ModelServer(say("yes")) as server:
         for _ in range(2):
