@@ -6,7 +6,7 @@ from tests.crash.paid import Plan, campaign
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(420)
 @pytest.mark.parametrize("seed", [3])
 def test_killed_amid_trials_nothing_is_paid_for_twice_and_the_numbers_are_the_same(tmp_path: Path, seed: int) -> None:
     """A small version of the second half of `make crash`."""
