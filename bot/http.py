@@ -1,8 +1,8 @@
-"""Bounded reading over HTTP: the only importer of httpx, and the only place where a status code becomes an error.
+"""Bounded reading over HTTP from known services, and the only place where a status code becomes an error.
 
 A body is read raw and unpacked here with a bound, because the library's own decompression has none. Writes never pass
-through this module: they must not be repeated, reads may. The library's pool takes time quadratic in its connections,
-so there are several small clients instead of a large one.
+through this module: they must not be repeated, reads may. Connections are those of httpcore, without its pool, which
+takes time quadratic in them, and without httpx around it, with which a request takes three times as long.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
@@ -23,9 +23,8 @@ from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthori
 
 if TYPE_CHECKING:
     import ssl
-    from types import TracebackType
 
-    import httpx
+    import httpcore
     import numpy as np
 
     from bot.domain.step import Json
@@ -42,7 +41,12 @@ QUOTED_CHARS = 300
 _GZIP = 16 + zlib.MAX_WBITS
 # Parts of a header's value that are shorter than this are words, not keys.
 _KEY_CHARS = 8
-_NO_KEYS = frozenset({"content-type", "accept"})
+_NO_KEYS = frozenset({"content-type", "content-length", "accept"})
+_OURS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
+# Many servers close what was idle for five seconds, and a question sent at that moment would be lost.
+_KEPT_S = 5.0
+# A connection that was not used for so long is given back to the system.
+_IDLE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +55,7 @@ class HttpLimits:
 
     Waits between attempts are drawn uniformly from zero to ``first_wait_s`` doubled each time, at most
     ``longest_wait_s``; a server that asks for more than that is not tried again by the same call.
-    ``connections`` bounds those open at once; each client has at most ``per_client`` of them.
+    ``connections`` bounds those open at once.
     """
 
     deadline_s: float = 30.0
@@ -59,15 +63,14 @@ class HttpLimits:
     first_wait_s: float = 0.5
     longest_wait_s: float = 10.0
     redirects: int = 3
-    connections: int = 200
-    per_client: int = 10
+    connections: int = 800
 
 
 DEFAULT_LIMITS = HttpLimits()
 
 
 class HttpReader:
-    """Implements ``bot.ports.Http`` on small clients, each opened by the first request that finds the others full.
+    """Implements ``bot.ports.Http``; a connection is opened by a request that finds none idle.
 
     Environment variables (proxies, .netrc) are ignored. Neither errors nor logs show the query of an address.
     """
@@ -76,23 +79,24 @@ class HttpReader:
         self._clock = clock
         self._random = random
         self._limits = limits
-        self._lanes: list[_Lane] = []
+        self._places = asyncio.Semaphore(limits.connections)
+        self._lines: set[_Line] = set()
+        # Those that are not in use, the one that was used last at the end.
+        self._idle: dict[_Line, None] = {}
         self._tls: ssl.SSLContext | None = None
         self._jitter: np.random.Generator | None = None
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all clients and their connections; the next request would open a new one."""
-        lanes, self._lanes = self._lanes, []
-        for lane in lanes:
-            await lane.client.aclose()
+        """Close all connections; the next request would open a new one."""
+        lines, self._lines, self._idle = self._lines, set(), {}
+        for line in lines:
+            await line.connection.aclose()
 
     async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
         """Return the unpacked body of a 200 answer.
@@ -133,50 +137,42 @@ class HttpReader:
         Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
         """
         _require_address(url)
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace")
         said = {"Content-Type": "application/json", "Accept": "application/json", **(headers or {})}
-        request = _Request("POST", url, said, max_bytes, text.encode(errors="replace"))
+        request = _Request("POST", url, {**said, "Content-Length": str(len(content))}, max_bytes, _Wire(content))
         return await self._attempt(request, self._limits.deadline_s if deadline_s is None else deadline_s)
 
     async def _attempt(self, request: _Request, deadline_s: float) -> bytes:
-        import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
+        import httpcore  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
-        url = request.url
         try:
             async with asyncio.timeout(deadline_s):
-                with self._client() as client:
-                    return await self._follow(client, request)
+                return await self._follow(request)
         except TimeoutError as error:
-            message = f"{_shown(url)}: no complete answer within {deadline_s:g} s"
-            raise Unavailable(message) from (error if request.wire.sent else None)
-        except httpx.TransportError as error:
-            # The library's own message may hold the whole address.
-            name = type(error).__name__
-            message = f"{_shown(url)}: {name}"
-            raise Unavailable(message) from (ConnectionResetError(name) if request.wire.sent else None)
-        except httpx.InvalidURL:
-            message = f"{_shown(url)} is not an address"
-            raise ConfigError(message) from None
+            message = f"{_shown(request.url)}: no complete answer within {deadline_s:g} s"
+            raise Unavailable(message) from (error if request.sent else None)
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+            # Its own message may hold the whole address.
+            message = f"{_shown(request.url)}: {type(error).__name__}"
+            raise Unavailable(message) from (ConnectionResetError(message) if request.sent else None)
 
-    async def _follow(self, client: httpx.AsyncClient, request: _Request) -> bytes:
+    async def _follow(self, request: _Request) -> bytes:
         url = request.url
         for _ in range(self._limits.redirects + 1):
-            async with client.stream(
-                request.method,
-                url,
-                headers=request.headers,
-                content=request.content,
-                extensions=None if request.content is None else {"trace": request.wire},
-            ) as response:
-                if response.status_code not in _REDIRECTS or request.method != "GET":
+            target = _target(url)
+            async with (
+                self._connection(target) as connection,
+                connection.stream(request.method, target, headers=request.lines, content=request.content) as response,
+            ):
+                if response.status not in _REDIRECTS or request.method != "GET":
                     await self._check(response, url, request)
                     return await _body(response, request.max_bytes, _shown(url))
-                url = _same_host(url, response.headers.get("location", ""))
+                url = _same_host(url, _header(response, b"location"))
         message = f"{_shown(url)}: more than {self._limits.redirects} redirects"
         raise ContractError(message)
 
-    async def _check(self, response: httpx.Response, url: str, request: _Request) -> None:
-        status = response.status_code
+    async def _check(self, response: httpcore.Response, url: str, request: _Request) -> None:
+        status = response.status
         if status == 200:
             return
         quoted = request.method == "POST" and status < 500
@@ -186,7 +182,7 @@ class HttpReader:
         if status in _GONE:
             raise NotFound(message)
         if status in _TRY_LATER or status >= 500:
-            asked_s = self._retry_after_s(response.headers.get("retry-after", ""))
+            asked_s = self._retry_after_s(_header(response, b"retry-after"))
             raise Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
         raise Rejected(message) if status >= 400 else ContractError(message)
 
@@ -199,59 +195,76 @@ class HttpReader:
             return None
 
     def _wait_s(self, attempt: int, asked_s: float) -> float:
-        if self._jitter is None:
-            self._jitter = self._random.stream("http", "jitter")
+        self._jitter = self._jitter or self._random.stream("http", "jitter")
         ceiling = min(self._limits.longest_wait_s, self._limits.first_wait_s * 2.0 ** (attempt - 1))
         return max(asked_s, float(self._jitter.uniform(0.0, ceiling)))
 
-    @contextmanager
-    def _client(self) -> Iterator[httpx.AsyncClient]:
-        """Lend a client: the first that has room, else a new one, and once there is none to open the least busy one."""
-        lane = next((lane for lane in self._lanes if lane.in_flight < self._limits.per_client), None)
-        if lane is None and len(self._lanes) < math.ceil(self._limits.connections / self._limits.per_client):
-            lane = _Lane(self._opened())
-            self._lanes.append(lane)
-        lane = lane or min(self._lanes, key=lambda lane: lane.in_flight)
-        lane.in_flight += 1
-        try:
-            yield lane.client
-        finally:
-            lane.in_flight -= 1
+    @asynccontextmanager
+    async def _connection(self, url: httpcore.URL) -> AsyncIterator[httpcore.AsyncHTTPConnection]:
+        """Lend a connection: the one to this host that was used last, or a new one, for which one may have to go."""
+        async with self._places:
+            oldest = next(iter(self._idle), None)
+            if oldest is not None and self._clock.monotonic() - oldest.used_at > _IDLE_S:
+                await self._close(oldest)
+            line = next((line for line in reversed(self._idle) if line.connection.can_handle_request(url.origin)), None)
+            if line is None or line.connection.has_expired():
+                line = await self._opened(url.origin, line)
+            self._idle.pop(line, None)
+            try:
+                yield line.connection
+            finally:
+                line.used_at = self._clock.monotonic()
+                if line.connection.is_closed():
+                    self._lines.discard(line)
+                elif line in self._lines:
+                    self._idle[line] = None
 
-    def _opened(self) -> httpx.AsyncClient:
+    async def _close(self, line: _Line) -> None:
+        self._idle.pop(line, None)
+        self._lines.discard(line)
+        await line.connection.aclose()
+
+    async def _opened(self, origin: httpcore.Origin, expired: _Line | None) -> _Line:
+        import httpcore  # noqa: PLC0415 - as above
         import httpx  # noqa: PLC0415 - as above
 
         if self._tls is None:
-            # Below WARNING these log whole addresses, with keys in their queries, and cookies.
-            for name in ("httpx", "httpcore"):
-                logging.getLogger(name).setLevel(logging.WARNING)
-            # Reading the certificates takes longer than a request, so the clients share them.
+            # Below WARNING it logs whole addresses, with keys in their queries, and cookies.
+            logging.getLogger("httpcore").setLevel(logging.WARNING)
+            # Reading the certificates takes longer than a request.
             self._tls = httpx.create_ssl_context(trust_env=False)
-        return httpx.AsyncClient(
-            trust_env=False,
-            follow_redirects=False,
-            verify=self._tls,
-            timeout=None,  # noqa: S113 - its time-outs are per operation; ours bounds the whole attempt
-            limits=httpx.Limits(max_connections=self._limits.per_client),
-            headers={"Accept-Encoding": "gzip", "User-Agent": "foxcast"},
-        )
+        if expired is not None:
+            await self._close(expired)
+        while self._idle and len(self._lines) >= self._limits.connections:
+            await self._close(next(iter(self._idle)))
+        line = _Line(httpcore.AsyncHTTPConnection(origin, ssl_context=self._tls, keepalive_expiry=_KEPT_S))
+        self._lines.add(line)
+        return line
 
 
-@dataclass(slots=True)
-class _Lane:
-    client: httpx.AsyncClient
-    in_flight: int = 0
+@dataclass(slots=True, eq=False)
+class _Line:
+    """A connection, lent to one request at a time, and when it was given back."""
+
+    connection: httpcore.AsyncHTTPConnection
+    used_at: float = 0.0
 
 
 @dataclass(slots=True)
 class _Wire:
-    """Notes, as the library's trace, whether a question has begun to leave: its body, without which it is none."""
+    """The body of a question, which leaves once; ``sent`` says that it has begun to."""
 
+    content: bytes
     sent: bool = False
 
-    async def __call__(self, event: str, _: object) -> None:
-        if event == "http11.send_request_body.started":
-            self.sent = True
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self.sent:
+            raise StopAsyncIteration
+        self.sent = True
+        return self.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +273,22 @@ class _Request:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     max_bytes: int
-    content: bytes | None = None
-    wire: _Wire = field(default_factory=_Wire)
+    content: _Wire | None = None
+
+    @property
+    def sent(self) -> bool:
+        return self.content is not None and self.content.sent
+
+    @property
+    def lines(self) -> list[tuple[bytes, bytes]]:
+        """The headers as they go out, ours where none is given; raises ConfigError for what no header can carry."""
+        given = {name.lower() for name in self.headers}
+        ours = ((name, value) for name, value in _OURS.items() if name.lower() not in given)
+        try:
+            return [(name.encode("ascii"), text.encode("ascii")) for name, text in (*ours, *self.headers.items())]
+        except UnicodeEncodeError:
+            message = f"a header for {_shown(self.url)} has a character that headers cannot carry; correct it in config"
+            raise ConfigError(message) from None
 
 
 class _Body:
@@ -299,7 +326,7 @@ class _Body:
         return part
 
 
-async def _quoted(response: httpx.Response, headers: Mapping[str, str]) -> str:
+async def _quoted(response: httpcore.Response, headers: Mapping[str, str]) -> str:
     """Return the beginning of what the other side says about a refusal, in one line, without our keys, or nothing."""
     try:
         said = await _body(response, QUOTED_BYTES, "")
@@ -312,12 +339,17 @@ async def _quoted(response: httpx.Response, headers: Mapping[str, str]) -> str:
     return f": {text[:QUOTED_CHARS]}" if text else ""
 
 
-async def _body(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
-    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+def _header(response: httpcore.Response, wanted: bytes) -> str:
+    """Return a header of an answer, given in small letters; "" where there is none."""
+    return ", ".join(value.decode(errors="replace") for name, value in response.headers if name.lower() == wanted)
+
+
+async def _body(response: httpcore.Response, max_bytes: int, shown: str) -> bytes:
+    encoding = _header(response, b"content-encoding").strip().lower() or "identity"
     if encoding not in {"identity", "gzip"}:
         _refuse(f"{shown}: encoding {encoding!r} was not asked for")
     body = _Body(max_bytes, encoding=encoding, shown=shown)
-    async for chunk in response.aiter_raw():
+    async for chunk in response.aiter_stream():
         body.feed(chunk)
     return body.whole()
 
@@ -336,14 +368,27 @@ def _same_host(url: str, location: str) -> str:
 def _require_address(url: str) -> None:
     try:
         parts = urlsplit(url)
-        plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.username is None
-        usable = plain and parts.port != 0
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.username is None and parts.port != 0
     except ValueError:  # an open bracket, or a port that is no number up to 65535
         message = "an address to be read is malformed"
         raise ConfigError(message) from None
     if not usable:
         message = f"{_shown(url)} is not an http or https address without user name"
         raise ConfigError(message)
+
+
+@lru_cache(maxsize=256)
+def _target(url: str) -> httpcore.URL:
+    """Return an address as it goes over the wire; raises ConfigError."""
+    import httpcore  # noqa: PLC0415 - as above
+    import httpx  # noqa: PLC0415 - as above
+
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL:
+        message = f"{_shown(url)} is not an address"
+        raise ConfigError(message) from None
+    return httpcore.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path)
 
 
 def _shown(url: str) -> str:

@@ -1,10 +1,11 @@
 """Opens what config names: venues, writers, forecasters, and the workshop of models, engines, data and pages."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ class Outfitter:
     http: Http
     folder: Path
     stack: AsyncExitStack
+    _seats: dict[str, Seat] = field(default_factory=dict)
 
     def place(self, name: str) -> Workplace:
         """Return what the factory of a plugin is given."""
@@ -82,7 +84,7 @@ class Outfitter:
         spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
         if lacking := lacking_roles(self.config, spec):
             raise ConfigError(lacking)
-        return Seat(
+        self._seats[name] = Seat(
             name=name,
             forecaster=await self._opened(spec, spec.open),
             trials=table.trials or spec.trials,
@@ -91,6 +93,7 @@ class Outfitter:
             asks=Can.ASK_MODELS in spec.abilities,
             clairvoyant=table.clairvoyant,
         )
+        return self._seats[name]
 
     async def gateway(self, ledger: Ledger, alert: Alert) -> Gateway:
         """Open the gateway, with the providers that config names."""
@@ -134,7 +137,28 @@ class Outfitter:
         )
         if (why := no_search(workshop, backdated=False)) is not None:
             log.warning("forecasters cannot search the web", why=why)
+        for why in await self.narrow(gateway):
+            log.warning("trials wait for each other's budget", why=why)
         return workshop
+
+    async def narrow(self, gateway: Gateway) -> Sequence[str]:
+        """Say where the budget of a question has less room than the trials of a forecaster need to ask at once.
+
+        Of the forecasters that were opened, and the roles that they cannot do without; nothing where no price is known.
+        """
+        limit_usd = self.config.llm.budget.question_usd
+        if limit_usd is None:
+            return ()
+        asking = [(seat, role) for seat in self._seats.values() for role in self.registry.forecasters[seat.name].roles]
+        costs = [(seat, role, await gateway.worst_usd(role)) for seat, role in asking]
+        return [
+            f"{seat.name}: a call as {role} is held at the most that it may cost, up to {worst_usd:.3f} US dollars, so "
+            f"[llm.budget] question_usd = {limit_usd:g} lets {int(limit_usd / worst_usd)} of {seat.trials} trials ask "
+            f"at once; raise it to {ceil(100 * seat.trials * worst_usd) / 100:.2f}, or lower max_tokens of "
+            f"[llm.roles.{role}]"
+            for seat, role, worst_usd in costs
+            if worst_usd and worst_usd * seat.trials > limit_usd
+        ]
 
     def _engines(self) -> tuple[str, ...]:
         wanted, there = self.config.desk.search, self.registry.search_engines

@@ -1,17 +1,14 @@
 """Asks before much money is spent, and tells what waits for a yes."""
 
 import sys
-from contextlib import suppress
 from typing import Protocol
 
 import typer
 
 from bot.app import App
-from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.errors import ConfigError
 from bot.jobs.sitting import Seat
-from bot.jobs.spending import Estimates, expected
-from bot.llm.gateway import Gateway
-from bot.llm.roles import provider_of
+from bot.jobs.spending import Estimates, expected, unpriced
 
 
 class Payer(Protocol):
@@ -53,12 +50,10 @@ async def agree(payer: Payer, questions: int, *, yes: bool, above_usd: float) ->
 
 async def require_prices(gateway: Estimates) -> None:
     """Raise ConfigError for the first model in a role that has no price and is not declared free."""
-    if not isinstance(gateway, Gateway):
-        return
-    for role in gateway.roles.section.roles:
-        for model in gateway.roles.models(role):
-            with suppress(Unavailable, Unauthorized, Rejected, ContractError, NotFound):
-                await gateway.tariff.rate(model, gateway.lines[provider_of(model)].llm)
+    for fault in await unpriced(gateway):
+        # What cannot be asked for its price now is not known, but may be paid.
+        if isinstance(fault, ConfigError):
+            raise fault
 
 
 async def held_back(app: App) -> str | None:

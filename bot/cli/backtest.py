@@ -18,6 +18,7 @@ from bot.cli.output.console import progress, stdout
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.output.report import Outlay, print_outlay, print_report
 from bot.cli.session import equipped
+from bot.cli.venues import require_archive
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.domain.learning import Fitted, Round
@@ -26,7 +27,7 @@ from bot.jobs.learn import best_known
 from bot.lab.backtest import Subject, Window
 from bot.lab.backtest import backtest as tested
 from bot.lab.report import report_of
-from bot.lab.rows import Row
+from bot.lab.rows import Scored
 from bot.ports import Archive
 from bot.registry import Registry
 from bot.store.calls import CallState
@@ -68,14 +69,15 @@ class Options:
 def backtest(ctx: typer.Context, options: Options) -> None:
     """Forecast past rounds with only what was known then, and score that."""
     config, registry = equipped(ctx)
+    require_archive(config, registry, options.venue)
     venue, archive = archive_of(config, registry, options.venue, options.rounds)
     random = SeededRandom(config.seed)
     with interruptible():
-        rows, outlay = asyncio.run(_tested(_Test(config, registry, archive, random), options))
-    if not rows:
+        found, outlay = asyncio.run(_tested(_Test(config, registry, archive, random), options))
+    if not found:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFound(message)
-    report = report_of(rows, rng=random.stream("report"))
+    report = report_of(found.rows, graded=found.graded, rng=random.stream("report"))
     if options.json is not None:
         head = {"forecaster": options.forecaster, "venue": venue}
         deliver({**head, **report.to_json(), "costs": None if outlay is None else asdict(outlay)}, options.json)
@@ -146,18 +148,18 @@ def _scopes(archive: Archive, window: Window, subject: Subject) -> Iterator[str]
             yield from (subject.scope(question.ref) for question in a_round.questions)
 
 
-async def _tested(test: _Test, options: Options) -> tuple[list[Row], Outlay | None]:
+async def _tested(test: _Test, options: Options) -> tuple[Scored, Outlay | None]:
     window = Window(first=options.first, last=options.last)
     clock = SystemClock()
     async with open_bay(test.config, test.registry, options.forecaster, clock=clock) as bay:
         subject = test.subject(bay, options.run)
         if bay.workshop is None:
-            return await _rows(test, subject, window), None
+            return await _scored(test, subject, window), None
         ledger, began = bay.workshop.ledger, clock.now()
         scopes = list(_scopes(test.archive, window, subject))
         await _agree(bay, await unheard(subject, scopes, ledger), len(scopes), options=options, test=test)
-        rows = await _rows(test, subject, window)
-        return rows, await outlay_of(scopes, ledger, began=began)
+        found = await _scored(test, subject, window)
+        return found, await outlay_of(scopes, ledger, began=began)
 
 
 async def _agree(bay: Bay, new: int, questions: int, *, options: Options, test: _Test) -> None:
@@ -167,7 +169,7 @@ async def _agree(bay: Bay, new: int, questions: int, *, options: Options, test: 
         await agree(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd)
 
 
-async def _rows(test: _Test, subject: Subject, window: Window) -> list[Row]:
+async def _scored(test: _Test, subject: Subject, window: Window) -> Scored:
     keys = test.archive.rounds()
     with progress() as bars:
         task = bars.add_task("rounds", total=len(keys))

@@ -1,18 +1,26 @@
 """``foxcast config``: what is configured, and where each value comes from."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
-from bot.cli.output.console import Column, Kind, emit, stdout, table
+from bot.cli.keys import Secret, secrets_of
+from bot.cli.output.console import Column, Kind, emit, heading, stdout, table
 from bot.cli.session import equipped
-from bot.config.origins import origins
+from bot.config.document import Key
+from bot.config.model import Config
+from bot.config.origins import Origin, origins
 from bot.config.plugin_settings import settings_key, settings_of
+from bot.errors import ConfigError
+from bot.registry import Registry
 from bot.specs import Table
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (Column("key"), Column("value", Kind.TEXT), Column("from", Kind.TEXT))
+COLUMNS = (Column("key", Kind.TEXT), Column("value", Kind.TEXT), Column("from", Kind.TEXT))
+SECRETS = (Column("secret", Kind.TEXT), Column("variable", Kind.TEXT), Column("state", Kind.TEXT))
 
 
 @app.callback()
@@ -28,9 +36,41 @@ def show(
 ) -> None:
     """Print every value with its origin; secrets are masked."""
     loaded, registry = equipped(ctx)
-    specs = [spec for kind in Table for spec in registry.configurable(kind)]
-    values = origins(loaded, {settings_key(spec): settings_of(spec, loaded) for spec in specs})
+    secrets = [*secrets_of(loaded, registry)]
+    checked, faults = _checked(loaded, registry)
+    values = origins(loaded, checked)
     if as_json:
-        emit({each.key: {"value": each.value, "origin": each.source} for each in values})
+        emit(_plain(values, secrets))
     else:
-        stdout().print(table(COLUMNS, [(each.key, each.value, each.source) for each in values]))
+        _print(values, secrets)
+    # What is wrong is told after what there is: a key that is missing is in the list with its variable.
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+def _checked(loaded: Config, registry: Registry) -> tuple[dict[Key, BaseModel], list[str]]:
+    """Return the settings of all plugins that can be used, and what is wrong with the others."""
+    checked: dict[Key, BaseModel] = {}
+    faults = []
+    for spec in (spec for kind in Table for spec in registry.configurable(kind)):
+        try:
+            checked[settings_key(spec)] = settings_of(spec, loaded)
+        except ConfigError as error:
+            faults.append(str(error))
+    return checked, faults
+
+
+def _print(values: Sequence[Origin], secrets: Sequence[Secret]) -> None:
+    console = stdout()
+    console.print(table(COLUMNS, [(each.key, each.value, each.source) for each in values]))
+    if secrets:
+        heading(console, "Secrets")
+        console.print(table(SECRETS, [(each.key, each.variable, each.state) for each in secrets]))
+
+
+def _plain(values: Sequence[Origin], secrets: Sequence[Secret]) -> dict[str, dict[str, Any]]:
+    plain: dict[str, dict[str, Any]] = {each.key: {"value": each.value, "origin": each.source} for each in values}
+    for secret in secrets:
+        entry = plain.setdefault(secret.key, {"value": None, "origin": secret.origin or "default"})
+        entry |= {"variable": secret.variable, "set": bool(secret.origin)}
+    return plain

@@ -19,6 +19,7 @@ from bot.config.model import Config
 from bot.errors import NotFound
 from bot.store.calls import CostBy, Spent
 from bot.store.ledger import read_ledger
+from bot.store.losses import losses
 
 app = typer.Typer(add_completion=False)
 
@@ -74,6 +75,7 @@ async def bill_of(records: Records, by: CostBy, since: date | None, now: datetim
         rows=tuple(rows),
         forecasts=sum(row.forecasts for row in await ledger.calls.costs(CostBy.QUESTION, since=start)),
         today=await today_of(records, now),
+        losses=await losses(ledger.calls, since=start),
     )
 
 

@@ -7,7 +7,7 @@ from bot.app import Records
 from bot.domain.forecast import Forecast
 from bot.domain.question import Question, QuestionRef
 from bot.domain.resolution import Resolution
-from bot.jobs.score import brier
+from bot.jobs.judging import Answer, Marks, marks_of
 from bot.store.forecasts import Trace
 from bot.store.submissions import DecisionRow, IntentRow
 
@@ -34,10 +34,13 @@ class Dossier:
     cases: tuple[Case, ...]
     outcomes: Mapping[str, Resolution]
 
-    def brier(self, forecast: Forecast, target: str) -> float | None:
-        """Return the Brier score of one target; None while it has no outcome or where the rule does not apply."""
+    def marks(self, case: Case, target: str) -> Marks:
+        """Return the scores of one target by rule; none while it has no outcome or where no rule applies."""
         resolution = self.outcomes.get(target)
-        return None if resolution is None else brier(forecast.predictions[target], resolution.outcome)
+        if resolution is None:
+            return {}
+        answer = Answer(case.forecast.predictions[target], case.trace.question.shape, resolution.outcome)
+        return marks_of([answer])[0]
 
 
 async def dossier_of(records: Records, ref: QuestionRef, forecast: Forecast | None = None) -> Dossier:

@@ -1,5 +1,6 @@
 """``foxcast explain``: the whole chain of one forecast, from the question to the score, out of the ledger alone."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +14,15 @@ from bot.cli.options import spread
 from bot.cli.output.console import emit, stdout
 from bot.cli.output.explain import print_explanation
 from bot.cli.output.explanation import Explanation, as_plain
+from bot.cli.output.grounds import PAGE, Grounds
 from bot.cli.records import read
 from bot.cli.session import configured
 from bot.desk.combine import Pool
+from bot.desk.opening import OPENING
 from bot.domain.learning import Fitted
 from bot.lab.chain import chain_of
 from bot.lab.pooled import pooled
+from bot.store.exchanges import Exchanges
 from bot.store.forecasts import Trace
 
 app = typer.Typer(add_completion=False)
@@ -59,14 +63,30 @@ async def explanation_of(records: Records, name: str, forecaster: str | None = N
     trace = await trace_named(records, name, forecaster)
     forecast = trace.forecast
     chain = await chain_of(records.ledger, trace)
+    exchanges = records.ledger.exchanges
+    grounds = {record.number: await grounds_of(exchanges, trace.id, record.number) for record in trace.trials}
     if forecast is None:
-        return Explanation(trace=trace, chain=chain)
+        return Explanation(trace=trace, chain=chain, grounds=grounds)
     return Explanation(
         trace=trace,
         chain=chain,
+        grounds=grounds,
         dossier=await _dossier(records, trace),
         pooled=pooled(trace, Pool(records.config.forecaster(forecast.forecaster).aggregate)),
         fitted=await _fitted(records, forecast.fitted),
+    )
+
+
+async def grounds_of(exchanges: Exchanges, scope: str, trial: int) -> Grounds:
+    """Read what a trial began with, the last time that it began, and which pages it was told of."""
+    known = await exchanges.of(scope, trial, {"desk", "tool"})
+    bodies = {key: json.loads(exchange.body) for key, exchange in known.items()}
+    # Keys come in the order of their names; the count tells which was the last.
+    desks = {key.nth: body["told"] for key, body in bodies.items() if key.kind == "desk" and "told" in body}
+    told = (str(body["told"]) for key, body in bodies.items() if key.kind == "tool" and "told" in body)
+    return Grounds(
+        opening=OPENING.value(desks[max(desks)]) if desks else None,
+        pages=frozenset(name for text in told for name in PAGE.findall(text)),
     )
 
 

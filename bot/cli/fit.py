@@ -15,6 +15,7 @@ from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import Column, Kind, progress, stdout, table
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.session import equipped
+from bot.cli.venues import require_archive
 from bot.clock import SystemClock
 from bot.domain.learning import Fitted
 from bot.domain.step import Json
@@ -53,6 +54,7 @@ def fit(ctx: typer.Context, options: Options) -> None:
     if learner is None:
         message = f"{options.name} learns nothing from outcomes; there is nothing to fit"
         raise ConfigError(message)
+    require_archive(config, registry, options.venue)
     _, archive = archive_of(config, registry, options.venue, options.rounds)
     fitted = _fitted(options, learner, archive, before)
     path = options.out or Path(f"{options.name}-{options.before}.json")

@@ -53,6 +53,7 @@ def _offers(registry: Registry, plugin: Candidate) -> Iterator[dict[str, Any]]:
         "forecaster": registry.forecasters,
         "search engine": registry.search_engines,
         "data source": registry.data_sources,
+        "model provider": registry.models,
         "notifier": registry.notifiers,
         "command": registry.commands,
         "job": registry.jobs,

@@ -12,6 +12,7 @@ from bot.cli.output.console import Column, Kind, emit, stdout, table
 from bot.cli.output.figures import day, in_short, percent
 from bot.cli.records import read
 from bot.cli.session import configured
+from bot.cli.venues import require_venue
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.forecast import Forecast
@@ -66,7 +67,8 @@ def questions(ctx: typer.Context, options: Options) -> None:
 
 
 async def listed(records: Records, chosen: QuestionFilter, now: datetime) -> list[Listed]:
-    """Return the chosen questions with their forecasts."""
+    """Return the chosen questions with their forecasts; raises ConfigError for a venue that nobody knows."""
+    await require_venue(records, chosen.venue)
     ledger = records.ledger
     found = []
     for row in await ledger.questions.rows(chosen, now=now):

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from bot.cli.options import ROUNDS_HELP, day, spread
+from bot.cli.records import read
 from bot.cli.score_files import FilesAsked, score_files
 from bot.cli.score_ledger import LedgerAsked, score_ledger
 from bot.cli.session import equipped
+from bot.cli.venues import require_archive, require_venue
 from bot.errors import ConfigError
 
 app = typer.Typer(add_completion=False)
@@ -45,6 +47,7 @@ def score(ctx: typer.Context, options: Options) -> None:
     if options.rounds is None:
         _refuse(files, "--forecasts needs --rounds DIR, the rounds to score the files against")
         config, _ = equipped(ctx)
+        read(config, lambda records: require_venue(records, options.venue))
         asked = LedgerAsked(forecaster=options.forecaster, venue=options.venue, since=options.since, json=options.json)
         score_ledger(config, asked)
         return
@@ -53,6 +56,7 @@ def score(ctx: typer.Context, options: Options) -> None:
         raise ConfigError(message)
     _refuse(options.forecaster or options.since, "--forecaster and --since choose from the ledger, not from files")
     config, registry = equipped(ctx)
+    require_archive(config, registry, options.venue)
     score_files(config, registry, FilesAsked(options.rounds, files, options.venue, options.json))
 
 

@@ -8,16 +8,20 @@ from typing import Any
 
 from rich.console import Console
 
+from bot.app import Records
 from bot.cli.output.console import Column, Kind, heading, stdout, table
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.output.figures import NOTHING, interval, number
+from bot.cli.output.report import print_kinds
 from bot.cli.output.standings import Standing, standing, standings
 from bot.cli.records import read
 from bot.clock import SeededRandom
 from bot.config.model import Config
+from bot.domain.score import CROWD
+from bot.lab.kinds import kinds_of
 from bot.lab.report import report_of
-from bot.lab.rows import Row
-from bot.store.scores import ScoredRows, ScoreFilter
+from bot.lab.rows import Graded, Row
+from bot.store.scores import Marked, ScoredRows, ScoreFilter
 
 COLUMNS = (
     Column("n", Kind.NUMBER),
@@ -51,16 +55,24 @@ class Scored:
 def score_ledger(config: Config, asked: LedgerAsked) -> None:
     """Score and tell; a ledger without outcomes is no error."""
     chosen = ScoreFilter(venue=asked.venue, forecaster=asked.forecaster, since=_midnight(asked.since))
-    columns = read(config, lambda records: records.ledger.scores.table(chosen))
-    by_forecaster = rows_by_forecaster(columns)
+    columns, marked = read(config, lambda records: _scores(records, chosen))
+    by_forecaster, graded = rows_by_forecaster(columns), graded_by_forecaster(marked)
     if asked.json is not None:
-        deliver(_json(config, by_forecaster), asked.json)
-    if asked.json != STDOUT:
-        console = stdout()
-        for name, rows in by_forecaster.items():
-            print_standings(console, name, rows, SeededRandom(config.seed))
-        if not by_forecaster:
-            console.print(NOTHING_SCORED)
+        deliver(_json(config, by_forecaster, graded), asked.json)
+    if asked.json == STDOUT:
+        return
+    console = stdout()
+    for name, rows in by_forecaster.items():
+        print_standings(console, name, rows, SeededRandom(config.seed))
+    for name, others in graded.items():
+        print_kinds(console, kinds_of(others, rng=SeededRandom(config.seed).stream("kinds")), whose=f"{name}: ")
+    if not by_forecaster and not graded:
+        console.print(NOTHING_SCORED)
+
+
+async def _scores(records: Records, chosen: ScoreFilter) -> tuple[ScoredRows, tuple[Marked, ...]]:
+    scores = records.ledger.scores
+    return await scores.table(chosen), await scores.marked(chosen)
 
 
 def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[Scored]]:
@@ -79,6 +91,25 @@ def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[Scored]]:
             crowd=columns.crowd[index],
         )
         found.setdefault(forecaster, []).append(Scored(ref.venue, row))
+    return dict(sorted(found.items()))
+
+
+def graded_by_forecaster(marked: Sequence[Marked]) -> dict[str, list[Graded]]:
+    """Return the scored choices and curves of each forecaster, by name."""
+    found: dict[str, list[Graded]] = {}
+    for item in marked:
+        row = Graded(
+            round=item.batch or NOTHING,
+            kind=item.kind,
+            family=item.family,
+            source=item.source,
+            series=f"{item.ref.venue}:{item.source}/{item.series or item.ref.key}",
+            horizon_days=item.horizon_days,
+            marks={rule: value for rule, value in item.values.items() if not rule.startswith(CROWD)},
+            crowd={rule.removeprefix(CROWD): value for rule, value in item.values.items() if rule.startswith(CROWD)},
+        )
+        if row.marks:
+            found.setdefault(item.forecaster, []).append(row)
     return dict(sorted(found.items()))
 
 
@@ -129,17 +160,22 @@ def _cells(found: Standing) -> tuple[str, ...]:
     return *own, number(crowd.crowd_brier_index), str(crowd.n), gain
 
 
-def _json(config: Config, by_forecaster: Mapping[str, Sequence[Scored]]) -> dict[str, Any]:
+def _json(
+    config: Config, by_forecaster: Mapping[str, Sequence[Scored]], graded: Mapping[str, Sequence[Graded]]
+) -> dict[str, Any]:
     """Return the report of the first forecaster that config names on top, and of every one by name below it."""
-    reports = {name: _report(scored, SeededRandom(config.seed)) for name, scored in by_forecaster.items()}
+    reports = {
+        name: _report(by_forecaster.get(name, ()), SeededRandom(config.seed), graded.get(name, ()))
+        for name in sorted({*by_forecaster, *graded})
+    }
     named = [name for table in config.venues.values() for name in table.forecasters if name in reports]
     first = next(iter([*named, *reports]), None)
     top = reports[first] if first else _report((), SeededRandom(config.seed))
     return {"forecaster": first, **top, "by_forecaster": reports}
 
 
-def _report(scored: Sequence[Scored], random: SeededRandom) -> dict[str, Any]:
-    report = report_of([item.row for item in scored], rng=random.stream("report")).to_json()
+def _report(scored: Sequence[Scored], random: SeededRandom, graded: Sequence[Graded] = ()) -> dict[str, Any]:
+    report = report_of([item.row for item in scored], graded=graded, rng=random.stream("report")).to_json()
     groups = {
         what: {name: asdict(one) for name, one in parts.items()} for what, parts in _groups(scored, random).items()
     }

@@ -10,7 +10,7 @@ from bot.domain.forecast import Forecast
 from bot.domain.prediction import Prediction
 from bot.domain.resolution import Resolution
 from bot.domain.vitals import JobRun
-from bot.store.scores import ScoredRows, ScoreFilter
+from bot.store.scores import Marked, ScoredRows, ScoreFilter
 
 SHOWN = 12
 LOOKED_AT = 10 * SHOWN
@@ -37,6 +37,7 @@ class Summary:
     forecasts: int
     lines: tuple[Line, ...]
     scored: ScoredRows
+    marked: Sequence[Marked]
     seed: int
     ledger: Path
     written: Mapping[Path, int]
@@ -52,6 +53,7 @@ async def summary_of(app: App, runs: Sequence[JobRun]) -> Summary:
         forecasts=await ledger.forecasts.count(),
         lines=tuple(_mixed(recent)[:SHOWN]),
         scored=await ledger.scores.table(ScoreFilter()),
+        marked=await ledger.scores.marked(ScoreFilter()),
         seed=app.config.seed,
         ledger=app.folder / LEDGER_FILE,
         written=_written(app),

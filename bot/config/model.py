@@ -158,6 +158,7 @@ class ProviderSection(Section):
     per_minute: int | None = Field(default=None, ge=1)
     day_usd: float | None = Field(default=None, gt=0)
     attempts: int = Field(default=3, ge=1, le=10)
+    lost_again: int = Field(default=1, ge=0, le=10)
     break_after: int = Field(default=5, ge=1)
     break_s: Seconds = 30.0
 

@@ -76,11 +76,11 @@ class Record:
     known: dict[ExchangeKey, Exchange] = field(default_factory=dict)
     _passed_over: set[ExchangeKey] = field(default_factory=set)
     _asked: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _waiting: list[tuple[ExchangeKey, str]] = field(default_factory=list)
+    _waiting: dict[ExchangeKey, str] = field(default_factory=dict)
 
     async def load(self) -> None:
-        """Read what is on record."""
-        self.known.update(await self.exchanges.of(self.scope, self.trial))
+        """Read what is on record; of a sealed one what a forecaster hears, for no tool will ask what it asked then."""
+        self.known.update(await self.exchanges.of(self.scope, self.trial, _OF_DESK if self.sealed else None))
 
     def begin_anew(self) -> None:
         """Pass over what was told under another configuration, what may have been mended, and what rests on that.
@@ -136,7 +136,7 @@ class Record:
                 raise NotFound(message)
             body = _sync_body(make, self._head(kind))
             self.known[key] = Exchange(digest=digest(body.encode()), body=body)
-            self._waiting.append((key, body))
+            self._waiting[key] = body
         return _opened(key, self.known[key]).plain
 
     def holds(self, kind: str, asked: str) -> bool:
@@ -173,10 +173,11 @@ class Record:
 
     async def _flush(self) -> None:
         while self._waiting:
-            key, body = self._waiting[0]
-            await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())
-            if self._waiting and self._waiting[0] == (key, body):
-                del self._waiting[0]
+            waiting = dict(self._waiting)
+            await self.exchanges.add_all(self.scope, self.trial, waiting, at=self.clock.now())
+            # Another one that was asked at the same time may have written the same.
+            for key in waiting:
+                self._waiting.pop(key, None)
 
     async def _add(self, key: ExchangeKey, body: str) -> Exchange:
         kept = await self.exchanges.add(self.scope, self.trial, key, body, at=self.clock.now())

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import structlog
 
+from bot.desk.troubles import in_words
 from bot.domain.belief import Belief, unfit
 from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.question import Question
@@ -113,5 +114,5 @@ async def run_trial(forecaster: Forecaster, question: Question, desk: Desk, run:
     except Exception as error:  # noqa: BLE001 - a forecaster is foreign code: its failure must cost this trial alone
         if limit.expired():
             return progress.trial(desk.trial, TrialEnd.TIME_LIMIT, f"stopped after {run.limits.seconds:g} s")
-        return progress.trial(desk.trial, TrialEnd.FAILED, f"{type(error).__name__}: {error}")
+        return progress.trial(desk.trial, TrialEnd.FAILED, in_words(error))
     return progress.trial(desk.trial, end)

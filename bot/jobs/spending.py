@@ -4,14 +4,17 @@ A date filter that went wrong once forecast 9,399 questions anew for about 2,400
 nobody was asked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Protocol
 
 import structlog
 
+from bot.errors import FoxcastError
 from bot.jobs.sitting import Seat
+from bot.llm.gateway import Gateway
+from bot.llm.roles import provider_of
 
 log = structlog.get_logger()
 
@@ -58,16 +61,17 @@ class Spending:
         self.each_usd = {name: cost for name, cost in costs.items() if cost is not None}
         dear = tuple(name for name, cost in costs.items() if cost is None or cost > 0.0)
         total = sum(cost * due[name] for name, cost in self.each_usd.items())
-        if self.begun_usd + total <= self.ask_above_usd and None not in costs.values():
+        known = None not in costs.values()
+        if self.begun_usd + total <= self.ask_above_usd and known:
             return ()
-        self._tell(dear, total, sum(due[name] for name in dear))
+        await self._tell(dear, total if known else None, sum(due[name] for name in dear))
         return dear
 
     def begun(self, forecasters: Iterable[str]) -> None:
         """Count forecasts that were begun without a yes."""
         self.begun_usd += sum(self.each_usd.get(name, 0.0) for name in forecasters)
 
-    def _tell(self, dear: tuple[str, ...], total: float, count: int) -> None:
+    async def _tell(self, dear: tuple[str, ...], total: float | None, count: int) -> None:
         if self.told.issuperset(dear):
             return
         self.told.update(dear)
@@ -75,13 +79,34 @@ class Spending:
             "held until somebody says yes (foxcast run --yes), or llm.budget.ask_above_usd is raised",
             forecasters=dear,
             forecasts=count,
-            expected_usd=round(total, 2),
+            expected_usd=None if total is None else round(total, 2),
             begun_today_usd=round(self.begun_usd, 2),
             ask_above_usd=self.ask_above_usd,
+            why=await self._reason(known=total is not None),
         )
+
+    async def _reason(self, *, known: bool) -> str:
+        if known:
+            return "it is expected to cost more than may be begun unasked"
+        faults = [] if self.prices is None else await unpriced(self.prices)
+        return "; ".join(map(str, faults)) or "what it costs is not known"
 
 
 async def expected(prices: Estimates, seat: Seat, questions: int) -> float | None:
     """Return what so many forecasts are expected to cost in US dollars; None where that is not known."""
     one = await prices.estimate(seat.name, trials=seat.trials, steps=seat.limits.steps)
     return None if one is None else one * questions
+
+
+async def unpriced(prices: Estimates) -> Sequence[FoxcastError]:
+    """Return why models that play roles have no known price: ConfigError where a person must give it."""
+    if not isinstance(prices, Gateway):
+        return ()
+    models = [model for role in prices.roles.section.roles for model in prices.roles.models(role)]
+    faults = []
+    for model in dict.fromkeys(models):
+        try:
+            await prices.tariff.rate(model, prices.lines[provider_of(model)].llm)
+        except FoxcastError as error:
+            faults.append(error)
+    return faults

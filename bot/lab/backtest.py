@@ -15,14 +15,14 @@ from bot.desk.trial import TrialRun, run_trial
 from bot.domain.forecast import Trial
 from bot.domain.inquiry import Charge
 from bot.domain.learning import Fitted, Round
-from bot.domain.prediction import Binary, Prediction
+from bot.domain.prediction import Prediction
 from bot.domain.question import Question, QuestionRef
 from bot.domain.step import Step
-from bot.errors import ContractError, Unavailable
+from bot.errors import Unavailable
 from bot.ids import derive_id
 from bot.jobs.sitting import Benches, Seat
 from bot.jobs.together import together
-from bot.lab.rows import Row, rows_of
+from bot.lab.rows import Scored, scored_of
 from bot.ports import Archive, Random
 
 log = structlog.get_logger()
@@ -67,19 +67,21 @@ class Window:
 
 async def backtest(
     archive: Archive, subject: Subject, window: Window, *, random: Random, progress: Callable[[str], None]
-) -> list[Row]:
-    """Return the scored rows of all rounds in the window that have outcomes.
+) -> Scored:
+    """Return what is scored of all rounds in the window that have outcomes, each question by the rules for its kind.
 
     Raises LeakError if what the forecaster learned reaches beyond a round's moment.
     """
-    rows: list[Row] = []
+    found = Scored(rows=[], graded=[])
     for key in archive.rounds():
         a_round = archive.round(key)
         if window.holds(a_round):
             answers = await _Examination(a_round, subject, subject.learn(a_round), random).answers()
-            rows += rows_of(a_round, answers)
+            scored = scored_of(a_round, answers)
+            found.rows.extend(scored.rows)
+            found.graded.extend(scored.graded)
             progress(key)
-    return rows
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +94,12 @@ class _Examination:
     random: Random
     silent: Counter[str] = field(default_factory=Counter)
 
-    async def answers(self) -> dict[tuple[QuestionRef, str], float]:
-        answers: dict[tuple[QuestionRef, str], float] = {}
+    async def answers(self) -> dict[tuple[QuestionRef, str], Prediction]:
+        answers: dict[tuple[QuestionRef, str], Prediction] = {}
         questions = self.round.questions
         found = await together(self._predictions, questions, places=self.subject.places)
         for question, predictions in zip(questions, found, strict=True):
-            for target, prediction in predictions.items():
-                if not isinstance(prediction, Binary):
-                    message = f"{question.ref}: a backtest scores yes-or-no questions, not {prediction.kind} ones"
-                    raise ContractError(message)
-                answers[question.ref, target] = prediction.probability
+            answers.update({(question.ref, target): said for target, said in predictions.items()})
         self._tell_silence(len(questions))
         return answers
 

@@ -2,20 +2,21 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.domain.prompt import Answer
 from bot.domain.step import Step
-from bot.errors import ContractError, NotFound
+from bot.errors import ContractError
 from bot.llm.record import RECORD, Asked
 from bot.store.calls import CallState
 from bot.store.codec import Form
-from bot.store.documents import Documents
+from bot.store.documents import Document, Documents
 from bot.store.exchanges import Exchange
 from bot.store.forecasts import Trace
 from bot.store.ledger import Ledger
+from bot.store.packing import unpacked
 from bot.store.tallies import Tally, tallies
 
 MODEL, TOOL, DIALECT = "model", "tool", "dialect"
@@ -88,13 +89,17 @@ class Chain:
 
 async def chain_of(ledger: Ledger, trace: Trace) -> Chain:
     """Read what is on record of all trials of a forecast; raises StoreError for what is damaged."""
-    gathered = _Gathered(ledger.documents)
+    gathered = _Gathered()
+    calls: list[Call] = []
     for record in trace.trials:
         for key, exchange in (await ledger.exchanges.of(trace.id, record.number)).items():
-            await gathered.add(record.number, key.kind, exchange)
+            gathered.add(record.number, key.kind, exchange)
+        # Trial by trial: the records of all calls of a forecast together may be large.
+        calls += await _with_records(ledger.documents, gathered.calls)
+        gathered.calls.clear()
     tallied = await tallies(ledger, [trace.id])
     return Chain(
-        calls=tuple(_in_order(trace, gathered.calls)),
+        calls=tuple(_in_order(trace, calls)),
         faults=tuple(gathered.faults),
         kinds=gathered.kinds,
         addresses=gathered.addresses,
@@ -105,19 +110,19 @@ async def chain_of(ledger: Ledger, trace: Trace) -> Chain:
 
 @dataclass(slots=True)
 class _Gathered:
-    documents: Documents
     calls: list[Call] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     kinds: dict[str, str] = field(default_factory=dict)
     addresses: dict[tuple[int, str], str] = field(default_factory=dict)
 
-    async def add(self, trial: int, kind: str, exchange: Exchange) -> None:
+    def add(self, trial: int, kind: str, exchange: Exchange) -> None:
         self.kinds[exchange.digest] = kind
         body = json.loads(exchange.body)
         if "told" not in body:
             self._fault(trial, kind, str(body.get("says", "")))
         elif kind == MODEL:
-            self.calls.append(await _call(self.documents, trial, exchange, body["told"]))
+            answer = _ANSWER.value(body["told"])
+            self.calls.append(Call(trial=trial, exchange=exchange.digest, answer=answer))
         elif kind == TOOL:
             self.addresses.update(_found(trial, body["told"]))
 
@@ -145,14 +150,19 @@ def _in_order(trace: Trace, calls: list[Call]) -> list[Call]:
     return sorted(calls, key=place)
 
 
-async def _call(documents: Documents, trial: int, exchange: Exchange, told: Any) -> Call:  # noqa: ANN401 - the JSON edge
-    answer = _ANSWER.value(told)
+async def _with_records(documents: Documents, calls: Sequence[Call]) -> list[Call]:
+    """Return the calls with what was asked, where that is on record."""
+    found = await unpacked(documents, [call.answer.document for call in calls])
+    return [_with_record(call, found.get(call.answer.document)) for call in calls]
+
+
+def _with_record(call: Call, document: Document | None) -> Call:
     try:
-        record = RECORD.decode((await documents.get(answer.document)).content.decode())
-    except (NotFound, ContractError, UnicodeDecodeError):
-        # Models that no gateway stands before keep a record of another form, or none.
-        return Call(trial=trial, exchange=exchange.digest, answer=answer)
-    return Call(trial=trial, exchange=exchange.digest, answer=answer, role=record.role, asked=record.asked)
+        record = None if document is None else RECORD.decode(document.content.decode())
+    except (ContractError, UnicodeDecodeError):
+        record = None
+    # Models that no gateway stands before keep a record of another form, or none.
+    return call if record is None else replace(call, role=record.role, asked=record.asked)
 
 
 def _found(trial: int, told: Mapping[str, Any]) -> Iterator[tuple[tuple[int, str], str]]:

@@ -24,16 +24,13 @@ from bot.domain.question import Question
 from bot.domain.step import Json
 from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
 from bot.lab.trail import Kind, Layer, Met, Trail, opening_of, roles_of
-from bot.store.codec import stamp
 from bot.store.ledger import Ledger
+from bot.store.scopes import ref_of, scopes_with, trials_in
 
 ROLE = "auditor"
 AT_ONCE = 10
 SHOWN_CHARS = 6_000
 ANSWER_S = 300.0
-_SCOPES = "select distinct scope from exchange where kind = 'tool' and at >= ? order by scope"
-_TRIALS = "select distinct trial from exchange where scope = ? order by trial"
-_REF = "select min(ref) from model_call where scope = ?"
 _POINT = re.compile(r"^(\d{4}-\d{2}-\d{2}),", re.MULTILINE)
 
 INSTRUCTIONS = """\
@@ -174,11 +171,9 @@ class Audition:
     async def run(self) -> Audit:
         """Audit everything on record from a moment on; raises StoreError for a damaged record."""
         ledger = self.ledger
-        begin = "" if self.since is None else stamp(self.since)
-        scopes = await ledger.exchanges.readers.run(lambda base: [row[0] for row in base.execute(_SCOPES, [begin])])
         forecasts, unguarded, hindered = 0, 0, ""
         documents: list[Audited] = []
-        for scope in scopes:
+        for scope in await scopes_with(ledger, "tool", since=self.since):
             subject = await _subject(ledger, scope)
             found = [one for trial in subject.trials for one in await self._trial(subject, trial)]
             if subject.unguarded:
@@ -234,12 +229,11 @@ class Subject:
 
 
 async def _subject(ledger: Ledger, scope: str) -> Subject:
-    trials = await ledger.exchanges.readers.run(lambda base: [row[0] for row in base.execute(_TRIALS, [scope])])
+    trials = await trials_in(ledger, scope)
     try:
         trace = await ledger.forecasts.trace(scope)
     except NotFound:
-        ref = await ledger.exchanges.readers.run(lambda base: base.execute(_REF, [scope]).fetchone()[0])
-        return Subject(scope=scope, ref=str(ref or scope), trials=trials)
+        return Subject(scope=scope, ref=await ref_of(ledger, scope) or scope, trials=trials)
     made = None if trace.forecast is None else trace.forecast.cutoff
     return Subject(scope=scope, ref=str(trace.question.ref), trials=trials, question=trace.question, made_with=made)
 

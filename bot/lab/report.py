@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from bot.lab.rows import Row
+from bot.lab.kinds import RESAMPLES, KindReport, Span, kinds_of
+from bot.lab.rows import Graded, Row
 
 if TYPE_CHECKING:
     import numpy as np
 
     from bot.science.bootstrap import Resamples
 
-RESAMPLES = 2_000
+__all__ = ["RESAMPLES", "Block", "Cell", "Overall", "Report", "Span", "report_of"]
+
 MARKET = "market"
 DATASET = "dataset"
 
@@ -41,15 +43,6 @@ class Overall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """An estimate and its 95 % interval."""
-
-    estimate: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Scores of one set of rows by family, and overall."""
 
@@ -60,7 +53,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Everything a report says; ``crowd`` scores the crowd on the rows that had one."""
+    """Everything a report says; ``crowd`` scores the crowd on the rows that had one.
+
+    ``kinds`` is about choices and curves, all the rest about yes-or-no questions.
+    """
 
     block: Block
     crowd: Cell
@@ -69,6 +65,7 @@ class Report:
     by_horizon: dict[str, Cell]
     intervals: dict[str, Span]
     imputed: int
+    kinds: dict[str, KindReport] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, object]:
@@ -77,16 +74,22 @@ class Report:
         return {**plain.pop("block"), **plain}
 
 
-def report_of(rows: Sequence[Row], *, rng: "np.random.Generator", notes: Sequence[str] = ()) -> Report:
-    """Score the rows by family, source, round and horizon; intervals resample whole question series."""
+def report_of(
+    rows: Sequence[Row], *, rng: "np.random.Generator", graded: Sequence[Graded] = (), notes: Sequence[str] = ()
+) -> Report:
+    """Score the rows by family, source, round and horizon; intervals resample whole question series.
+
+    ``graded`` are choices and curves, which are told by themselves; a round of them alone has an empty block.
+    """
     return Report(
         block=_block(rows),
         crowd=_cell_of([(row.crowd, row.outcome) for row in rows if row.crowd is not None]),
         by_source=_by(rows, lambda row: row.source, _cell),
-        by_round=_by(rows, lambda row: row.round, _block),
+        by_round=_by_round(rows, graded),
         by_horizon=_by_horizon(rows),
         intervals=_intervals(rows, rng),
         imputed=sum(row.imputed for row in rows),
+        kinds=kinds_of(graded, rng=rng),
         notes=list(notes),
     )
 
@@ -96,6 +99,12 @@ def _by(rows: Sequence[Row], key: Callable[[Row], str], score: Callable[[Sequenc
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     return {name: score(groups[name]) for name in sorted(groups)}
+
+
+def _by_round(rows: Sequence[Row], graded: Sequence[Graded]) -> dict[str, Block]:
+    found = _by(rows, lambda row: row.round, _block)
+    others = {row.round for row in graded} - found.keys()
+    return dict(sorted({**found, **dict.fromkeys(others, _block(()))}.items()))
 
 
 def _by_horizon(rows: Sequence[Row]) -> dict[str, Cell]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.domain.learning import Sheet
+from bot.domain.prediction import BinaryShape
+from bot.domain.resolution import Chosen, Landed
 from bot.errors import ConfigError, NotFound
 from bot.lab.rows import Row, missing_share, rows_of
 from bot.ports import Archive
@@ -13,11 +15,15 @@ from bot.ports import Archive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSheet:
-    """One file with its rows; ``missing`` is the share of the round's targets without an answer."""
+    """One file with its rows; ``missing`` is the share of the round's yes-or-no targets without an answer.
+
+    ``unscored`` counts the resolved choices and curves of the round: such files hold probabilities of yes alone.
+    """
 
     sheet: Sheet
     rows: tuple[Row, ...]
     missing: float
+    unscored: int = 0
 
     def notes(self) -> list[str]:
         """Say in words what the rules did to the file; those of the venue stand in the complaints of the sheet."""
@@ -25,6 +31,9 @@ class ScoredSheet:
         imputed = sum(row.imputed for row in self.rows)
         if imputed:
             notes.append(f"{self.sheet.name}: {imputed} of {len(self.rows)} scored rows are missing and count as 0.5")
+        if self.unscored:
+            which = f"{self.unscored} of the outcomes are of choices or curves, which no such file can answer"
+            notes.append(f"{self.sheet.name}: {which}")
         return notes
 
 
@@ -45,9 +54,14 @@ def score_sheets(archive: Archive, paths: Sequence[Path]) -> list[ScoredSheet]:
             message = f"{path.name} is for round {sheet.round}; there are {', '.join(sorted(known)) or 'no rounds'}"
             raise NotFound(message)
         a_round = archive.round(sheet.round)
-        rows = tuple(rows_of(a_round, sheet.probabilities))
+        yes_or_no = [question for question in a_round.questions if isinstance(question.shape, BinaryShape)]
         scored.append(
-            ScoredSheet(sheet=sheet, rows=rows, missing=missing_share(a_round.questions, sheet.probabilities))
+            ScoredSheet(
+                sheet=sheet,
+                rows=tuple(rows_of(a_round, sheet.probabilities)),
+                missing=missing_share(yes_or_no, sheet.probabilities),
+                unscored=sum(isinstance(known.outcome, Chosen | Landed) for known in a_round.resolutions),
+            )
         )
     return scored
 

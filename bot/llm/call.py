@@ -3,6 +3,9 @@
 The worst case is held in the purse first and written down before the first request leaves. A request that may have been
 billed without an answer (it was cut off, or what came back has no form) counts at the worst case, one that was plainly
 refused at nothing.
+
+A request whose reply was lost on its way is sent once more where the budgets have room for a second worst case. The
+lost one is closed as spent, as after a kill; the other is a call of its own.
 """
 
 import asyncio
@@ -12,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from bot.domain.inquiry import Inquiry
 from bot.domain.prompt import Answer, Completion, Prompt, Sampling
 from bot.domain.step import Usage
-from bot.errors import ContractError, FoxcastError, Rejected
+from bot.errors import ContractError, FoxcastError, Rejected, Unavailable
 from bot.ids import derive_id
 from bot.llm.errands import Alarm, Errands
 from bot.llm.faults import named
@@ -27,17 +30,20 @@ from bot.store.codec import stamp
 from bot.store.ledger import Ledger
 
 DETAIL_CHARS = 500
+# How often one question to a model may be sent again because a reply was lost.
+ASKED_AGAIN = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be asked of one model."""
+    """What is to be asked of one model; ``again`` is how often it may be sent again after a lost reply."""
 
     inquiry: Inquiry
     model: str
     asked: Asked
     parts: Parts
     request: str
+    again: int = ASKED_AGAIN
 
     @property
     def prompt(self) -> Prompt:
@@ -92,8 +98,12 @@ class Till:
             held = await self._waited(order, claim, patience)
         if isinstance(held, Shortage):
             raise self._refused(order, held, "")
+        return Call(till=self, order=order, rate=rate, hold=held, number=self.next_number(), again=order.again)
+
+    def next_number(self) -> int:
+        """Return the number of a call that is opened now."""
         self._opened += 1
-        return Call(till=self, order=order, rate=rate, hold=held, number=self._opened)
+        return self._opened
 
     async def _waited(self, order: Order, claim: Claim, patience: Patience) -> Hold | Shortage:
         began = asyncio.get_running_loop().time()
@@ -131,7 +141,10 @@ class Closing:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Call:
-    """A call that may be made. ``attempts`` counts the requests that left, ``doubtful`` that one may be billed."""
+    """A call that may be made. ``attempts`` counts the requests that left.
+
+    ``again`` is how often it may yet be sent again after a lost reply; it is another call then, with an id of its own.
+    """
 
     till: Till
     order: Order
@@ -139,19 +152,35 @@ class Call:
     hold: Hold
     number: int
     attempts: int = 0
-    doubtful: bool = False
     latency_s: float = 0.0
     written: bool = False
+    again: int = 0
     id: str = field(init=False)
+    # The last request may be billed, and brought no answer.
+    _unanswered: bool = field(init=False, default=False)
+    # The requests of calls that this one took the place of.
+    _before: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         """Name the call."""
-        charge = self.order.inquiry.charge
-        parts = (self.order.request, charge.scope, str(charge.trial), stamp(self.hold.at), str(self.number))
-        self.id = derive_id("call", *parts)
+        self.id = self._named()
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the last request may be billed and none may follow it; set to whether it may be billed."""
+        return self._unanswered and not self.again
+
+    @doubtful.setter
+    def doubtful(self, billed: bool) -> None:
+        self._unanswered = billed
 
     async def begin(self) -> None:
-        """Write down what is asked and that it may cost its worst case; nothing leaves before this is durable."""
+        """Write down what is asked and that it may cost its worst case; nothing leaves before this is durable.
+
+        Raises Unavailable where a reply was lost and the budgets have no room to ask once more.
+        """
+        if self._unanswered:
+            await self._replace()
         if not self.written:
             await asyncio.gather(self._reserve(), keep(self.order.parts.unkept, self.till.ledger.documents))
 
@@ -160,7 +189,7 @@ class Call:
         cost_usd = self._unanswered_usd()
         self.till.purse.settle(self.hold, cost_usd)
         if self.written:
-            settlement = self._failed(cost_usd, "cut off" if self.attempts else "given up before it was sent")
+            settlement = self._failed(cost_usd, "cut off" if self._sent else "given up before it was sent")
             self.till.errands.begin(self.till.ledger.calls.settle(self.id, settlement))
 
     async def fail(self, error: Exception) -> None:
@@ -186,9 +215,7 @@ class Call:
         except (AttributeError, TypeError, ValueError) as error:
             message = f"{self.order.model}: the provider's answer has not the form of one ({named(error)})"
             raise ContractError(message) from error
-        settlement = Settlement(
-            usage=usage, attempts=self.attempts, latency_s=self.latency_s, finish=finish, answer=text
-        )
+        settlement = Settlement(usage=usage, attempts=self._sent, latency_s=self.latency_s, finish=finish, answer=text)
         return Closing(completion=completion, settlement=settlement)
 
     async def close(self, closing: Closing) -> Answer:
@@ -209,12 +236,39 @@ class Call:
             usage=usage,
         )
 
+    @property
+    def _sent(self) -> int:
+        return self.attempts - self._before
+
+    def _named(self) -> str:
+        charge = self.order.inquiry.charge
+        parts = (self.order.request, charge.scope, str(charge.trial), stamp(self.hold.at), str(self.number))
+        return derive_id("call", *parts)
+
     def _unanswered_usd(self) -> float:
-        return self.hold.claim.worst_usd if self.doubtful else 0.0
+        return self.hold.claim.worst_usd if self._unanswered else 0.0
 
     def _failed(self, cost_usd: float, detail: str) -> Settlement:
-        usage = Usage(calls=1 if self.attempts else 0, cost_usd=cost_usd)
-        return Settlement(usage=usage, attempts=self.attempts, latency_s=self.latency_s, detail=detail)
+        usage = Usage(calls=1 if self._sent else 0, cost_usd=cost_usd)
+        return Settlement(usage=usage, attempts=self._sent, latency_s=self.latency_s, detail=detail)
+
+    async def _replace(self) -> None:
+        """Close what was lost as spent at its worst case, and become the call that asks the same once more.
+
+        It does not wait for the budget: the place in the queue that it is given may be what others wait for.
+        """
+        claim = self.hold.claim
+        self.till.purse.settle(self.hold, claim.worst_usd)
+        held = self.till.purse.take(claim)
+        if not isinstance(held, Hold):
+            self.again = 0
+            message = f"{self.order.model}: the reply was lost, and the budget has no room to ask once more"
+            raise Unavailable(message if held is None else f"{message}: {held}")
+        lost, settlement = self.id, self._failed(claim.worst_usd, "its reply was lost, and it was asked once more")
+        # From here on it is another call, also if the caller leaves while the lost one is being written down.
+        self.hold, self.number, self.again = held, self.till.next_number(), self.again - 1
+        self.id, self._before, self._unanswered, self.written = self._named(), self.attempts, False, False
+        await self.till.close(self.order, lost, settlement)
 
     async def _reserve(self) -> None:
         order = self.order

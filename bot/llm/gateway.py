@@ -7,7 +7,7 @@ every answer is on record before it is used.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypedDict, Unpack
 
 import structlog
@@ -130,8 +130,13 @@ class Gateway:
                 nth=inquiry.nth,
                 place=self.lines[provider_of(model)].place(model),
             )
-            orders.append(Order(inquiry=inquiry, model=model, asked=asked, parts=parts, request=asked.digest))
+            order = Order(inquiry=inquiry, model=model, asked=asked, parts=parts, request=asked.digest)
+            orders.append(replace(order, again=self._again(model)))
         return orders
+
+    def _again(self, model: str) -> int:
+        """Return how often a request may be sent again after a lost reply."""
+        return self.roles.section.providers.get(provider_of(model), ProviderSection()).lost_again
 
     async def _answer(self, orders: Sequence[Order], patience: Patience) -> Answer:
         """Ask one model after the other in time, unless a later one was paid for the answer before a crash."""

@@ -2,6 +2,9 @@
 
 The figures are those by which a weak model gives itself away: it does not come to an end, writes what cannot be read,
 answers exactly one half, or submits something other than it believes.
+
+The trials of one question answer alike for a good reason: it may truly be even. So answers of one half are counted by
+question, each with the share of its trials, and there is no verdict on fewer questions than trials are wanted.
 """
 
 import asyncio
@@ -54,8 +57,12 @@ class Health:
             # While a model is demoted nothing counts, because its end is yet to come.
             after = self._ends(model, role)
             # Each role by itself: the figures of one that does no forecast would water down those of one that does.
-            recent = await self._conducts.recent(model, role=role, limit=self._section.window, after=after)
-            if not (faults := list(faults_of(recent, self._section))):
+            window = self._section.window
+            recent = await self._conducts.recent(model, role=role, limit=window, after=after)
+            # Nothing but another one half makes them too many.
+            asked = self._conducts.halves(model, role=role, limit=window, after=after) if conduct.half else None
+            halves = () if asked is None else await asked
+            if not (faults := [*faults_of(recent, self._section), *evasions_of(halves, self._section)]):
                 return None
             until = now + timedelta(hours=self._section.hours)
             demotion = Demotion(model=model, role=role, at=now, until=until, why="; ".join(faults))
@@ -83,7 +90,12 @@ def faults_of(recent: Sequence[Conduct], section: HealthSection) -> Iterator[str
     unparsed = sum(conduct.unparsed for conduct in recent)
     if asked and (share := unparsed / asked) > section.unparsed:
         yield f"{share:.0%} of its moves {over} could not be read, more than {section.unparsed:.0%}"
-    if (share := sum(conduct.half for conduct in recent) / count) > section.half:
-        yield f"it answered exactly 0.5 in {share:.0%} {over}, more than {section.half:.0%}"
     if (gap := sum(conduct.gap for conduct in recent) / count) > section.gap:
         yield f"what it submitted {over} was {gap:.3f} from what it believed on average, more than {section.gap:g}"
+
+
+def evasions_of(halves: Sequence[float], section: HealthSection) -> Iterator[str]:
+    """Yield in words that a model answers exactly one half too often; ``halves`` has a share for each question."""
+    count = len(halves)
+    if count >= section.least and (share := sum(halves) / count) > section.half:
+        yield f"it answered exactly 0.5 in {share:.0%} over its last {count} questions, more than {section.half:.0%}"

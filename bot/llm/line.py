@@ -59,7 +59,7 @@ class Line:
         """Ask until there is an answer, within the time there is.
 
         What fails is tried as often as configured. To be asked to wait is no failure: who has nobody else to ask waits
-        and asks again. What may have been billed is not asked again.
+        and asks again. What may have been billed is asked again as often as the call says, within the same attempts.
         Raises what the provider raises, Unavailable while it is left alone, and ContractError for a provider that fails
         in a way no provider may.
         """

@@ -3,17 +3,15 @@
 A step of a trial sends the whole conversation so far; what it costs here depends on the messages that are new.
 """
 
-import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from bot.domain.prompt import Message, Prompt
 from bot.ids import digest
 from bot.llm.record import MESSAGE, OFFER, Offer
-from bot.store.documents import Documents, put
+from bot.store.documents import Documents
 from bot.store.packing import packed
 
 # The messages remembered hold about this much text; a forgotten one is hashed again.
@@ -97,9 +95,10 @@ class Memory:
 
 
 async def keep(parts: Sequence[Part], documents: Documents) -> None:
-    """Put parts on record."""
+    """Put parts on record, all in one write."""
     found = [await packed(part.text) for part in parts if part.text is not None]
-    await asyncio.gather(*(documents.writer.run(partial(put, document=document)) for document in found))
+    if found:
+        await documents.put_packed(found)
     for part in parts:
         part.text = None
 

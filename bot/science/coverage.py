@@ -121,6 +121,67 @@ def spot_peer(standings: Sequence[Standing], spot_s: float, scale: float = DISCR
     return dict(zip(names, scores.tolist(), strict=True))
 
 
+def at_spot(standings: Sequence[Standing], scores: ArrayLike, spot_s: float) -> float | None:
+    """Return which of one forecaster's scores counts at the spot moment; None where no forecast stands then.
+
+    With baseline scores, shape (standings,), it is the spot baseline score. Raises ValueError for unequal lengths or
+    two forecasts at that moment.
+    """
+    values = finite(scores, "score")
+    if values.shape != (len(standings),):
+        message = f"want a score for each of {len(standings)} standing forecasts, got shape {values.shape}"
+        raise ValueError(message)
+    there = [value for value, one in zip(values.tolist(), standings, strict=True) if one.start_s <= spot_s < one.end_s]
+    if len(there) > 1:
+        message = f"a forecaster has two forecasts standing at {spot_s}"
+        raise ValueError(message)
+    return there[0] if there else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earned:
+    """All tournament scores of one forecaster on one question; the spot ones are None where nothing stood then."""
+
+    baseline: float
+    peer: float
+    coverage: float
+    spot_baseline: float | None
+    spot_peer: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a question is scored: its span, its spot moment (never after the close) and the scale of its peer score."""
+
+    span: Span
+    spot_s: float
+    scale: float = DISCRETE_SCALE
+
+
+def earned(standings: Sequence[Standing], baselines: ArrayLike, terms: Terms) -> Mapping[str, Earned]:
+    """Return the scores of every forecaster from all standing forecasts and the baseline score of each of them.
+
+    Raises ValueError for no standing, unequal lengths, or two forecasts of one forecaster at the same time.
+    """
+    values = finite(baselines, "baseline score")
+    same_length(baselines=values, standings=np.array([standing.mass for standing in standings]))
+    spot_s = min(terms.spot_s, terms.span.closes_s)
+    peers = average_peer(standings, terms.span, terms.scale)
+    spots = spot_peer(standings, spot_s, terms.scale)
+    found = {}
+    for name, rows in _rows_by_forecaster(standings).items():
+        mine = [standings[row] for row in rows]
+        baseline = time_average(mine, values[rows], terms.span)
+        found[name] = Earned(
+            baseline=baseline.score,
+            peer=peers[name].score,
+            coverage=baseline.coverage,
+            spot_baseline=at_spot(mine, values[rows], spot_s),
+            spot_peer=spots.get(name),
+        )
+    return found
+
+
 def _clipped(standings: Sequence[Standing], span: Span) -> tuple[FloatArray, FloatArray]:
     # Offsets from the opening: seconds since 1970 would cost seven digits of the differences.
     starts = np.array([standing.start_s for standing in standings]) - span.opens_s

@@ -19,6 +19,8 @@ BINARY_BOUND = 0.001
 TAIL_MASS = 0.05
 DISCRETE_SCALE = 100.0
 CONTINUOUS_SCALE = 50.0
+# The least mass of a step is this share of an even one: 5e-5 with 200 steps.
+LEAST_STEP_SHARE = 0.01
 _EDGE = 1e-10
 
 
@@ -77,6 +79,45 @@ def baseline_continuous(masses: ArrayLike, bucket: ArrayLike, buckets: Buckets) 
     within = (where >= 1) & (where <= buckets.inside)
     flat = np.where(within, (1.0 - TAIL_MASS * buckets.open_ends) / buckets.inside, TAIL_MASS)
     return np.asarray(CONTINUOUS_SCALE * (_log(masses) - np.log(flat)), dtype=np.float64)
+
+
+def baseline_curve(cdfs: ArrayLike, locations: ArrayLike, *, open_lower: bool, open_upper: bool) -> FloatArray:
+    """Return the continuous baseline score of each CDF, (n, points) at equal steps, for the location of its outcome.
+
+    A mass below ``least_mass`` counts as that much, so that one certain error costs 230 points at most and not
+    infinitely many. Errors as in ``bucket_masses`` and ``scoring_bucket``.
+    """
+    masses = bucket_masses(cdfs)
+    inside = masses.shape[-1] - 2
+    bucket = scoring_bucket(locations, inside)
+    on_outcome = np.take_along_axis(masses, bucket[..., None], axis=-1)[..., 0]
+    buckets = Buckets(inside=inside, open_ends=open_lower + open_upper)
+    return baseline_continuous(np.maximum(on_outcome, least_mass(bucket, inside)), bucket, buckets)
+
+
+def log_scores(masses: ArrayLike) -> FloatArray:
+    """Return -ln p for the mass p on the outcome, any shape: 0 is perfect, and less is better (also called log loss).
+
+    A mass below 0.001 counts as 0.001, so that one certain error is 6.9 and not infinite: the platforms accept no less.
+    Raises ValueError for a mass outside [0, 1]. Source: I. J. Good, Rational Decisions, JRSS B 14 (1952).
+    """
+    p = unit_interval(masses, "mass on the outcome")
+    return np.asarray(-np.log(np.maximum(p, BINARY_BOUND)), dtype=np.float64)
+
+
+def least_mass(bucket: ArrayLike, inside: int) -> FloatArray:
+    """Return the least mass that the platform accepts in each bucket: 0.01 / inside within the range, 0.001 beyond it.
+
+    A forecast made for another place may have less, even 0, and is then scored as if it had this much.
+    """
+    where = np.asarray(bucket, dtype=np.int64)
+    within = (where >= 1) & (where <= inside)
+    return np.asarray(np.where(within, LEAST_STEP_SHARE / inside, BINARY_BOUND), dtype=np.float64)
+
+
+def flat_cdf(inside: int, *, open_lower: bool, open_upper: bool) -> FloatArray:
+    """Return the CDF of the flat forecast at inside + 1 equal steps: its continuous baseline score is 0 everywhere."""
+    return np.linspace(TAIL_MASS * open_lower, 1.0 - TAIL_MASS * open_upper, inside + 1)
 
 
 def peer(masses: ArrayLike, scale: float = DISCRETE_SCALE) -> FloatArray:

@@ -44,9 +44,13 @@ __all__ = [
 
 T = TypeVar("T")
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def clean(text: str) -> str:
     """Return the text with each lone surrogate replaced by U+FFFD; surrogate pairs become the character they mean."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -82,7 +86,7 @@ class Form(Generic[T]):
     def text(self, plain: Any) -> str:  # noqa: ANN401 - the JSON edge
         """Return plain values as canonical text; raises ContractError."""
         try:
-            text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            text = _CANONICAL.encode(plain)
         except (TypeError, ValueError) as error:
             message = f"a {self._name} that JSON cannot say: {error}"
             raise ContractError(message) from error

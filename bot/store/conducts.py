@@ -20,6 +20,16 @@ RECENT = """
 select role, model, asked, unparsed, submitted, half, gap from conduct
 where model = :model and (:role is null or role = :role) and at > :after order by at desc, id desc limit :limit
 """
+# The trials of a question belong together, also those of a later forecast of it. Of whom nobody was asked through the
+# gateway has no call, and stands for itself.
+HALVES = """
+with recent as (
+  select id, at, half, coalesce((select ref from model_call c where c.scope = conduct.scope limit 1), scope) as question
+  from conduct where model = :model and role = :role and at > :after order by at desc, id desc limit :rows)
+select avg(half) from recent group by question order by max(at) desc, max(id) desc limit :limit
+"""
+# So many trials are looked through for the last questions.
+HALVES_ROWS = 2000
 MODELS = "select distinct model from conduct order by model"
 DEMOTE = "insert into demotion (model, at, until, why) values (:model, :at, :until, :why)"
 # The table has no column for the role: it stands first in the reason, as a person would write it.
@@ -71,6 +81,17 @@ class Conducts:
         since = "" if after is None else stamp(after)
         wanted: dict[str, object] = {"model": model, "role": role, "limit": limit, "after": since}
         return await self.readers.run(lambda database: _recent(database, wanted))
+
+    async def halves(self, model: str, *, role: str, limit: int, after: datetime | None = None) -> Sequence[float]:
+        """Return for the last questions of a model in a role, newest first, which share of their trials ended at 0.5.
+
+        With a moment, only trials graded after it count.
+        """
+        since = "" if after is None else stamp(after)
+        wanted = {"model": model, "role": role, "limit": limit, "after": since, "rows": HALVES_ROWS}
+        return await self.readers.run(
+            lambda database: tuple(float(share) for (share,) in database.execute(HALVES, wanted))
+        )
 
     async def demote(self, demotion: Demotion) -> None:
         """Keep that a model is replaced for a while."""

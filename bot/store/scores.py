@@ -1,24 +1,26 @@
 """How good the forecasts were: each prediction is scored against each outcome in force, once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.prediction import Prediction
+from bot.domain.prediction import BinaryShape, Prediction, Shape
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import Outcome
 from bot.domain.score import Score
 from bot.errors import ContractError
-from bot.store.codec import OUTCOME, moment, stamp, unpack_prediction
+from bot.store.codec import OUTCOME, QUESTION, moment, stamp, unpack_prediction
 from bot.store.runs import Runs
 
 # From the side of what is not scored yet: it stays short, however long the past has grown.
 _TO_SCORE = """
 select p.forecast, p.ref, p.target, r.id, t.horizon_days, q.family, q.source, p.probability, p.body,
-       c.probability, c.body, r.body, f.made_at, f.cutoff
+       c.probability, c.body, r.body, f.made_at, f.cutoff,
+       case when p.probability is null then (select v.body from question_version v where v.version = f.version) end
 from prediction p
 cross join current_resolution r on r.ref = p.ref and r.target = p.target
 join forecast f on f.id = p.forecast
@@ -60,6 +62,30 @@ with eligible as (
 select id, forecaster, ref, target, batch, source, family, series, horizon_days, probability, crowd, outcome, cutoff
 from eligible where age = 1 order by cutoff, ref, target, forecaster
 """
+# The same choice of rows for choices and curves, with the values of their rules as they were scored; those that no rule
+# could judge have none and are left out.
+_MARKED = """
+with eligible as (
+  select f.id, f.forecaster, f.ref, p.target, r.kind, q.batch, q.source, q.family, q.series, t.horizon_days, f.cutoff,
+         r.id as resolution,
+         row_number() over (partition by f.forecaster, f.ref, p.target order by f.revision desc) as age
+  from current_resolution r
+  join prediction p on p.ref = r.ref and p.target = r.target
+  join forecast f on f.id = p.forecast
+  join question q on q.ref = f.ref
+  join target t on t.version = f.version and t.target = p.target
+  where r.kind in ('chosen', 'landed')
+    and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+    and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
+    and (:source is null or q.source = :source) and (:family is null or q.family = :family)
+    and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
+    and (:until is null or f.cutoff < :until))
+select id, forecaster, ref, eligible.target, kind, batch, source, family, series, horizon_days, cutoff,
+       s.rule, s.value
+from eligible join score s on s.forecast = id and s.target = eligible.target and s.resolution = eligible.resolution
+where age = 1 order by cutoff, ref, eligible.target, forecaster, s.rule
+"""
+_KINDS = {"chosen": "choice", "landed": "curve"}
 # What calibration may learn from: the same choice of rows, raw, and only what resolved before the moment.
 _ANSWERED = """
 with eligible as (
@@ -80,7 +106,8 @@ select raw, outcome, source, cutoff, resolved_at from eligible where age = 1 ord
 class Scorable:
     """A prediction with the outcome in force of its target; ``crowd`` is what others said when it was made.
 
-    ``resolution`` is the row id of the outcome, so that a correction in the meantime is not taken for scored.
+    ``shape`` is that of the question as it was asked then. ``resolution`` is the row id of the outcome, so that a
+    correction in the meantime is not taken for scored.
     """
 
     forecast: str
@@ -90,6 +117,7 @@ class Scorable:
     horizon_days: int | None
     family: str
     source: str
+    shape: Shape
     prediction: Prediction
     crowd: Prediction | None
     outcome: Outcome
@@ -137,6 +165,27 @@ class ScoredRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """The scores of one prediction that is no yes-or-no: values by rule, those of the crowd under ``crowd`` rules.
+
+    ``kind`` is the kind of the question's shape, choice or curve.
+    """
+
+    forecast: str
+    forecaster: str
+    ref: QuestionRef
+    target: str
+    kind: str
+    batch: str | None
+    source: str
+    family: str
+    series: str
+    horizon_days: int | None
+    cutoff: datetime
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """Binary forecasts as they were before calibration, with their outcomes, column by column, by cutoff."""
 
@@ -172,6 +221,10 @@ class Scores:
         """Return resolved binary predictions: of each forecaster and target the newest before close and outcome."""
         return await self.readers.run(lambda database: _table(database, chosen))
 
+    async def marked(self, chosen: ScoreFilter) -> tuple[Marked, ...]:
+        """Return the scores of choices and curves: the same choice of predictions as ``table`` for yes or no."""
+        return await self.readers.run(lambda database: _marked(database, chosen))
+
     async def answered(self, forecaster: str, family: str, *, before: datetime) -> Answered:
         """Return what was said of a family of questions, chosen as ``table`` does, resolved before the moment."""
         values = {"forecaster": forecaster, "family": family, "before": stamp(before)}
@@ -184,7 +237,7 @@ def _to_score(database: Database, limit: int) -> list[Scorable]:
 
 def _scorable(*columns: Any) -> Scorable:  # noqa: ANN401 - a row of _TO_SCORE
     forecast, ref, target, resolution, horizon, family, source, *rest = columns
-    probability, body, crowd, crowd_body, outcome, made_at, cutoff = rest
+    probability, body, crowd, crowd_body, outcome, made_at, cutoff, asked = rest
     return Scorable(
         forecast=forecast,
         ref=QuestionRef.parse(ref),
@@ -193,6 +246,7 @@ def _scorable(*columns: Any) -> Scorable:  # noqa: ANN401 - a row of _TO_SCORE
         horizon_days=horizon,
         family=family,
         source=source,
+        shape=BinaryShape() if asked is None else QUESTION.decode(asked).shape,
         prediction=unpack_prediction(probability, body),
         crowd=None if crowd is None and crowd_body is None else unpack_prediction(crowd, crowd_body),
         outcome=OUTCOME.decode(outcome),
@@ -227,8 +281,33 @@ def _answered(database: Database, values: dict[str, str]) -> Answered:
     )
 
 
-def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
-    values = {
+def _marked(database: Database, chosen: ScoreFilter) -> tuple[Marked, ...]:
+    rows = database.execute(_MARKED, _bounds(chosen)).fetchall()
+    # A row for each rule; all but its name and value are the same.
+    grouped = groupby(rows, key=lambda row: row[:-2])
+    return tuple(_mark(columns, {rule: value for *_, rule, value in group}) for columns, group in grouped)
+
+
+def _mark(columns: tuple[Any, ...], values: Mapping[str, float]) -> Marked:
+    forecast, forecaster, ref, target, kind, batch, source, family, series, horizon, cutoff = columns
+    return Marked(
+        forecast=forecast,
+        forecaster=forecaster,
+        ref=QuestionRef.parse(ref),
+        target=target,
+        kind=_KINDS[kind],
+        batch=batch,
+        source=source,
+        family=family,
+        series=series,
+        horizon_days=horizon,
+        cutoff=moment(cutoff),
+        values=values,
+    )
+
+
+def _bounds(chosen: ScoreFilter) -> dict[str, str | None]:
+    return {
         "venue": chosen.venue,
         "forecaster": chosen.forecaster,
         "source": chosen.source,
@@ -237,7 +316,10 @@ def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
         "since": stamp(chosen.since),
         "until": stamp(chosen.until),
     }
-    rows = database.execute(_TABLE, values).fetchall()
+
+
+def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
+    rows = database.execute(_TABLE, _bounds(chosen)).fetchall()
     columns = list(zip(*rows, strict=True)) or [()] * 13
     forecast, forecaster, ref, target, batch, source, family, series, horizon, *rest = columns
     probability, crowd, outcome, cutoff = rest

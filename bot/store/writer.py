@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -180,16 +180,48 @@ def _next_group(queue: SimpleQueue[_Write[Any] | None]) -> list[_Write[Any]]:
 
 
 def _committed(database: Database, group: Sequence[_Write[Any]]) -> list[_Outcome]:
-    # The connection's own execute: sqlite-utils adds bookkeeping for each statement.
-    execute = database.conn.execute
-    execute("begin immediate")
-    try:
+    outcomes = _together(database, group)
+    # One of them fails, so each is kept apart from the others.
+    return _one_by_one(database, group) if outcomes is None else outcomes
+
+
+def _together(database: Database, group: Sequence[_Write[Any]]) -> list[_Outcome] | None:
+    """Commit the writes, or return None and undo them all where one raises an error that is its own."""
+    with _transaction(database) as execute:
+        try:
+            outcomes = [_done(database, write.work) for write in group]
+        except Exception as error:
+            if is_halting(error):
+                raise
+            _require_transaction(database)
+            execute("rollback")
+            return None
+        execute("commit")
+    return outcomes
+
+
+def _done(database: Database, work: Callable[[Database], Any]) -> _Outcome:
+    outcome = _Outcome(value=work(database))
+    _require_transaction(database)
+    return outcome
+
+
+def _one_by_one(database: Database, group: Sequence[_Write[Any]]) -> list[_Outcome]:
+    with _transaction(database) as execute:
         outcomes = [_attempted(database, write.work) for write in group]
         execute("commit")
+    return outcomes
+
+
+@contextmanager
+def _transaction(database: Database) -> Iterator[Callable[[str], object]]:
+    # The connection's own execute: sqlite-utils adds bookkeeping for each statement.
+    database.conn.execute("begin immediate")
+    try:
+        yield database.conn.execute
     except BaseException:
         database.rollback()
         raise
-    return outcomes
 
 
 def _attempted(database: Database, work: Callable[[Database], Any]) -> _Outcome:

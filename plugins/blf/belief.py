@@ -6,7 +6,7 @@ Whatever is wrong with it costs the update, never the trial: the belief before i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bot.api import Confidence, Json
 from plugins.blf.ballot import Ballot
@@ -73,18 +73,19 @@ def merged(state: State, update: Json, ballot: Ballot, *, margin: float) -> Merg
     evidence = _Ledger(state)
     evidence.take_back(_texts(update.get("contradicted"), limit=8))
     return Merge(
-        replace(
-            state,
+        # Every field is named, once a step: ``replace`` takes twice as long.
+        State(
             predictions=predictions,
             confidence=_confidence(update.get("confidence"), state.confidence),
             anchor=text(update.get("base_rate_anchor"), ITEM_CHARS) or state.anchor,
             evidence_for=evidence.added("F", state.evidence_for, update.get("evidence_for")),
             evidence_against=evidence.added("A", state.evidence_against, update.get("evidence_against")),
             open_questions=_open_questions(update, state),
+            searches=state.searched(_texts(update.get("searches_tried"))),
             reason=text(update.get("update_reasoning"), REASON_CHARS),
             given=evidence.given,
             stated=True,
-        ).having_searched(tuple(_texts(update.get("searches_tried")))),
+        ),
         "; ".join(_complaints(update)),
     )
 

@@ -107,6 +107,7 @@ class Course:
     seed: int
     messages: list[Message] = field(default_factory=list)
     documents: tuple[str, ...] = ()
+    _offered: tuple[Tool, ...] = ()
     _described: set[str] = field(default_factory=set)
     _past: list[Predictions] = field(default_factory=list)
     _tally: Tally = field(default_factory=Tally)
@@ -123,7 +124,7 @@ class Course:
         self._compact_from = self.settings.compaction_chars
 
     async def walk(self, way: Way, *, begin: int = 1) -> AsyncGenerator[Step, None]:
-        """Yield one step per turn, until the model submits, fails, or has no step left.
+        """Yield one step per turn, until the model submits, fails, or has no step left; the first one is opened.
 
         A trial that did not end by submitting raises the reason after its last step: its belief stands, and the
         engine knows that it did not come to its end.
@@ -138,7 +139,11 @@ class Course:
                 return
 
     def turn_line(self, number: int, offered: tuple[Tool, ...]) -> str:
-        """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
+        """Return the line that opens a turn, with a description of each tool that is offered for the first time.
+
+        What it says is offered is what the turn offers.
+        """
+        self._offered = offered
         new = [tool for tool in offered if tool.name not in self._described]
         self._described.update(tool.name for tool in new)
         return wording.turn(number, self.steps, offered, self.speech.listing(new) if new else "")
@@ -155,7 +160,7 @@ class Course:
         return distance(self._past[-after], self.state.predictions) < self.settings.early_stop_shift
 
     async def _turn(self, way: Way, number: int) -> Turn:
-        offered = way.offer(number)
+        offered = self._offered
         heard = await self._hear(offered)
         documents, self.documents = (*self.documents, *heard.documents), ()
         heard.documents = documents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bot.api import Belief, Confidence, Evidence, Prediction
@@ -59,9 +59,13 @@ class State:
         items = (*self.evidence_for, *self.evidence_against)
         return sum(len(item.text) + len(item.source) for item in items) + sum(map(len, self.open_questions))
 
-    def having_searched(self, queries: tuple[str, ...]) -> State:
+    def searched(self, queries: Iterable[str]) -> tuple[str, ...]:
+        """Return the searches with these added, each once."""
+        return tuple(dict.fromkeys((*self.searches, *filter(None, queries))))[:MAX_SEARCHES]
+
+    def having_searched(self, queries: Iterable[str]) -> State:
         """Return the state with these searches added, each once."""
-        known = tuple(dict.fromkeys((*self.searches, *(query for query in queries if query))))[:MAX_SEARCHES]
+        known = self.searched(queries)
         return self if known == self.searches else replace(self, searches=known)
 
 

@@ -5,7 +5,6 @@ Source: the OpenAI API reference, "Create chat completion", and what OpenRouter,
 """
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -56,13 +55,16 @@ def messages(prompt: Prompt, *, marked: bool = False) -> list[Json]:
 
 
 def choice(prompt: Prompt) -> dict[str, Json]:
-    """Return what may come next: the tools, one of which must be called, or the schema of the answer, or nothing."""
+    """Return what may come next: the tools, one of which must be called, or the schema of the answer, or nothing.
+
+    Schemas are those of the prompt and no copies: whoever hands them to what changes them in place copies them first.
+    """
     if prompt.tools:
         only = prompt.only or (prompt.tools[0].name if len(prompt.tools) == 1 else None)
         forced: Json = "required" if only is None else {"type": "function", "function": {"name": only}}
         return {"tools": [_tool(tool) for tool in prompt.tools], "tool_choice": forced}
     if prompt.schema is not None:
-        schema: Json = {"name": ANSWER, "schema": deepcopy(dict(prompt.schema))}
+        schema: Json = {"name": ANSWER, "schema": dict(prompt.schema)}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
     return {}
 
@@ -237,8 +239,7 @@ def _tool(tool: Tool) -> Json:
     described: dict[str, Json] = {
         "name": tool.name,
         "description": tool.description,
-        # Of our own: some libraries change a schema in place, for one provider or another.
-        "parameters": deepcopy(dict(tool.parameters)),
+        "parameters": dict(tool.parameters),
     }
     return {"type": "function", "function": described}
 
@@ -258,4 +259,4 @@ def _message(message: Message) -> dict[str, Json]:
 
 def _sendable(text: str) -> str:
     """Return the text with a question mark for each half of a surrogate pair: a model may write it, UTF-8 lacks it."""
-    return text.encode(errors="replace").decode()
+    return text if text.isascii() else text.encode(errors="replace").decode()

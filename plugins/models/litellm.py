@@ -6,6 +6,7 @@ telemetry stay off: it asks once. Its replies have no bound on their size before
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 import re
@@ -156,7 +157,8 @@ class Litellm:
             "messages": messages(prompt, marked=provider in _MARKED),
             "max_tokens": sampling.max_tokens,
             **wanted,
-            **choice(prompt),
+            # Of our own: the library changes schemas in place, for one provider or another.
+            **json.loads(json.dumps(choice(prompt))),
             "api_key": None if key is None else key.get_secret_value(),
             "api_base": self._settings.base_urls.get(provider),
             "drop_params": self._settings.drop_params,

@@ -40,6 +40,52 @@ def test_config_show_tells_every_origin_and_no_secret(fresh: Foxcast, inside: In
     assert values["seed"] == {"value": "7", "origin": "env FOXCAST_SEED"}
     assert values["venues.forecastbench.settings.rounds"]["origin"].endswith("config.toml:9")
     assert values["mode"] == {"value": "paper", "origin": "default"}
+    assert values["forecasters.steady.settings.key"]["set"] is True
+
+
+def test_config_show_names_the_variable_of_each_secret_and_says_whether_it_is_set(
+    fresh: Foxcast, inside: Inside
+) -> None:
+    variable = "FOXCAST_FORECASTERS__STEADY__SETTINGS__KEY"
+    unset = inside(fresh, "config", "show", "--json").json["forecasters.steady.settings.key"]
+    assert (unset["variable"], unset["set"]) == (variable, False)
+    (line,) = [line for line in inside(fresh, "config", "show").out.splitlines() if variable in line]
+    assert line.rstrip().endswith("not set")
+    given = fresh.with_environment(**{variable: "correct-horse"})
+    (line,) = [
+        line
+        for line in inside(given, "config", "show").out.splitlines()
+        if f" {variable} " in line and "env" not in line
+    ]
+    assert line.rstrip().endswith(" set")
+
+
+def test_config_show_tells_all_there_is_before_it_complains_of_a_secret_that_is_missing(
+    tmp_path: Path, inside: Inside
+) -> None:
+    foxcast = installed(tmp_path, CONFIG.replace('"steady"]\n', '"steady", "tavily"]\n', 1))
+    variable = "FOXCAST_SEARCH__TAVILY__SETTINGS__KEY"
+    shown = inside(foxcast, "config", "show", "--json")
+    assert shown.refuses(2, variable, "is missing")
+    assert shown.json["search.tavily.settings.key"] == {
+        "value": None,
+        "origin": "default",
+        "variable": variable,
+        "set": False,
+    }
+    assert shown.json["seed"]["value"] == "1"
+    assert "not set, and needed" in inside(foxcast, "config", "show").out
+
+
+def test_a_venue_that_nobody_knows_is_a_mistake_that_names_those_there_are(foxcast: Foxcast, inside: Inside) -> None:
+    for command in (
+        ["score", "--venue", "forecastbnch"],
+        ["questions", "--venue", "forecastbnch"],
+        ["backtest", "--forecaster", "steady", "--rounds", "sample", "--venue", "forecastbnch"],
+        ["score", "--rounds", "sample", "--forecasts", "any.json", "--venue", "forecastbnch"],
+    ):
+        assert inside(foxcast, *command).refuses(2, "--venue forecastbnch", "forecastbench")
+    assert inside(foxcast, "score", "--venue", "forecastbench").code == 0
 
 
 def test_the_configuration_may_be_anywhere(fresh: Foxcast, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,11 +1,16 @@
-"""How fast forecasts are made and replayed: BLF on long prompts, sat through for real with a scripted model."""
+"""How fast forecasts are made and replayed: BLF on long and on ordinary prompts, sat through with a scripted model.
+
+A replay is told in its parts: what is read, what BLF costs on that, and what the engine costs beside any forecaster.
+"""
 
 import asyncio
 import tempfile
-import time
-from collections.abc import AsyncGenerator
-from dataclasses import replace
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter, process_time
+from typing import Self
 
 from bot.clock import SeededRandom
 from bot.config.model import DeskSection
@@ -18,6 +23,7 @@ from bot.domain.research import Hit
 from bot.domain.step import Step
 from bot.ids import digest
 from bot.jobs.sitting import Seat
+from bot.lab.chain import chain_of
 from bot.lab.replay import replay
 from bot.ports import Desk
 from bot.store.forecasts import Trace
@@ -26,106 +32,177 @@ from bot.testing.llm import ScriptedLlm
 from tests.benchmarks.figures import Size, peak_mb, say
 from tests.unit.sittings import BLF, Playing, Theatre, open_theatre, question, thoughts
 
-TRIALS, STEPS = 5, 10
-# About 20,000 tokens to begin with, and 7,000 more with each search: 90,000 in the end.
-BACKGROUND_CHARS, SNIPPET_CHARS, RESULTS = 80_000, 2_800, 10
-DESK = DeskSection(snippet_chars=SNIPPET_CHARS, results=RESULTS)
+TRIALS, STEPS, RESULTS = 5, 10, 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """How much there is to read: characters of the question's background, and of each of the results of a search."""
+
+    name: str
+    background: int
+    snippet: int
+
+    @property
+    def desk(self) -> DeskSection:
+        return DeskSection(snippet_chars=self.snippet, results=RESULTS)
+
+
+# About 20,000 tokens to begin with, and 7,000 more with each search: more than 70,000 in the end.
+LONG = Script(name="long prompts", background=80_000, snippet=2_800)
+# A market's rules, and results as the desk shows them unless it is configured otherwise.
+USUAL = Script(name="usual prompts", background=4_000, snippet=DeskSection().snippet_chars)
 
 
 def main(size: Size) -> None:
     """Measure and print everything."""
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(_measure(Path(folder), size.pick(40, 1)))
-
-
-async def _measure(folder: Path, forecasts: int) -> None:
-    believed = [0.3 + 0.05 * step for step in range(STEPS)]
-    async with open_theatre(folder, ScriptedLlm(turns=[thoughts(*believed)])) as theatre:
-        theatre.section = DESK
-        theatre.limits = Limits(steps=STEPS + 1)
-        theatre.engine.hits = [_hit(number) for number in range(RESULTS)]
-        questions = [_long(number) for number in range(forecasts)]
-        started, processor = time.perf_counter(), time.process_time()
-        made = [await theatre.forecast(asked, trials=TRIALS) for asked in questions]
-        took, used = time.perf_counter() - started, time.process_time() - processor
-        steps = forecasts * TRIALS * STEPS
-        read = [len(message.text) for message in theatre.llm.requests[-1].prompt.messages]
-        say("the last prompt of a trial", f"{sum(read) / 4000:.0f},000 tokens at 4 characters each")
-        say(
-            f"sat through, {steps:,} steps",
-            f"{took:.1f} s, {steps / took:,.0f} steps/s, CPU {1000 * used / steps:.2f} ms a step",
-        )
-        say(
-            "ledger",
-            f"{theatre.path.stat().st_size / 1e6:.0f} MB, {theatre.path.stat().st_size / steps / 1e3:.1f} kB a step",
-        )
-        await _replay(theatre, [forecast.id for forecast in made])
-        await _ask(theatre, trials=forecasts)
+    for script in (LONG, USUAL):
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(_measure(Path(folder), script, size.pick(40, 1)))
     say("memory", f"{peak_mb():.0f} MB at most")
 
 
-async def _ask(theatre: Theatre, *, trials: int) -> None:
-    """Ask through the desk alone: conversations that grow as those of BLF do, with the answers on record each time."""
-    question = _long(0)
-    told = [_text(f"told {step}", RESULTS * SNIPPET_CHARS) for step in range(STEPS)]
-    processor = time.process_time()
-    for trial in range(1, trials + 1):
-        charge = Charge(scope="asking", ref=str(question.ref), venue=question.ref.venue, forecaster=BLF, trial=trial)
-        bench = await theatre.workshop().bench(
-            question, charge=charge, cutoff=theatre.clock.now(), limits=theatre.limits
-        )
-        messages = [Message(speaker=Speaker.USER, text=question.background)]
-        for step in range(STEPS):
-            prompt = Prompt(messages=tuple(messages), tools=tuple(bench.tools), stable=len(messages))
-            answer = await bench.ask("main", prompt, seed=trial)
-            messages.append(Message(speaker=Speaker.ASSISTANT, calls=answer.completion.calls))
-            messages.append(Message(speaker=Speaker.TOOL, text=told[step], answers=answer.completion.calls[0].id))
-    used = time.process_time() - processor
-    say("asked through the desk, no forecaster and no tool", f"CPU {1000 * used / (trials * STEPS):.2f} ms an answer")
+@dataclass(slots=True)
+class _Watch:
+    """A stretch of work: how long it took, on the clock and on the processors, in milliseconds a step."""
+
+    steps: int
+    wall: float = 0.0
+    used: float = 0.0
+
+    def __enter__(self) -> Self:
+        self.wall, self.used = perf_counter(), process_time()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wall, self.used = perf_counter() - self.wall, process_time() - self.used
+
+    def __str__(self) -> str:
+        return f"{self.steps / self.wall:,.0f} steps/s, CPU {1000 * self.used / self.steps:.3f} ms a step"
 
 
-async def _replay(theatre: Theatre, ids: list[str]) -> None:
+async def _measure(folder: Path, script: Script, forecasts: int) -> None:
+    async with _stage(folder, script) as theatre:
+        steps = forecasts * TRIALS * STEPS
+        with _Watch(steps) as watch:
+            ids = [(await theatre.forecast(_asked(number, script), trials=TRIALS)).id for number in range(forecasts)]
+        read = sum(len(message.text) for message in theatre.llm.requests[-1].prompt.messages)
+        say(script.name, f"{read / 4000:.0f},000 tokens at 4 characters each in the last prompt of a trial")
+        say(f"sat through, {steps:,} steps", str(watch))
+        size = theatre.path.stat().st_size
+        say("ledger", f"{size / 1e6:.0f} MB, {size / steps / 1e3:.1f} kB a step")
+        await _replayed(theatre, ids, steps)
+        await _recited(theatre, ids, steps)
+        await _verified(theatre, ids, steps)
+        await _answered(theatre, script, trials=forecasts)
+
+
+@asynccontextmanager
+async def _stage(folder: Path, script: Script) -> AsyncIterator[Theatre]:
+    believed = [0.3 + 0.05 * step for step in range(STEPS)]
+    async with open_theatre(folder, ScriptedLlm(turns=[thoughts(*believed)])) as theatre:
+        theatre.section = script.desk
+        theatre.limits = Limits(steps=STEPS + 1)
+        theatre.engine.hits = [_hit(number, script) for number in range(RESULTS)]
+        yield theatre
+
+
+async def _replayed(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
+    """Run the forecaster again on the record, one forecast after the other, as ``foxcast replay`` does with one."""
     seat, workshop, random = theatre.seat(trials=TRIALS), theatre.workshop(sealed=True), SeededRandom(1)
     asked = len(theatre.llm.requests)
-    started, processor = time.perf_counter(), time.process_time()
-    traces = [await theatre.ledger.forecasts.trace(name) for name in ids]
-    reading = time.perf_counter() - started
-    told = [await replay(trace, seat, workshop, random, None) for trace in traces]
-    took, used = time.perf_counter() - started, time.process_time() - processor
-    steps = sum(one.steps for one in told)
-    if not all(one.identical for one in told) or len(theatre.llm.requests) != asked:
+    with _Watch(steps) as whole:
+        told = [await replay(await _trace(theatre, name), seat, workshop, random, None) for name in ids]
+    again = sum(one.steps for one in told)
+    if not all(one.identical for one in told) or again != steps or len(theatre.llm.requests) != asked:
         message = "a replay differed from its record, or asked a model"
         raise RuntimeError(message)
-    say("replayed by BLF, reading included", f"{steps / took:,.0f} steps/s, CPU {1000 * used / steps:.2f} ms a step")
-    say("replayed by BLF, steps at hand", f"{steps / (took - reading):,.0f} steps/s")
-    started = time.perf_counter()
-    for trace in traces:
-        for record in trace.trials:
-            await _compare(trace, record)
-    say("run and compared, no forecaster", f"{steps / (time.perf_counter() - started):,.0f} steps/s")
+    with _Watch(steps) as reading_steps:
+        for name in ids:
+            await _trace(theatre, name)
+    with _Watch(steps) as reading_told:
+        for name in ids:
+            for trial in range(1, TRIALS + 1):
+                await theatre.ledger.exchanges.of(name, trial, {"desk", "dialect", "model", "tool"})
+    rest = 1000 * (whole.used - reading_steps.used - reading_told.used) / steps
+    say("replayed by BLF, reading included", str(whole))
+    say("of this reading the steps", str(reading_steps))
+    say("of this reading what was told, each document checked by its digest", str(reading_told))
+    say("of this BLF, its prompts digested, each step compared", f"CPU {rest:.3f} ms a step")
 
 
-async def _compare(trace: Trace, record: TrialRecord) -> None:
-    """Replay one trial by a forecaster that knows its steps: what the engine costs beside any forecaster."""
+async def _recited(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
+    """Run a forecaster that knows its steps: what it costs the engine to run, check and compare any."""
+    # From another reading, so that no step is compared with itself.
+    scores = [await _trace(theatre, name) for name in ids]
+    with _Watch(steps) as watch:
+        traces = [await _recite(await _trace(theatre, score.id), score) for score in scores]
+    say("run again and compared, no forecaster, reading included", str(watch))
+    with _Watch(steps) as watch:
+        for trace, score in zip(traces, scores, strict=True):
+            await _recite(trace, score)
+    say("run again and compared, no forecaster, steps at hand", str(watch))
 
+
+async def _recite(trace: Trace, score: Trace) -> Trace:
+    for recorded, known in zip(trace.trials, score.trials, strict=True):
+        await _recite_trial(trace, recorded, known)
+    return trace
+
+
+async def _recite_trial(trace: Trace, recorded: TrialRecord, known: TrialRecord) -> None:
     async def recite(question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
-        for logged in record.steps:
+        for logged in known.steps:
             yield logged.step
 
     seat = Seat(name=BLF, forecaster=Playing(recite), trials=1, pool=Pool.MEAN, limits=Limits(steps=STEPS + 1))
-    told = await replay(replace(trace, trials=(record,)), seat, None, SeededRandom(1), None)
-    if told.trials[0].discrepancy is not None:
+    told = await replay(replace(trace, trials=(recorded,)), seat, None, SeededRandom(1), None)
+    if told.trials[0].discrepancy is not None or told.steps != len(recorded.steps):
         message = "a step that was recited differs from itself"
         raise RuntimeError(message)
 
 
-def _long(number: int) -> Question:
+async def _verified(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
+    """Read all that forecasts rest on, down to the documents, each checked by its digest; no code is run again."""
+    traces = [await _trace(theatre, name) for name in ids]
+    with _Watch(steps) as watch:
+        chains = [await chain_of(theatre.ledger, trace) for trace in traces]
+    if sum(len(chain.calls) for chain in chains) != steps:
+        message = "a step rests on no call to a model"
+        raise RuntimeError(message)
+    say("chain verified from the record, steps at hand", str(watch))
+
+
+async def _answered(theatre: Theatre, script: Script, *, trials: int) -> None:
+    """Ask through the desk alone: conversations that grow as those of BLF do, with the answers on record each time."""
+    asked = _asked(0, script)
+    told = [_text(f"told {step}", RESULTS * script.snippet) for step in range(STEPS)]
+    with _Watch(trials * STEPS) as watch:
+        for trial in range(1, trials + 1):
+            charge = Charge(scope="asking", ref=str(asked.ref), venue=asked.ref.venue, forecaster=BLF, trial=trial)
+            bench = await theatre.workshop().bench(
+                asked, charge=charge, cutoff=theatre.clock.now(), limits=theatre.limits
+            )
+            messages = [Message(speaker=Speaker.USER, text=asked.background)]
+            for step in range(STEPS):
+                prompt = Prompt(messages=tuple(messages), tools=tuple(bench.tools), stable=len(messages))
+                answer = await bench.ask("main", prompt, seed=trial)
+                messages.append(Message(speaker=Speaker.ASSISTANT, calls=answer.completion.calls))
+                messages.append(Message(speaker=Speaker.TOOL, text=told[step], answers=answer.completion.calls[0].id))
+    say("asked through the desk, no forecaster and no tool", str(watch))
+
+
+async def _trace(theatre: Theatre, name: str) -> Trace:
+    return await theatre.ledger.forecasts.trace(name)
+
+
+def _asked(number: int, script: Script) -> Question:
     asked = question(f"rain-{number}", crowd=None)
-    return replace(asked, background=_text(f"background {number}", BACKGROUND_CHARS))
+    return replace(asked, background=_text(f"background {number}", script.background))
 
 
-def _hit(number: int) -> Hit:
-    text = _text(f"hit {number}", SNIPPET_CHARS)
+def _hit(number: int, script: Script) -> Hit:
+    text = _text(f"hit {number}", script.snippet)
     return Hit(url=f"https://news.example/{number}", title=f"News {number}", snippet=text, published_at=None)
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -21,6 +23,10 @@ from tests.integration.stage import COMPATIBLE, LITELLM, Setup, Stage, question,
 
 STEPS = 10
 MODEL_S = 2.0
+PLACES = (200, 300, 400, 500, 600, 800)
+# How often it is looked whether the event loop is in time, and what share of the ideal is still called carried.
+PROBE_S = 0.05
+LEAST_SHARE = 0.9
 LIMITS = Limits(steps=STEPS, seconds=600.0)
 PAGE = "What the page says about the lamp, the keeper and the weather. " * 60
 # It searches nine times and submits; of what it is sent it counts as cached what began the request before.
@@ -61,10 +67,17 @@ def main(size: Size) -> None:
         for kind in (COMPATIBLE, LITELLM):
             asyncio.run(_cost(base_url, kind, size))
         asyncio.run(_memory(base_url, size))
-    delay_s = MODEL_S if size is Size.FULL else 0.1
+    delay_s, places = (MODEL_S, PLACES) if size is Size.FULL else (0.1, (4, 8))
     with _serving(delay_s) as base_url:
-        for at_once in (200, 400) if size is Size.FULL else (10,):
-            asyncio.run(_share(base_url, at_once, delay_s))
+        asyncio.run(_burst(base_url, places[0], delay_s))
+        shares = {places[0]: asyncio.run(_steady(base_url, places[0], delay_s, trials=size.pick(3, 1)))}
+        for more in places[1:]:
+            # How much one process carries.
+            if min(shares.values()) >= LEAST_SHARE:
+                shares[more] = asyncio.run(_steady(base_url, more, delay_s, trials=1))
+    carried = max((count for count, share in shares.items() if share >= LEAST_SHARE), default=0)
+    rate = f"{carried} places, {carried / delay_s:.0f} steps/s if the model alone took time"
+    say(f"the most that had {100 * LEAST_SHARE:.0f} % of the ideal", rate)
 
 
 async def _raw(base_url: str, size: Size) -> None:
@@ -73,15 +86,15 @@ async def _raw(base_url: str, size: Size) -> None:
 
     messages = [{"role": "system", "content": PAGE}, {"role": "user", "content": PAGE}]
     tool = {"type": "function", "function": {"name": "web_search", "parameters": {"type": "object"}}}
-    count = size.pick(300, 10)
+    requests = size.pick(300, 10)
     async with httpx.AsyncClient(trust_env=False) as client:
         used = 0.0
-        for number in range(count + 1):
+        for number in range(requests + 1):
             # The first one opens the connection.
             used = process_time() if number == 1 else used
             body = {"model": "small", "messages": messages, "tools": [tool]}
             (await client.post(f"{base_url}/chat/completions", json=body)).json()
-    say("a request by httpx alone", f"CPU {1000 * (process_time() - used) / count:.2f} ms")
+    say("a request by httpx alone", f"CPU {1000 * (process_time() - used) / requests:.2f} ms")
 
 
 async def _cost(base_url: str, kind: str, size: Size) -> None:
@@ -115,23 +128,83 @@ async def _memory(base_url: str, size: Size) -> None:
     say("the ledger of a trial", f"{1024 * file_kb:,.0f} bytes")
 
 
-async def _share(base_url: str, at_once: int, delay_s: float) -> None:
-    """Measure what share of the steps is made that a model of so many seconds would allow."""
+async def _burst(base_url: str, at_once: int, delay_s: float) -> None:
+    """Measure what share of the steps is made that a model of so many seconds would allow, begun in one instant."""
     async with _opened(base_url, COMPATIBLE) as stage:
         await _trials(stage, 2, at_once=2)
         begun, used = perf_counter(), process_time()
         await _trials(stage, at_once, at_once=at_once, first=1000)
         wall_s, cpu_s = perf_counter() - begun, process_time() - used
-    share = at_once * STEPS / (at_once * wall_s / delay_s)
+    share = STEPS * delay_s / wall_s
     say(
-        f"{at_once} trials at once with a model of {delay_s:g} s",
-        f"{100 * share:.1f} % of the ideal, CPU {100 * cpu_s / wall_s:.0f} %",
+        f"{at_once} trials begun in one instant with a model of {delay_s:g} s",
+        f"{100 * share:.1f} % of the ideal, CPU {100 * cpu_s / wall_s:.0f} %, load {_load():.1f}",
     )
 
 
-async def _trials(stage: Stage, count: int, *, at_once: int, first: int = 0) -> Usage:
+async def _steady(base_url: str, places: int, delay_s: float, *, trials: int) -> float:
+    """Measure the same of places that are kept full, as by the daemon, for so many trials' length; return the share.
+
+    The trials are at different steps, for the first ones are begun one after another over a trial's length. Steps
+    count when they are durable. The worst wait of the event loop is what a task that only sleeps sees.
+    """
+    length_s = STEPS * delay_s
+    async with _opened(base_url, COMPATIBLE) as stage:
+        await _trials(stage, 2, at_once=2)
+
+        async def place(number: int) -> None:
+            await asyncio.sleep(length_s * number / places)
+            for nth in count(1):
+                await _trials(stage, 1, at_once=1, first=10_000 * nth + number)
+
+        async with _together(place, places):
+            # The last place has begun; half a trial later the first one has begun its second.
+            await asyncio.sleep(1.5 * length_s)
+            before, begun, used, waits = await _steps(stage), perf_counter(), process_time(), [0.0]
+            while (wall_s := perf_counter() - begun) < trials * length_s:
+                await asyncio.sleep(PROBE_S)
+                waits.append(perf_counter() - begun - wall_s - PROBE_S)
+            made, cpu_s = await _steps(stage) - before, process_time() - used
+            wall_s = perf_counter() - begun
+    share = made * delay_s / (places * wall_s)
+    say(
+        f"{places} places kept full for {wall_s:.0f} s with a model of {delay_s:g} s",
+        f"{100 * share:.1f} % of the ideal, CPU {1000 * cpu_s / made:.2f} ms a step, {100 * cpu_s / wall_s:.0f} %, "
+        f"the loop late by {1000 * max(waits):.0f} ms at most, load {_load():.1f}",
+    )
+    return share
+
+
+@asynccontextmanager
+async def _together(place: Callable[[int], Awaitable[None]], places: int) -> AsyncIterator[None]:
+    """Keep the places at work while entered; raises what one of them raised."""
+    working = [asyncio.ensure_future(place(number)) for number in range(places)]
+    try:
+        yield
+    finally:
+        broken = [one.exception() for one in working if one.done()]
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+    for error in broken:
+        raise error or RuntimeError
+
+
+async def _steps(stage: Stage) -> int:
+    """Return how many steps are on record."""
+    return await stage.ledger.calls.readers.run(
+        lambda database: int(database.execute("select count(*) from step").fetchone()[0])
+    )
+
+
+def _load() -> float:
+    """Return the load of the machine over the last minute, this process and the server's part of it."""
+    return os.getloadavg()[0]
+
+
+async def _trials(stage: Stage, trials: int, *, at_once: int, first: int = 0) -> Usage:
     """Play that many questions, one trial each; raises RuntimeError for one that does not come to its end."""
-    waiting = iter(range(first, first + count))
+    waiting = iter(range(first, first + trials))
     total = Usage()
 
     async def work() -> None:

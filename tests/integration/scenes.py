@@ -199,14 +199,12 @@ SCENES = [
         dialects=("tools",),
     ),
     Scene(
-        # What broke off may have been billed, so it is not sent again.
+        # What broke off may have been billed, so it is sent again only once.
         name="a body is torn once",
         play=by_number(lambda asked: torn(quick(asked)), quick),
-        end=FAILED,
-        actions=("stop",),
-        says="Unavailable",
-        asked=1,
-        probability=None,
+        end=FINISHED,
+        actions=("submit",),
+        asked=2,
         setup=THREE,
     ),
     Scene(
@@ -215,7 +213,7 @@ SCENES = [
         end=FAILED,
         actions=("stop",),
         says="Unavailable",
-        asked=1,
+        asked=2,
         probability=None,
         setup=THREE,
     ),

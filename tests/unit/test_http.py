@@ -238,13 +238,9 @@ async def test_a_redirect_without_target_is_refused() -> None:
     assert isinstance(await failure(reply(302)), ContractError)
 
 
-@pytest.mark.parametrize("location", ["//[", "//example.org:99999999/x"])
+@pytest.mark.parametrize("location", ["//[", "//example.org:99999999/x", "https://[::1"])
 async def test_a_redirect_to_what_is_no_address_is_refused(location: str) -> None:
     assert isinstance(await failure(reply(302, Location=location)), ContractError)
-
-
-async def test_a_redirect_that_the_library_cannot_read_is_no_answer() -> None:
-    assert isinstance(await failure(reply(302, Location="https://[::1")), Unavailable)
 
 
 async def test_redirects_end_after_three() -> None:
@@ -341,6 +337,46 @@ async def test_a_closed_reader_can_read_again() -> None:
         await http.get(server.url(), max_bytes=KIB)
         await http.aclose()
         assert await http.get(server.url(), max_bytes=KIB) == b"again"
+
+
+async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
+    closing = reply(200, b"x", Connection="keep-alive")
+    async with serving(closing) as server, reading() as http:
+        for _ in range(3):
+            assert await http.get(server.url(), max_bytes=1) == b"x"
+    assert len(server.heads) == 3
+
+
+async def test_connections_that_nobody_uses_are_given_back() -> None:
+    clock, held, news = StillClock(), [0, 0], asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held[0] += 1
+        held[1] = max(held)
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                # All at once, so that each has a connection of its own.
+                if held[1] == 5:
+                    news.set()
+                await news.wait()
+                await reply(200, b"x", Connection="keep-alive")(writer)
+        except asyncio.IncompleteReadError:
+            held[0] -= 1
+            news.set()
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening, reading(clock) as http:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
+        await asyncio.gather(*(http.get(url, max_bytes=1) for _ in range(5)))
+        assert held == [5, 5]
+        for left in (4, 3, 2, 1):
+            clock.waits.append(61.0)
+            news.set()
+            await http.get(url, max_bytes=1)
+            while held[0] > left:
+                news.clear()
+                await news.wait()
 
 
 def test_the_library_is_loaded_by_the_first_request_only() -> None:

@@ -8,7 +8,7 @@ from types import NoneType
 import pytest
 
 from bot.clock import SeededRandom, SystemClock
-from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
 from bot.http import HttpLimits, HttpReader
 from bot.testing.clock import FakeClock
 from bot.testing.loopback import End, LoopbackServer, Received, Sent
@@ -113,7 +113,7 @@ async def test_a_question_that_never_left_has_no_cause() -> None:
     assert caught.value.__cause__ is None
     # One that waits for a connection until its time is over has not left either.
     never = Sent(end=End.NEVER)
-    async with LoopbackServer(lambda _: never) as server, reading(connections=1, per_client=1) as http:
+    async with LoopbackServer(lambda _: never) as server, reading(connections=1) as http:
         first = asyncio.ensure_future(http.post(server.address, {}, max_bytes=100))
         await server.until(lambda: server.in_flight == 1)
         with pytest.raises(Unavailable, match="no complete answer") as caught:
@@ -163,7 +163,7 @@ async def test_a_longer_deadline_outlasts_the_usual_one() -> None:
 
 async def test_cancelling_a_question_ends_it_and_leaves_room_for_others() -> None:
     sent = [Sent(end=End.NEVER)]
-    async with LoopbackServer(lambda _: sent[0]) as server, reading(connections=1, per_client=1) as http:
+    async with LoopbackServer(lambda _: sent[0]) as server, reading(connections=1) as http:
         asking = asyncio.ensure_future(http.post(server.address, {}, max_bytes=100))
         await server.until(lambda: server.in_flight == 1)
         asking.cancel()
@@ -188,11 +188,11 @@ async def at_once(count: int, **limits: float) -> LoopbackServer:
 
 
 async def test_many_questions_are_in_flight_at_once() -> None:
-    assert (await at_once(35, connections=40, per_client=10)).most_in_flight == 35
+    assert (await at_once(35, connections=40)).most_in_flight == 35
 
 
 async def test_connections_are_bounded_and_the_rest_waits() -> None:
-    assert (await at_once(20, connections=6, per_client=3)).most_in_flight == 6
+    assert (await at_once(20, connections=6)).most_in_flight == 6
 
 
 async def test_one_after_another_needs_one_connection() -> None:
@@ -200,3 +200,32 @@ async def test_one_after_another_needs_one_connection() -> None:
         for _ in range(5):
             await http.post(server.address, {}, max_bytes=1)
     assert server.connections == 1
+
+
+async def test_connections_of_a_crowd_are_used_again() -> None:
+    async with LoopbackServer(lambda _: Sent(body=b"x")) as server, reading() as http:
+        for _ in range(3):
+            await asyncio.gather(*(http.post(server.address, {}, max_bytes=1) for _ in range(20)))
+    assert server.connections <= 20
+
+
+async def test_a_connection_to_another_host_makes_room() -> None:
+    async with (
+        LoopbackServer(lambda _: Sent(body=b"1")) as one,
+        LoopbackServer(lambda _: Sent(body=b"2")) as other,
+        reading(connections=1) as http,
+    ):
+        for _ in range(2):
+            assert await http.post(one.address, {}, max_bytes=1) == b"1"
+            assert await http.post(other.address, {}, max_bytes=1) == b"2"
+        await other.until(lambda: other.connections == 2)
+        assert one.connections == 2
+
+
+@pytest.mark.parametrize("headers", [{"X-Key": "clé-secret"}, {"X-Ké": "plain"}])
+async def test_a_header_that_cannot_be_sent_is_told_without_its_value(headers: dict[str, str]) -> None:
+    async with LoopbackServer(lambda _: Sent(body=b"x")) as server, reading() as http:
+        with pytest.raises(ConfigError, match="headers cannot carry") as caught:
+            await http.post(server.address, {}, max_bytes=1, headers=headers)
+    assert "secret" not in str(caught.value)
+    assert server.received == 0

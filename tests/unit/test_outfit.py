@@ -45,9 +45,9 @@ base_url = "http://127.0.0.1:1"
 """
 
 
-def outfitter(folder: Path, stack: AsyncExitStack, text: str = "") -> Outfitter:
+def outfitter(folder: Path, stack: AsyncExitStack, text: str = "", models: str = MODELS) -> Outfitter:
     file = folder / "config.toml"
-    file.write_text(MODELS.format(harbour=Path(__file__).with_name("harbour.py")) + text)
+    file.write_text(models.format(harbour=Path(__file__).with_name("harbour.py")) + text)
     config = load_config(file, {})
     return Outfitter(
         config=config,
@@ -141,6 +141,38 @@ async def test_that_nothing_can_be_searched_is_said_once_at_the_start(tmp_path: 
             pass
     said = [entry["why"] for entry in logs if entry["event"] == "forecasters cannot search the web"]
     assert [why.partition(",")[0] for why in said] == ["web_search: no search engine is enabled"] * bare
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        # A prompt of 20,000 tokens at 1 dollar a million, and an answer of 8,000 at 10: 0.10 dollars, five times over.
+        ("question_usd = 0.50", ()),
+        ("question_usd = 0.25", ("up to 0.100 US dollars", "lets 2 of 5 trials ask", "raise it to 0.50")),
+        ("question_usd = 0.09", ("lets 0 of 5 trials ask", "raise it to 0.50")),
+    ],
+)
+async def test_a_budget_without_room_for_all_trials_at_once_is_said_at_the_start(
+    tmp_path: Path, budget: str, said: tuple[str, ...]
+) -> None:
+    priced = MODELS.replace("free = true", "price_in = 1.0\nprice_out = 10.0")
+    priced = priced.replace("[llm.roles.main]", "[llm.roles.main]\nmax_tokens = 8000")
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack, f"[llm.budget]\n{budget}\n", priced)
+    with capture_logs() as logs:
+        async with open_bay(outfit.config, outfit.registry, "blf", clock=FakeClock()):
+            pass
+    told = [entry["why"] for entry in logs if entry["event"] == "trials wait for each other's budget"]
+    assert len(told) == bool(said)
+    assert all(part in told[0] for part in said)
+
+
+async def test_what_costs_nothing_or_has_no_limit_needs_no_room(tmp_path: Path) -> None:
+    free = outfitter(tmp_path, AsyncExitStack(), "[llm.budget]\nquestion_usd = 0.01\n")
+    with capture_logs() as logs:
+        async with open_app(free.config, free.registry, clock=FakeClock()):
+            pass
+    assert not [entry for entry in logs if entry["event"] == "trials wait for each other's budget"]
 
 
 def test_questions_of_earlier_days_need_an_engine_that_bounds_dates(tmp_path: Path) -> None:

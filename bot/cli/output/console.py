@@ -1,14 +1,17 @@
 """Where answers go: stdout, as plain text where no terminal reads it; progress goes to stderr, to a terminal alone."""
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -18,10 +21,12 @@ from rich.text import Text
 
 from bot.cli.output.plain import escaped, plain
 
-# Lines for a pipe are not broken: one row is one line for grep and cut.
-UNBROKEN = 1000
+# Lines for a pipe are not broken, unless COLUMNS says how wide they may be: one row is one line for grep and cut.
+UNBROKEN = 20_000
 LINES = 40
 WIDEST = 70
+# A column that may be cut or folded is not made narrower than this; where that takes too much room, rows become blocks.
+NARROWEST = 12
 
 Cell = str | Text
 
@@ -33,6 +38,9 @@ class Kind(StrEnum):
     NUMBER = "number"
     TITLE = "title"
     TEXT = "text"
+
+
+WHOLE = frozenset({Kind.SHORT, Kind.NUMBER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +62,13 @@ class PlainConsole(Console):
 
 def stdout() -> Console:
     """Return the console for answers: what it prints is text, never markup."""
-    width = shutil.get_terminal_size((UNBROKEN, LINES)).columns
-    return PlainConsole(width=width, markup=False, highlight=False, emoji=False)
+    # Of a terminal that calls itself dumb the library believes no width alone.
+    size = _size()
+    return PlainConsole(width=size.columns, height=size.lines, markup=False, highlight=False, emoji=False)
+
+
+def _size() -> os.terminal_size:
+    return shutil.get_terminal_size((UNBROKEN, LINES))
 
 
 def emit(value: object) -> None:
@@ -68,29 +81,75 @@ def as_json(value: object) -> str:
     return escaped(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, title: str = "") -> Table:
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, title: str = "") -> "Sheet":
     """Return a table; without a terminal it has no lines."""
-    piped = not sys.stdout.isatty()
-    grid = Table(
-        title=title or None,
-        title_justify="left",
-        title_style="bold",
-        box=None if piped else box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=not piped,
-        header_style="bold",
-    )
-    for column in columns:
-        whole = piped or column.kind in {Kind.SHORT, Kind.NUMBER}
-        grid.add_column(
-            column.title,
-            justify="right" if column.kind is Kind.NUMBER else "left",
-            no_wrap=whole,
-            overflow="fold" if column.kind is Kind.TEXT else "ellipsis",
+    return Sheet(columns=columns, rows=[*rows], title=title)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """Rows under columns where there is room for them, else a block for each row: nothing is cut but titles."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Yield it as it fits."""
+        if self._least() <= options.max_width:
+            yield self._grid()
+        else:
+            yield from self._blocks()
+
+    def _least(self) -> int:
+        """Return how many characters a line needs at least: its cells, and two between them and around."""
+        shown = [[column.title, *(str(row[place]) for row in self.rows)] for place, column in enumerate(self.columns)]
+        widths = (max(cell_len(line) for text in texts for line in text.split("\n")) for texts in shown)
+        return 2 * len(self.columns) + sum(
+            width if column.kind in WHOLE else max(min(width, NARROWEST), cell_len(column.title))
+            for column, width in zip(self.columns, widths, strict=True)
         )
-    for row in rows:
-        grid.add_row(*(_cell(cell, column) for cell, column in zip(row, columns, strict=True)))
-    return grid
+
+    def _grid(self) -> Table:
+        piped = not sys.stdout.isatty()
+        unbroken = piped and _size().columns == UNBROKEN
+        grid = Table(
+            title=self.title or None,
+            title_justify="left",
+            title_style="bold",
+            box=None if piped else box.SIMPLE_HEAD,
+            pad_edge=False,
+            collapse_padding=not piped,
+            header_style="bold",
+        )
+        for column in self.columns:
+            grid.add_column(
+                column.title,
+                justify="right" if column.kind is Kind.NUMBER else "left",
+                no_wrap=unbroken or column.kind in WHOLE,
+                overflow="fold" if column.kind is Kind.TEXT else "ellipsis",
+            )
+        for row in self.rows:
+            grid.add_row(*(_cell(cell, column) for cell, column in zip(row, self.columns, strict=True)))
+        return grid
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        """Yield a block for each row: its first cell, and the others below, those with much to say on their own."""
+        if self.title:
+            yield Text(self.title, style="bold")
+        for first, *others in self.rows:
+            yield Text(str(first), style="bold", overflow="fold")
+            for whole, parts in groupby(
+                zip(self.columns[1:], others, strict=True), key=lambda pair: pair[0].kind in WHOLE
+            ):
+                told = [_told(column, cell) for column, cell in parts if str(cell).strip()]
+                for text in [Text(", ").join(told)] if whole and told else told:
+                    text.overflow = "fold"
+                    yield Padding(text, (0, 0, 0, 2), expand=False)
+
+
+def _told(column: Column, cell: Cell) -> Text:
+    return Text.assemble(f"{column.title}: " if column.title else "", cell)
 
 
 def _cell(cell: Cell, column: Column) -> Text:

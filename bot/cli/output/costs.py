@@ -1,6 +1,6 @@
 """What models cost, on paper: a line for each group, the total, what is left today, and who is not asked now."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -12,6 +12,7 @@ from bot.domain.step import Usage
 from bot.store.calls import CostBy, CostRow
 from bot.store.codec import stamp
 from bot.store.conducts import Demotion
+from bot.store.losses import Losses
 
 COUNTS = (
     "forecasts",
@@ -51,13 +52,14 @@ class Today:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What was spent: its lines, and ``forecasts``, how many forecasts asked models at all."""
+    """What was spent: its lines, ``forecasts``, how many forecasts asked models at all, and what brought no answer."""
 
     by: CostBy
     since: date | None
     rows: tuple[CostRow, ...]
     forecasts: int
     today: Today
+    losses: Losses = field(default_factory=Losses)
 
     @property
     def total(self) -> CostRow:
@@ -83,15 +85,27 @@ def print_bill(console: Console, bill: Bill) -> None:
     else:
         columns = (Column(bill.by.value), *(Column(name, Kind.NUMBER) for name in COUNTS))
         console.print(table(columns, [_cells(row) for row in (*bill.rows, bill.total)]))
+    if bill.losses.calls:
+        console.print(losses_in_words(bill.losses))
     heading(console, "Today (UTC)")
     for line in today_in_words(bill.today):
         console.print(line)
 
 
+def losses_in_words(found: Losses) -> str:
+    """Return what was booked for calls that brought nothing, in a line."""
+    calls = "1 call" if found.calls == 1 else f"{found.calls:,} calls"
+    return (
+        f"of this, {found.cost_usd:.4f} USD are the worst case of {calls} that may have been billed and brought no "
+        "answer: it was lost on its way, cut off, or could not be read"
+    )
+
+
 def today_in_words(today: Today) -> list[str]:
     """Return how things stand today, a line for each budget and each model that is replaced."""
     demoted = (
-        f"{one.model} is replaced until {moment(one.until)} UTC, where its role has a fallback: {one.why}"
+        f"{one.model}{f' as {one.role}' if one.role else ''} is replaced until {moment(one.until)} UTC, "
+        f"where {'that role' if one.role else 'its role'} has a fallback: {one.why}"
         for one in today.demoted
     )
     return [*map(left_in_words, today.left), *demoted]
@@ -111,6 +125,7 @@ def as_plain(bill: Bill) -> dict[str, Any]:
         "since": None if bill.since is None else bill.since.isoformat(),
         "rows": [_plain(row) for row in bill.rows],
         "total": _plain(bill.total),
+        "unanswered": {"calls": bill.losses.calls, "cost_usd": bill.losses.cost_usd},
         **today_as_plain(bill.today),
     }
 
@@ -123,7 +138,13 @@ def today_as_plain(today: Today) -> dict[str, Any]:
             for left in today.left
         ],
         "demoted": [
-            {"model": one.model, "at": stamp(one.at), "until": stamp(one.until), "why": one.why}
+            {
+                "model": one.model,
+                "role": one.role or None,
+                "at": stamp(one.at),
+                "until": stamp(one.until),
+                "why": one.why,
+            }
             for one in today.demoted
         ],
     }

@@ -7,9 +7,11 @@ from rich.text import Text
 
 from bot.cli.dossier import Case, Dossier
 from bot.cli.output.console import Column, Kind, heading, indented, table
-from bot.cli.output.figures import in_short, moment, number, outcome, prediction, predictions
+from bot.cli.output.figures import in_short, moment, prediction, predictions
+from bot.cli.output.marks import mark_cells, mark_columns, outcome_words
 from bot.cli.output.trace import print_trial
 from bot.domain.question import Question
+from bot.domain.score import BRIER, CHOICE_BRIER
 from bot.domain.submission import Decision, Hold, Send
 from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
 
@@ -19,7 +21,6 @@ TARGETS = (
     Column("resolves (UTC)"),
     Column("forecast", Kind.NUMBER),
     Column("outcome"),
-    Column("Brier", Kind.NUMBER),
 )
 
 
@@ -64,7 +65,9 @@ def _print_case(console: Console, found: Dossier, case: Case) -> None:
     console.print(f"made {moment(forecast.made_at)} UTC with what was known until {moment(forecast.cutoff)} UTC")
     if forecast.fitted:
         console.print(f"parameters {forecast.fitted[:12]}")
-    console.print(table(TARGETS, [_target(found, case, target.key) for target in case.trace.question.targets]))
+    question = case.trace.question
+    columns = (*TARGETS, *mark_columns(question.shape))
+    console.print(table(columns, [_target(found, case, target.key) for target in question.targets]))
     for record in case.trace.trials:
         print_trial(console, record, several=len(case.trace.trials) > 1)
     if forecast.raw != forecast.predictions:
@@ -82,8 +85,8 @@ def _target(found: Dossier, case: Case, key: str) -> tuple[str, ...]:
         key,
         moment(target.resolves_at),
         prediction(case.forecast.predictions[key]),
-        outcome(resolution.outcome if resolution else None),
-        number(found.brier(case.forecast, key), 4),
+        outcome_words(resolution.outcome if resolution else None, case.trace.question.shape),
+        *mark_cells(found.marks(case, key), case.trace.question.shape),
     )
 
 
@@ -108,6 +111,7 @@ def as_plain(found: Dossier) -> dict[str, Any]:
 
 
 def _case_plain(found: Dossier, case: Case) -> dict[str, Any]:
+    scores = {target: found.marks(case, target) for target in case.forecast.predictions}
     return {
         **FORECAST.plain(case.forecast),
         "trials": [
@@ -125,5 +129,6 @@ def _case_plain(found: Dossier, case: Case) -> dict[str, Any]:
             {"id": row.intent.id, "state": row.state.value, "mode": row.mode.value, "detail": row.detail}
             for row in case.intents
         ],
-        "brier": {target: found.brier(case.forecast, target) for target in case.forecast.predictions},
+        "brier": {target: marks.get(BRIER, marks.get(CHOICE_BRIER)) for target, marks in scores.items()},
+        "scores": scores,
     }

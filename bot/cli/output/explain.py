@@ -9,7 +9,9 @@ from bot.cli.dossier import Case, Dossier
 from bot.cli.output.beliefs import words
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.explanation import Explanation
-from bot.cli.output.figures import moment, number, outcome, predictions
+from bot.cli.output.figures import moment, predictions
+from bot.cli.output.grounds import unsearched_in_words
+from bot.cli.output.marks import mark_cells, mark_columns, outcome_words
 from bot.cli.output.steps import counted_tokens, print_steps
 from bot.domain.question import Question
 from bot.domain.step import Usage
@@ -31,7 +33,6 @@ TARGETS = (
     Column("resolves (UTC)"),
     Column("forecast", Kind.TEXT),
     Column("outcome"),
-    Column("Brier", Kind.NUMBER),
 )
 COUNTS = tuple(Column(name, Kind.NUMBER) for name in ("calls", "from record", "tokens in", "cached", "out", "USD"))
 MODELS = (Column("role"), Column("model"), *COUNTS)
@@ -81,6 +82,8 @@ def _print_head(console: Console, found: Explanation) -> None:
     crowd = trace.question.crowd
     told = "none" if crowd is None else f"{words(crowd.prediction, trace.question.shape)} at {moment(crowd.at)} UTC"
     console.print(f"crowd: {told}")
+    for line in unsearched_in_words(found.grounds):
+        console.print(line)
     if found.fitted is not None and forecast is not None:
         learned = f"{found.fitted.examples} outcomes known before {moment(found.fitted.before)} UTC"
         console.print(f"learned: parameters {(forecast.fitted or '')[:DIGEST_SHOWN]} from {learned}")
@@ -102,7 +105,9 @@ def _print_answer(console: Console, found: Explanation, dossier: Dossier) -> Non
         console.print("calibration: none" if forecast.calibration is None else f"{_calibrator(case)} left it as it was")
     else:
         console.print(f"{_calibrator(case)}: {predictions(forecast.raw)} -> {predictions(forecast.predictions)}")
-    console.print(table(TARGETS, [_target(dossier, case, target.key) for target in case.trace.question.targets]))
+    question = case.trace.question
+    columns = (*TARGETS, *mark_columns(question.shape))
+    console.print(table(columns, [_target(dossier, case, target.key) for target in question.targets]))
     for row in case.decisions:
         console.print(f"decision {moment(row.at)} UTC: {_decision(row.decision)}")
     for intent in case.intents:
@@ -136,8 +141,8 @@ def _target(dossier: Dossier, case: Case, key: str) -> tuple[str, ...]:
         key,
         moment(question.target(key).resolves_at),
         words(case.forecast.predictions[key], question.shape),
-        outcome(resolution.outcome if resolution else None),
-        number(dossier.brier(case.forecast, key), 4),
+        outcome_words(resolution.outcome if resolution else None, question.shape),
+        *mark_cells(dossier.marks(case, key), question.shape),
     )
 
 

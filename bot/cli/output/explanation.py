@@ -1,11 +1,12 @@
 """One forecast with all that it rests on, as a value and as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bot.cli.dossier import Dossier
 from bot.cli.output.dossier import as_plain as dossier_as_plain
+from bot.cli.output.grounds import Grounds, Sources
 from bot.domain.belief import Belief
 from bot.domain.learning import Fitted
 from bot.lab.chain import Call, Chain
@@ -19,7 +20,7 @@ from bot.store.trials import LoggedStep, TrialRecord
 class Explanation:
     """All about one forecast; ``dossier`` and ``pooled`` are there if it was completed.
 
-    ``fitted`` is what the forecaster had learned, if it had.
+    ``fitted`` is what the forecaster had learned, if it had; ``grounds`` is what each trial could rest on, by number.
     """
 
     trace: Trace
@@ -27,6 +28,12 @@ class Explanation:
     dossier: Dossier | None = None
     pooled: Pooled | None = None
     fitted: Fitted | None = None
+    grounds: Mapping[int, Grounds] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> Sources:
+        """Where its evidence comes from."""
+        return Sources(chain=self.chain, grounds=self.grounds)
 
 
 def as_plain(found: Explanation) -> dict[str, Any]:
@@ -94,12 +101,13 @@ def _trial(found: Explanation, record: TrialRecord) -> dict[str, Any]:
     return {
         "number": record.number,
         "trial": None if record.trial is None else TRIAL.plain(record.trial),
-        "steps": [_step(found.chain, record.number, logged) for logged in record.steps],
+        "no_search": found.grounds.get(record.number, Grounds()).unsearched,
+        "steps": [_step(found, record.number, logged) for logged in record.steps],
     }
 
 
-def _step(chain: Chain, trial: int, logged: LoggedStep) -> dict[str, Any]:
-    step = logged.step
+def _step(found: Explanation, trial: int, logged: LoggedStep) -> dict[str, Any]:
+    step, chain = logged.step, found.chain
     return {
         "number": logged.number,
         "at": logged.at.isoformat(),
@@ -107,13 +115,17 @@ def _step(chain: Chain, trial: int, logged: LoggedStep) -> dict[str, Any]:
         "documents": {one: chain.kind(one) for one in step.observation.documents},
         "models": sorted({call.answer.model for call in chain.calls_of(trial, step)}),
         "addresses": _addresses(chain, trial, step.belief),
+        "no_such_sources": [one for one in _cited(step.belief) if found.sources.missing(trial, one)],
     }
 
 
 def _addresses(chain: Chain, trial: int, belief: Belief) -> Mapping[str, str]:
-    sources = {evidence.source for evidence in (*belief.evidence_for, *belief.evidence_against)}
-    found = {source: chain.address(trial, source) for source in sorted(sources)}
+    found = {source: chain.address(trial, source) for source in _cited(belief)}
     return {source: address for source, address in found.items() if address is not None}
+
+
+def _cited(belief: Belief) -> list[str]:
+    return sorted({evidence.source for evidence in (*belief.evidence_for, *belief.evidence_against)})
 
 
 def _call(call: Call) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from bot.domain.belief import Evidence
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import CurveShape, Prediction
 from bot.domain.step import Usage
-from bot.lab.chain import RESULT
 from bot.store.codec import FORECAST, PREDICTIONS
 
 DIGEST_SHOWN = 12
@@ -112,11 +111,10 @@ def _evidence(made: Made, side: str) -> Iterator[str]:
 
 
 def _sourced(made: Made, trial: int, evidence: Evidence) -> str:
-    source, chain = evidence.source, made.found.chain
-    place = chain.address(trial, source)
-    if place is None and RESULT.search(source):
-        return f"{evidence.text} [{source}] (no such source)"
-    place = place or source
+    source, found = evidence.source, made.found
+    if remark := found.sources.remark(trial, source):
+        return f"{evidence.text} [{source}]{remark}"
+    place = found.chain.address(trial, source) or source
     return f"{evidence.text} [{place}]" if place else evidence.text
 
 

@@ -1,6 +1,6 @@
 """A report of scores as tables: by family, round, source and horizon, with intervals and the crowd beside it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -8,6 +8,8 @@ from rich.text import Text
 
 from bot.cli.output.console import Column, Kind, heading, table
 from bot.cli.output.figures import NOTHING, interval, number
+from bot.domain.score import Rule, rules_of
+from bot.lab.kinds import KindReport, Means
 from bot.lab.report import Block, Cell, Report, Span
 
 CELLS = (
@@ -21,6 +23,16 @@ OVERALLS = {
     "index_of_mean_brier": "Overall, index of the mean Brier score",
 }
 NOTES_SHOWN = 10
+NAMES = {"choice": "choices", "curve": "curves"}
+RULE_COLUMNS = (
+    Column("score"),
+    Column("better"),
+    Column("mean", Kind.NUMBER),
+    Column("95 % interval"),
+    Column("crowd", Kind.NUMBER),
+    Column("on", Kind.NUMBER),
+    Column("gain over it [95 %]"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +70,53 @@ def _calls(count: int) -> str:
 def print_report(console: Console, report: Report, *, title: str) -> None:
     """Print the whole report; parts without rows are left out."""
     heading(console, title)
-    console.print(table((Column(""), *CELLS, Column("95 % interval")), _families(report)))
+    if families := [*_families(report)]:
+        console.print(table((Column(""), *CELLS, Column("95 % interval")), families))
     for name, words in OVERALLS.items():
         value, span = getattr(report.block.overall, name), report.intervals.get(f"overall.{name}")
         if value is not None:
             console.print(f"{words}: {number(value)} {_span(span)}".rstrip(" -"))
-    if len(report.by_round) > 1:
+    if len(report.by_round) > 1 and families:
         _print_rounds(console, report.by_round)
     for what, cells in (("source", report.by_source), ("horizon in days", report.by_horizon)):
         if cells:
             heading(console, f"By {what}")
             console.print(table((Column(what), *CELLS), [(name, *_cells(cell)) for name, cell in cells.items()]))
+    print_kinds(console, report.kinds)
     _print_notes(console, report)
+
+
+def print_kinds(console: Console, kinds: Mapping[str, KindReport], *, whose: str = "", groups: bool = True) -> None:
+    """Print the scores of choices and of curves, each kind by itself; ``whose`` begins the headings."""
+    for kind, found in kinds.items():
+        rules = rules_of(kind)
+        missing = f", {found.imputed} of them missing and counted as the flat forecast" if found.imputed else ""
+        heading(console, f"{whose}{found.n} resolved {kind if found.n == 1 else NAMES[kind]}{missing}")
+        console.print(table(RULE_COLUMNS, [_rule(found, rule) for rule in rules]))
+        for what, parts in (("source", found.by_source), ("horizon in days", found.by_horizon)):
+            if parts and groups:
+                columns = (Column(what), Column("n", Kind.NUMBER), *(Column(one.title, Kind.NUMBER) for one in rules))
+                heading(console, f"{NAMES[kind].capitalize()} by {what}")
+                console.print(table(columns, [(name, *_means(part, rules)) for name, part in parts.items()]))
+
+
+def _rule(found: KindReport, rule: Rule) -> tuple[str, ...]:
+    span, crowd = found.scores[rule.name], found.crowd
+    better = "more" if rule.more_is_better else "less"
+    own = (rule.title, better, number(span.estimate, rule.digits), _interval(span, rule))
+    if crowd is None:
+        return *own, NOTHING, NOTHING, NOTHING
+    gain = crowd.gains[rule.name]
+    told = f"{gain.estimate:+.{rule.digits}f} {_interval(gain, rule)}"
+    return *own, number(crowd.scores[rule.name], rule.digits), str(crowd.n), told
+
+
+def _interval(span: Span, rule: Rule) -> str:
+    return f"[{number(span.low, rule.digits)}, {number(span.high, rule.digits)}]"
+
+
+def _means(group: Means, rules: Sequence[Rule]) -> tuple[str, ...]:
+    return str(group.n), *(number(group.scores[rule.name], rule.digits) for rule in rules)
 
 
 def _families(report: Report) -> Iterator[tuple[str, ...]]:

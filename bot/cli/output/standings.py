@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from bot.lab.report import RESAMPLES, Span
+from bot.lab.kinds import RESAMPLES, Span
 from bot.lab.rows import Row
 from bot.science.arrays import FloatArray, encode
 from bot.science.bootstrap import Interval, Resamples, differences, intervals, resample_means, to_index

@@ -105,7 +105,8 @@ class _Paper:
         moved = "" if evidence.log_odds is None else f"{evidence.log_odds:+.2f} log-odds: "
         address = self._chain.address(self.trial, evidence.source)
         place = f"{evidence.source} {address}" if address else evidence.source
-        return f"{moved}{evidence.text}{f' [{place}]' if place else ''}"
+        remark = self.found.sources.remark(self.trial, evidence.source)
+        return f"{moved}{evidence.text}{f' [{place}]' if place else ''}{remark}"
 
     def _costs(self, step: Step) -> None:
         models = dict.fromkeys(call.answer.model for call in self._chain.calls_of(self.trial, step))

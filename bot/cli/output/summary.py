@@ -7,10 +7,12 @@ from rich.console import Console
 from bot.cli.call import Call
 from bot.cli.output.console import Column, Kind, heading, table
 from bot.cli.output.figures import outcome, prediction
-from bot.cli.score_ledger import print_total, rows_by_forecaster
+from bot.cli.output.report import print_kinds
+from bot.cli.score_ledger import graded_by_forecaster, print_total, rows_by_forecaster
 from bot.cli.summary import Line, Summary
 from bot.clock import SeededRandom
 from bot.domain.question import SINGLE_TARGET
+from bot.lab.kinds import kinds_of
 
 RUNS = (Column("job"), Column("took", Kind.NUMBER), Column("what it did", Kind.TEXT))
 FORECASTS = (
@@ -33,6 +35,9 @@ def print_summary(console: Console, summary: Summary, call: Call) -> None:
         console.print(table(FORECASTS, [_row(line) for line in summary.lines]))
     for name, rows in rows_by_forecaster(summary.scored).items():
         print_total(console, name, rows, SeededRandom(summary.seed))
+    for name, others in graded_by_forecaster(summary.marked).items():
+        kinds = kinds_of(others, rng=SeededRandom(summary.seed).stream("kinds"))
+        print_kinds(console, kinds, whose=f"{name}: ", groups=False)
     heading(console, "Where it is")
     console.print(f"ledger: {summary.ledger}")
     for folder, count in summary.written.items():
@@ -58,7 +63,8 @@ def _print_next(console: Console, summary: Summary, call: Call) -> None:
     config = [] if call.config_path is None else ["--config", str(call.config_path)]
     foxcast = shlex.join([call.program, *config])
     newest = summary.lines[0].forecast if summary.lines else None
-    scored = summary.scored.ref[-1].venue if len(summary.scored) else None
+    refs = [*summary.scored.ref, *(one.ref for one in summary.marked)]
+    scored = refs[-1].venue if refs else None
     heading(console, "Try next")
     if newest is None:
         console.print(f"  {foxcast} doctor")

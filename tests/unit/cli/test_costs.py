@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from bot.errors import NotFound, Unavailable
 from bot.store.calls import CostBy, Spent
 from bot.store.conducts import Demotion
 from bot.testing.llm import ScriptedLlm
+from tests.unit.llm.rig import rows
 from tests.unit.sittings import Theatre, open_theatre, question, thoughts
 
 # Of each call 600 tokens are new and 400 cached, at 1 and 0.1 dollars per million, and 50 are written, at 4.
@@ -111,7 +113,34 @@ async def test_a_model_that_is_replaced_is_named_with_the_reason(theatre: Theatr
     (line,) = [line for line in today_in_words(await today_of(records, now)) if "prime:big" in line]
     assert "until 2026-01-02 00:00 UTC" in line
     assert "it never submits" in line
+    assert "as " not in line.split(" is replaced")[0]
     assert (await today_of(records, now + timedelta(days=2))).demoted == ()
+    # Each role is judged by itself, so a person must know which one it is.
+    await theatre.ledger.conducts.demote(replace(demotion, role="critic"))
+    found = await bill(theatre, CostBy.MODEL)
+    assert "prime:big as critic is replaced until 2026-01-02 00:00 UTC" in "\n".join(printed(found))
+    assert {one["role"] for one in as_plain(found)["demoted"]} == {None, "critic"}
+
+
+async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre: Theatre) -> None:
+    broken = Unavailable("the connection broke")
+    broken.__cause__ = ConnectionResetError()
+    theatre.llm.turns = [thoughts(0.3, 0.7), broken]
+    await theatre.forecast(question(), trials=1)
+    found = await bill(theatre, CostBy.MODEL)
+    ((worst_usd,),) = rows(theatre.path, "select worst_usd from model_call where state = 'failed'")
+    assert (found.losses.calls, found.losses.cost_usd) == (1, worst_usd)
+    assert f"of this, {worst_usd:.4f} USD are the worst case of 1 call" in "\n".join(printed(found))
+    assert as_plain(found)["unanswered"] == {"calls": 1, "cost_usd": worst_usd}
+    assert (await bill(theatre, CostBy.MODEL, date(2026, 1, 2))).losses.calls == 0
+
+
+async def test_what_was_refused_cost_nothing_and_is_no_loss(theatre: Theatre) -> None:
+    theatre.llm.turns = [thoughts(0.3, 0.7), Unavailable("down")]
+    await theatre.forecast(question(), trials=1)
+    found = await bill(theatre, CostBy.MODEL)
+    assert found.losses.calls == 0
+    assert "worst case" not in "\n".join(printed(found))
 
 
 def test_more_than_the_budget_leaves_nothing_and_no_budget_leaves_no_number() -> None:

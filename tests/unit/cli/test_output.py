@@ -44,6 +44,44 @@ def test_on_a_terminal_titles_are_cut_text_is_folded_and_numbers_stay_whole(monk
     assert "".join(line[-16:].strip() for line in lines).count("text-without-a-gap") >= 1
 
 
+WIDE = (Column("name"), *(Column(f"count of {number}", Kind.NUMBER) for number in range(6)), Column("why", Kind.TEXT))
+LONG = ("a-name-without-a-gap-in-it", *(f"{number}00,000" for number in range(1, 7)), "because of all of it")
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 100, 200])
+@pytest.mark.parametrize("piped", [True, False])
+def test_however_narrow_it_is_every_cell_and_its_title_is_told(
+    monkeypatch: pytest.MonkeyPatch, width: int, *, piped: bool
+) -> None:
+    if not piped:
+        monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", str(width))
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table(WIDE, [LONG, LONG]))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    told = "".join("".join(lines).split())
+    assert [cell for cell in LONG[:-1] if told.count(cell) != 2] == []
+    assert [column.title for column in WIDE[1:] if column.title.replace(" ", "") not in told] == []
+    assert "…" not in told
+
+
+def test_where_there_is_no_room_for_columns_a_row_is_a_block_of_what_it_has() -> None:
+    console = Console(file=io.StringIO(), width=30)
+    columns = (Column("name"), Column("a long title"), Column("number", Kind.NUMBER), Column("what", Kind.TEXT))
+    console.print(table(columns, [("first", "1" * 12, "2", "three"), ("second", "", "5", "")]))
+    assert isinstance(console.file, io.StringIO)
+    assert [line.rstrip() for line in console.file.getvalue().splitlines()] == [
+        "first",
+        "  a long title: 111111111111,",
+        "  number: 2",
+        "  what: three",
+        "second",
+        "  number: 5",
+    ]
+
+
 def test_markup_in_a_title_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[red]x[/red]" in "".join(printed(200, "[red]x[/red]", ""))
 

@@ -133,6 +133,18 @@ async def test_a_sealed_record_asks_nobody_and_says_so(desk: Desk) -> None:
         sealed.at_once("dialect", A, lambda: 1)
 
 
+async def test_a_sealed_record_reads_what_the_trial_heard_and_not_what_tools_asked_for_it(desk: Desk) -> None:
+    first = await record(desk)
+    first.at_once("desk", A, lambda: 1)
+    for kind in ("search", "page", "model", "tool"):
+        await first.through(kind, A, say)
+    assert {key.kind for key in (await record(desk)).known} == {"desk", "search", "page", "model", "tool"}
+    sealed = await record(desk, sealed=True)
+    assert {key.kind for key in sealed.known} == {"desk", "model", "tool"}
+    sealed.count((f"search {A} 0", f"page {A} 0"))
+    assert (await sealed.through("tool", A, never)).plain == 0
+
+
 async def test_what_needs_no_waiting_is_on_record_before_what_follows(desk: Desk) -> None:
     here = await record(desk)
     assert here.at_once("desk", A, lambda: [1]) == [1]

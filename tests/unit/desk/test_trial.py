@@ -118,7 +118,8 @@ async def test_a_forecaster_that_fails_leaves_its_last_belief_and_the_reason(err
 async def test_a_time_limit_of_the_forecasters_own_is_its_failure_and_not_the_limit_of_the_trial() -> None:
     trial = await run(Scripted(step(0.4), TimeoutError("the server did not answer")))
     assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
-    assert trial.detail == "TimeoutError: the server did not answer"
+    # What a foreign error says may hold a key.
+    assert trial.detail.startswith("TimeoutError (test_trial.py:")
 
 
 class Lingering:
@@ -159,7 +160,8 @@ async def test_a_forecaster_that_fails_to_close_keeps_its_last_belief() -> None:
                 raise TimeoutError(message)
 
     trial = await run(Broken(), Limits(steps=1))
-    assert (trial.end, trial.belief, trial.detail) == (TrialEnd.FAILED, belief(0.4), "TimeoutError: already gone")
+    assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
+    assert trial.detail.startswith("TimeoutError (test_trial.py:")
 
 
 async def test_a_belief_that_answers_something_else_is_neither_logged_nor_kept() -> None:

@@ -1,17 +1,21 @@
 """Trouble with engines is in the log: once a day for each engine and kind of trouble, in however many searches."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
+from bot.desk.troubles import in_words
 from bot.desk.workshop import Engine
 from bot.domain.forecast import Limits
-from bot.errors import Unauthorized, Unavailable
+from bot.errors import ContractError, Unauthorized, Unavailable
 from bot.testing.research import ScriptedEngine
 from tests.unit.desk.workbench import BEFORE_DATE, CUTOFF, Desk, hit, market
 
 BACKDATED = market(as_of=CUTOFF)
+NOT_SHOWN = "sk-nobody-may-see-this"
 
 
 def told(logs: Sequence[Any]) -> list[tuple[str, str, str]]:
@@ -64,3 +68,19 @@ async def test_it_is_told_that_no_engine_fits_questions_of_earlier_days(desk: De
     with capture_logs() as logs:
         await desk.bench(BACKDATED)
     assert told(logs) == []
+
+
+def test_our_errors_are_told_with_their_text_in_a_line_of_bounded_length() -> None:
+    assert in_words(Unavailable("503:\n  try   later")) == "Unavailable: 503: try later"
+    assert in_words(Unavailable("")) == "Unavailable"
+    long = in_words(ContractError("<html>" * 10_000))
+    assert long.startswith("ContractError: <html>")
+    assert len(long) < 600
+    assert "\x1b" not in in_words(ContractError("a server that writes \x1b[31m red"))
+
+
+def test_errors_of_others_are_told_without_their_text() -> None:
+    with pytest.raises(ValueError, match=NOT_SHOWN) as caught:
+        int(NOT_SHOWN)
+    assert re.fullmatch(r"ValueError \(test_troubles\.py:\d+\)", in_words(caught.value))
+    assert NOT_SHOWN not in in_words(ExceptionGroup(NOT_SHOWN, [ValueError(NOT_SHOWN)]))

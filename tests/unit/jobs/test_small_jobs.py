@@ -5,11 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from bot.domain.prediction import Binary, Choice, Curve
-from bot.domain.resolution import Chosen, Happened, Landed, Void
 from bot.errors import StoreError
 from bot.jobs.backup import BackingUp, back_up
-from bot.jobs.score import brier
 from bot.jobs.together import together
 from bot.store.backup import backups
 from tests.unit.jobs.conftest import House
@@ -61,23 +58,3 @@ async def test_the_first_failure_ends_the_others_and_is_raised_alone() -> None:
     with pytest.raises(KeyError, match="bad"):
         await together(work, ["good", "bad", "other"], places=3)
     assert sorted(ended) == ["good", "other"]
-
-
-def test_the_brier_score_by_hand() -> None:
-    assert brier(Binary(0.3), Happened(1.0)) == pytest.approx(0.49)
-    # The sum of 0.04, 0.25 and 0.49: the squared distance of each option from what happened.
-    choice = Choice({"red": 0.2, "green": 0.5, "blue": 0.3})
-    assert brier(choice, Chosen("blue")) == pytest.approx(0.78)
-
-
-@pytest.mark.parametrize(
-    ("prediction", "outcome"),
-    [
-        (Binary(0.3), Void("annulled")),
-        (Choice({"red": 0.5, "blue": 0.5}), Chosen("green")),
-        (Curve((0.1, 0.9)), Landed(3.0)),
-    ],
-    ids=["void", "an option nobody had", "a curve"],
-)
-def test_where_the_rule_does_not_apply_there_is_no_score(prediction: Binary, outcome: Happened) -> None:
-    assert brier(prediction, outcome) is None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,8 +11,11 @@ from structlog.testing import capture_logs
 from bot.desk.combine import Pool
 from bot.domain.forecast import Limits
 from bot.jobs.sitting import Seat
-from bot.jobs.spending import Spending, expected
+from bot.jobs.spending import Spending, expected, unpriced
+from bot.testing.clock import FakeClock
 from bot.testing.forecaster import ScriptedForecaster
+from bot.testing.llm import ScriptedLlm
+from tests.unit.llm.rig import open_rig, section
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -89,6 +93,30 @@ async def test_what_is_held_is_told_once() -> None:
     [told] = logs
     assert (told["forecasts"], told["expected_usd"], told["ask_above_usd"]) == (3, 6.0, 1.0)
     assert "foxcast run --yes" in told["event"]
+
+
+async def test_the_log_says_why_it_is_held() -> None:
+    dear, odd = Spending(prices=Prices({"paid": 2.0}), ask_above_usd=1.0), Spending(prices=Prices({"paid": None}))
+    with capture_logs() as logs:
+        await dear.held(seats("paid"), {"paid": 3}, now=NOON)
+        await odd.held(seats("paid"), {"paid": 3}, now=NOON)
+    assert [told["why"] for told in logs] == [
+        "it is expected to cost more than may be begun unasked",
+        "what it costs is not known",
+    ]
+    # A sum of which a part is unknown is no sum.
+    assert [told["expected_usd"] for told in logs] == [6.0, None]
+
+
+async def test_a_model_without_a_price_is_named_with_the_remedy(tmp_path: Path) -> None:
+    llms = {"prime": ScriptedLlm(price_of_all=None)}
+    async with open_rig(tmp_path / "ledger.sqlite", FakeClock(NOON), section=section(), llms=llms) as rig:
+        with capture_logs() as logs:
+            assert await Spending(prices=rig.gateway).held(seats("paid"), {"paid": 1}, now=NOON) == ("paid",)
+        (fault,) = await unpriced(rig.gateway)
+    [told] = logs
+    assert told["why"] == str(fault)
+    assert '[llm.models."prime:big"] price_in' in told["why"]
 
 
 async def test_the_cost_of_many_is_that_of_one_with_its_trials_and_steps_so_often() -> None:

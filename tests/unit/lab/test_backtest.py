@@ -1,7 +1,6 @@
 """A backtest of two rounds: who is asked what, with what, and what becomes of an answer that is missing or odd."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
@@ -12,11 +11,11 @@ from bot.desk.combine import Pool
 from bot.domain.belief import Belief
 from bot.domain.forecast import Limits
 from bot.domain.learning import Fitted, Round
-from bot.domain.prediction import Binary, Choice, ChoiceShape
+from bot.domain.prediction import Binary
 from bot.domain.question import Question
 from bot.domain.resolution import Void
 from bot.domain.step import Action, Observation, Step
-from bot.errors import ContractError, LeakError, Unauthorized, Unavailable
+from bot.errors import LeakError, Unauthorized, Unavailable
 from bot.jobs.sitting import Seat
 from bot.lab.backtest import Subject, Window, backtest
 from bot.lab.rows import Row, missing_share, rows_of
@@ -36,10 +35,11 @@ async def run(
     tested: Subject, window: Window | None = None, archive: LanternArchive | None = None
 ) -> tuple[list[Row], list[str]]:
     seen: list[str] = []
-    rows = await backtest(
+    found = await backtest(
         archive or LanternArchive(), tested, window or Window(), random=SeededRandom(1), progress=seen.append
     )
-    return rows, seen
+    assert found.graded == []
+    return found.rows, seen
 
 
 async def test_each_round_is_forecast_and_scored() -> None:
@@ -104,24 +104,6 @@ def starting_belief_then(error: Exception) -> ScriptedForecaster:
 async def test_a_trial_that_failed_at_once_is_no_forecast() -> None:
     with pytest.raises(Unavailable, match="answered none"):
         await run(subject(starting_belief_then(Unauthorized("401"))))
-
-
-class Colours(LanternArchive):
-    """Asks which lamp, not whether."""
-
-    def round(self, key: str) -> Round:
-        asked = replace(question(int(key)), shape=ChoiceShape(options=("red", "blue")))
-        return Round(key=key, as_of=START, questions=(asked,), resolutions=())
-
-
-def choose(asked: Question) -> Step:
-    belief = Belief(predictions={"outcome": Choice({"red": 0.5, "blue": 0.5})})
-    return Step(action=Action(name="choose"), observation=Observation(), belief=belief)
-
-
-async def test_questions_that_are_no_yes_or_no_are_refused() -> None:
-    with pytest.raises(ContractError, match="a backtest scores yes-or-no questions, not choice ones"):
-        await run(subject(ScriptedForecaster(choose)), archive=Colours())
 
 
 async def test_parameters_from_after_a_round_are_refused() -> None:

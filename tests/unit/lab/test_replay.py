@@ -158,9 +158,11 @@ async def test_a_trial_that_failed_fails_again_and_must_fail_alike(theatre: Thea
     theatre.forecasters["plain"] = believing(0.2, then=RuntimeError("no more ink"))
     forecast = await theatre.forecast(question(), "plain")
     assert (await again(theatre, forecast.id, name="plain")).identical
-    theatre.forecasters["plain"] = believing(0.2, then=RuntimeError("no more paper"))
+    theatre.forecasters["plain"] = believing(0.2, then=KeyError("no more ink"))
     found = first(await again(theatre, forecast.id, name="plain"))
-    assert (found.step, found.part, found.recorded) == (None, "detail", "RuntimeError: no more ink")
+    assert (found.step, found.part) == (None, "detail")
+    # By its type and place: what it says stays with it.
+    assert str(found.recorded).startswith("RuntimeError (")
     theatre.forecasters["plain"] = believing(0.2)
     assert first(await again(theatre, forecast.id, name="plain")).part == "end"
 

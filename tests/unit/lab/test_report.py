@@ -54,6 +54,7 @@ def test_the_json_has_its_documented_keys() -> None:
         "by_horizon",
         "intervals",
         "imputed",
+        "kinds",
         "notes",
     }
     assert plain["imputed"] == 1

@@ -1,10 +1,13 @@
 """Files of forecasts by anyone, and what the rules did to them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot.domain.learning import Round, Sheet
+from bot.domain.prediction import ChoiceShape
+from bot.domain.resolution import Chosen
 from bot.errors import ConfigError, NotFound
 from bot.lab.sheets import pooling_notes, score_sheets
 from tests.unit.testing.lantern import START, LanternArchive, outcome, question
@@ -38,6 +41,23 @@ def test_missing_rows_count_as_one_half_and_whether_they_are_too_many_is_for_the
         "1-10.json: too much is missing",
         "1-10.json: 5 of 5 scored rows are missing and count as 0.5",
     ]
+
+
+class Mixed(Printed):
+    """The same round, of which the first question asked for a colour."""
+
+    def round(self, key: str) -> Round:
+        plain = super().round(key)
+        first = replace(plain.questions[0], shape=ChoiceShape(options=("red", "blue")))
+        known = replace(plain.resolutions[0], outcome=Chosen("red"))
+        questions, resolutions = (first, *plain.questions[1:]), (known, *plain.resolutions[1:])
+        return replace(plain, questions=questions, resolutions=resolutions)
+
+
+def test_what_a_file_cannot_answer_is_neither_missing_nor_scored_and_is_told() -> None:
+    [sheet] = score_sheets(Mixed(), [Path("0-19.json")])
+    assert (len(sheet.rows), sheet.missing, sheet.unscored) == (4, 0.0, 1)
+    assert sheet.notes() == ["0-19.json: 1 of the outcomes are of choices or curves, which no such file can answer"]
 
 
 def test_a_file_of_an_unknown_round_names_those_there_are() -> None:

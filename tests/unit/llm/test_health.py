@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from bot.config.model import HealthSection
 from bot.domain.conduct import Conduct
 from bot.domain.prompt import Prompt, Tool
-from bot.llm.health import faults_of
+from bot.llm.health import evasions_of, faults_of
 from bot.store.conducts import Demotion
 from bot.testing.clock import FakeClock
 from bot.testing.llm import ScriptedLlm, said
@@ -21,8 +21,9 @@ ROLES = section(roles=with_fallback(), health=RULES.model_dump())
 
 def test_a_model_at_its_bounds_does_its_work() -> None:
     submitted = [*[GOOD] * 8, *[replace(GOOD, submitted=False)] * 2]
-    at_bounds = [replace(conduct, unparsed=3, gap=0.1, half=number < 5) for number, conduct in enumerate(submitted)]
+    at_bounds = [replace(conduct, unparsed=3, gap=0.1) for conduct in submitted]
     assert list(faults_of(at_bounds, RULES)) == []
+    assert list(evasions_of([1.0, 1.0, 0.5, 0.0, 0.0], RULES)) == []
 
 
 @pytest.mark.parametrize(
@@ -40,13 +41,49 @@ def test_each_figure_out_of_bounds_is_told(bad: Conduct, words: str) -> None:
 
 
 def test_too_many_answers_of_exactly_one_half_are_told() -> None:
-    (told,) = faults_of([*[replace(GOOD, half=True)] * 6, *[GOOD] * 4], RULES)
-    assert "exactly 0.5 in 60%" in told
+    (told,) = evasions_of([1.0, 1.0, 0.8, 0.2, 0.0], RULES)
+    assert "exactly 0.5 in 60% over its last 5 questions, more than 50%" in told
+
+
+async def test_a_question_that_is_truly_even_demotes_nobody_however_many_trials_it_has(open_rig: OpenRig) -> None:
+    async with open_rig(ROLES) as rig:
+        await grade(rig, replace(GOOD, half=True), trials=range(30))
+        assert rig.alerts == []
+        # Four such questions are fewer than any verdict needs.
+        for number in range(2, 5):
+            await rig.gateway.grade(replace(GOOD, half=True), charge(scope=f"forecast-{number}"))
+        await rig.settled()
+        assert rig.alerts == []
+
+
+async def test_one_half_on_question_after_question_demotes(open_rig: OpenRig) -> None:
+    async with open_rig(ROLES) as rig:
+        for number in range(5):
+            half = number != 2
+            for trial in range(3):
+                await rig.gateway.grade(replace(GOOD, half=half), charge(scope=f"forecast-{number}", trial=trial))
+        await rig.settled()
+        ((_, text),) = rig.alerts
+        assert "exactly 0.5 in 80% over its last 5 questions" in text
+
+
+async def test_a_question_that_is_forecast_again_and_again_is_one_question(open_rig: OpenRig) -> None:
+    async with open_rig(ROLES) as rig:
+        for number in range(8):
+            to = charge(scope=f"forecast-{number}")
+            # The call tells of which question the forecast is.
+            await rig.gateway.ask(inquiry(str(number), to=to), deadline_s=9)
+            await rig.gateway.grade(replace(GOOD, half=True), to)
+        await rig.settled()
+        assert rig.alerts == []
+        assert await rig.ledger.conducts.halves(MAIN, role="main", limit=9) == (1.0,)
 
 
 def test_there_is_no_verdict_on_too_few_trials_nor_from_what_was_not_asked() -> None:
     assert list(faults_of([replace(GOOD, submitted=False)] * 4, RULES)) == []
     assert list(faults_of([replace(GOOD, submitted=None, asked=0)] * 10, RULES)) == []
+    assert list(evasions_of([1.0] * 4, RULES)) == []
+    assert list(evasions_of([], RULES)) == []
 
 
 async def grade(rig: Rig, conduct: Conduct, *, trials: range) -> None:
@@ -90,7 +127,7 @@ async def test_what_was_before_the_end_of_a_demotion_does_not_count_again(open_r
 
 async def test_a_model_without_a_fallback_goes_on_being_asked_and_a_person_is_told(open_rig: OpenRig) -> None:
     async with open_rig(section(health=RULES.model_dump())) as rig:
-        await grade(rig, replace(GOOD, half=True), trials=range(8))
+        await grade(rig, replace(GOOD, gap=0.5), trials=range(8))
         ((_, text),) = rig.alerts
         assert "goes on being asked, for it has no fallback" in text
         assert (await rig.gateway.ask(inquiry(), deadline_s=9)).model == MAIN

@@ -1,6 +1,8 @@
 """Time-averaged and spot scores against the platform's own answers and a plain loop over moments."""
 
 import json
+from collections.abc import Callable
+from datetime import datetime
 from math import log
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.science.coverage import Span, Standing, average_peer, spot_peer, time_average
-from bot.science.log_score import CONTINUOUS_SCALE, baseline_binary, peer
+from bot.science.coverage import Span, Standing, Terms, at_spot, average_peer, earned, spot_peer, time_average
+from bot.science.crps import location
+from bot.science.log_score import (
+    CONTINUOUS_SCALE,
+    DISCRETE_SCALE,
+    Buckets,
+    baseline_binary,
+    baseline_choice,
+    baseline_continuous,
+    peer,
+    scoring_bucket,
+)
 
 CLOSE = 1795292852.01732
 SPAN = Span(opens_s=CLOSE - 45, closes_s=CLOSE, scheduled_s=CLOSE)
@@ -43,6 +55,80 @@ def test_the_numeric_sample_has_the_coverage_and_peer_score_of_the_platform(shar
     averaged = average_peer(standings, SPAN, CONTINUOUS_SCALE)
     assert averaged["own"].score == pytest.approx(mine["peer_score"], abs=1e-6)
     assert averaged["own"].coverage == pytest.approx(median["coverage"], abs=1e-6)
+
+
+def of_two(p: float) -> float:
+    return float(baseline_binary([p], [1])[0])
+
+
+def of_three(p: float) -> float:
+    return float(baseline_choice(p, 3))
+
+
+def of_the_value(p: float) -> float:
+    # 50.2 on a scale from 0 to 100 that is open above.
+    bucket = scoring_bucket(location(50.2, np.linspace(0, 100, 201)), 200)
+    return float(baseline_continuous(p, bucket, Buckets(inside=200, open_ends=1)))
+
+
+@pytest.mark.parametrize(
+    ("sample", "masses", "baseline", "scale"),
+    [
+        ("post_spot_bin", (0.8, 0.5), of_two, DISCRETE_SCALE),
+        ("post_spot_mc", (0.6, 0.3), of_three, DISCRETE_SCALE),
+        ("post_spot_num", (0.0045, 0.0025), of_the_value, CONTINUOUS_SCALE),
+    ],
+)
+def test_all_scores_of_the_samples_are_those_of_the_platform(
+    shared: Path, sample: str, masses: tuple[float, float], baseline: Callable[[float], float], scale: float
+) -> None:
+    text = (shared / "venues" / "metaculus_samples" / f"{sample}.json").read_bytes()
+    question = json.loads(text)["response"]["json"]["question"]
+
+    def at(name: str) -> float:
+        return datetime.fromisoformat(question[name]).timestamp()
+
+    span = Span(opens_s=at("open_time"), closes_s=at("actual_close_time"), scheduled_s=at("scheduled_close_time"))
+    # The median changed when the second of the two forecasters came.
+    starts = [entry["start_time"] for entry in question["aggregations"]["unweighted"]["history"]]
+    standings = [
+        Standing(forecaster=name, mass=mass, start_s=start)
+        for name, mass, start in zip(("own", "other"), masses, starts, strict=True)
+    ]
+    terms = Terms(span=span, spot_s=at("spot_scoring_time"), scale=scale)
+    own = earned(standings, [baseline(mass) for mass in masses], terms)["own"]
+    theirs = question["my_forecasts"]["score_data"]
+    found = (own.baseline, own.peer, own.coverage, own.spot_baseline, own.spot_peer)
+    names = ("baseline_score", "peer_score", "coverage", "spot_baseline_score", "spot_peer_score")
+    assert found == pytest.approx([theirs[name] for name in names], abs=1e-9)
+
+
+def test_who_stands_no_more_at_the_spot_moment_keeps_the_time_average_alone() -> None:
+    left = Standing(forecaster="left", mass=0.9, start_s=0, end_s=30)
+    stays = Standing(forecaster="stays", mass=0.5, start_s=0)
+    found = earned([left, stays], [80.0, 0.0], Terms(span=MINUTE, spot_s=45))
+    assert (found["left"].baseline, found["left"].coverage) == (40.0, 0.5)
+    assert (found["left"].spot_baseline, found["left"].spot_peer) == (None, None)
+    assert (found["stays"].spot_baseline, found["stays"].spot_peer) == (0.0, 0.0)
+
+
+def test_a_spot_moment_after_the_close_is_the_close() -> None:
+    closed_early = Span(opens_s=0, closes_s=30, scheduled_s=60)
+    revised = [
+        Standing(forecaster="own", mass=0.6, start_s=0, end_s=40),
+        Standing(forecaster="own", mass=0.9, start_s=40),
+    ]
+    assert earned(revised, [1.0, 2.0], Terms(span=closed_early, spot_s=50))["own"].spot_baseline == 1.0
+
+
+def test_the_spot_score_is_that_of_the_forecast_that_stands_then() -> None:
+    first = Standing(forecaster="own", mass=0.5, start_s=0, end_s=30)
+    second = Standing(forecaster="own", mass=0.9, start_s=30)
+    assert [at_spot([first, second], [1.0, 2.0], moment) for moment in (-1, 0, 29.9, 30)] == [None, 1.0, 1.0, 2.0]
+    with pytest.raises(ValueError, match="two forecasts"):
+        at_spot([first, first], [1.0, 2.0], 5)
+    with pytest.raises(ValueError, match="want a score for each"):
+        at_spot([first], [1.0, 2.0], 5)
 
 
 @given(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import log_loss
 
 from bot.science.log_score import (
     CONTINUOUS_SCALE,
@@ -15,6 +16,9 @@ from bot.science.log_score import (
     baseline_choice,
     baseline_continuous,
     bucket_masses,
+    flat_cdf,
+    least_mass,
+    log_scores,
     option_mass,
     peer,
     scoring_bucket,
@@ -60,6 +64,30 @@ def test_the_flat_forecast_scores_zero_inside_the_range(open_ends: int) -> None:
 @given(st.floats(0.001, 0.999))
 def test_a_binary_question_is_a_choice_of_two(probability: float) -> None:
     assert baseline_binary([probability], [1])[0] == pytest.approx(float(baseline_choice(probability, 2)), abs=1e-9)
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=2, max_size=6), st.integers(0, 1))
+def test_the_log_score_is_the_log_loss_of_scikit_learn(weights: list[float], outcome: int) -> None:
+    pmf = np.array([weights]) / sum(weights)
+    labels = list(range(len(weights)))
+    assert log_scores(pmf[:, outcome])[0] == pytest.approx(log_loss([outcome], pmf, labels=labels), abs=1e-9)
+
+
+def test_a_certain_error_has_the_log_score_of_the_least_mass_that_is_accepted() -> None:
+    assert log_scores([0.0, 0.0009, 0.001]).tolist() == [-log(0.001)] * 3
+
+
+def test_the_least_masses_are_those_that_the_platform_accepts() -> None:
+    assert least_mass([0, 1, 200, 201], 200) == pytest.approx([0.001, 5e-5, 5e-5, 0.001])
+    assert least_mass(1, 10) == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(False, False), (True, False), (False, True), (True, True)])
+def test_the_flat_curve_scores_zero_wherever_an_outcome_can_be(lower: bool, upper: bool) -> None:  # noqa: FBT001
+    masses = bucket_masses(flat_cdf(10, open_lower=lower, open_upper=upper))
+    possible = np.arange(0 if lower else 1, 12 if upper else 11)
+    scores = baseline_continuous(masses[possible], possible, Buckets(inside=10, open_ends=lower + upper))
+    assert scores == pytest.approx(np.zeros(possible.size), abs=1e-9)
 
 
 @given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=20))

@@ -48,6 +48,18 @@ async def test_a_trial_taken_up_again_is_graded_once(scribe: Scribe) -> None:
     assert len(await conducts.recent("house:small", limit=9)) == 2
 
 
+async def test_one_half_is_counted_by_question_newest_first(scribe: Scribe) -> None:
+    conducts = scribe.ledger.conducts
+    even = replace(GOOD, half=True)
+    for number, (scope, conduct) in enumerate([("f1", even), ("f1", even), ("f1", even), ("f1", GOOD), ("f2", GOOD)]):
+        await conducts.add(conduct, scope=scope, trial=number, at=NOON + number * HOUR)
+    await conducts.add(replace(even, role="judge"), scope="f3", trial=1, at=NOON)
+    assert await conducts.halves("house:small", role="forecaster", limit=9) == (0.0, 0.75)
+    assert await conducts.halves("house:small", role="forecaster", limit=1) == (0.0,)
+    assert await conducts.halves("house:small", role="forecaster", limit=9, after=NOON + 2 * HOUR) == (0.0, 0.0)
+    assert await conducts.halves("house:small", role="critic", limit=9) == ()
+
+
 async def test_a_model_is_demoted_until_its_time_is_over(scribe: Scribe) -> None:
     demotion = Demotion(model="house:small", at=NOON, until=NOON + HOUR, why="it never submits")
     await scribe.ledger.conducts.demote(demotion)

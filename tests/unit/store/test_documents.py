@@ -1,4 +1,5 @@
 import sqlite3
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +23,16 @@ async def test_a_document_is_found_by_the_sha256_of_its_content(scribe: Scribe) 
 async def test_any_content_comes_back_as_it_was(scribe: Scribe, content: bytes) -> None:
     digest = await scribe.ledger.documents.put(content, "application/octet-stream")
     assert (await scribe.ledger.documents.get(digest)).content == content
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 511, 512, 8191, 8192, 16_384, 16_385, 32_767, 32_768, 70_000])
+@pytest.mark.parametrize("period", [1, 97, 251 * 241])
+async def test_content_of_any_size_comes_back_as_it_was(scribe: Scribe, size: int, period: int) -> None:
+    content = (bytes(n * n % 251 for n in range(period)) * (size // period + 1))[:size]
+    digest = await scribe.ledger.documents.put(content, "application/octet-stream")
+    assert (await scribe.ledger.documents.get(digest)).content == content
+    ((packed,),) = scribe.rows("select packed from document")
+    assert zlib.decompress(packed) == content
 
 
 async def test_the_same_content_is_kept_once_and_compressed(scribe: Scribe) -> None:

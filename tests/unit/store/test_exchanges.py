@@ -30,6 +30,24 @@ async def test_a_trial_gets_back_all_it_was_told_and_nothing_of_others(scribe: S
     assert await exchanges.of("f3", 1) == {}
 
 
+async def test_only_the_kinds_that_are_wanted_are_read(scribe: Scribe) -> None:
+    exchanges = scribe.ledger.exchanges
+    kept = {
+        kind: await exchanges.add("f1", 1, ExchangeKey(kind, "aa"), f'"{kind}"', at=NOON)
+        for kind in ("search", "tool", "model")
+    }
+    wanted = {ExchangeKey(kind, "aa"): Exchange(digest=kept[kind], body=f'"{kind}"') for kind in ("model", "tool")}
+    assert await exchanges.of("f1", 1, {"tool", "model", "series"}) == wanted
+    assert await exchanges.of("f1", 1, ()) == {}
+    connection = sqlite3.connect(scribe.path)
+    with connection:
+        connection.execute("update document set packed = x'00' where digest = ?", [kept["search"]])
+    connection.close()
+    assert await exchanges.of("f1", 1, {"tool", "model"}) == wanted
+    with pytest.raises(StoreError, match="damaged"):
+        await exchanges.of("f1", 1, {"search"})
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
 @given(body=st.text(max_size=2000))
 async def test_any_text_comes_back_as_it_was(scribe: Scribe, body: str) -> None:
@@ -66,6 +84,18 @@ async def test_another_answer_under_the_same_name_is_refused_and_not_kept(scribe
         await scribe.ledger.exchanges.add("f1", 1, PAGE, '"other"', at=NOON)
     assert (await scribe.ledger.exchanges.of("f1", 1))[PAGE].body == '"text"'
     assert scribe.rows("select count(*) from document") == [(1,)]
+
+
+async def test_several_are_kept_together_or_not_at_all(scribe: Scribe) -> None:
+    exchanges = scribe.ledger.exchanges
+    told = {PAGE: '"first"', ExchangeKey("page", "bb"): '"second"'}
+    digests = await exchanges.add_all("f1", 1, told, at=NOON)
+    assert digests == [hashlib.sha256(body.encode()).hexdigest() for body in told.values()]
+    assert {key: exchange.body for key, exchange in (await exchanges.of("f1", 1)).items()} == told
+    with pytest.raises(ContractError, match="another answer"):
+        await exchanges.add_all("f1", 1, {ExchangeKey("page", "cc"): '"third"', PAGE: '"other"'}, at=NOON)
+    assert {key: exchange.body for key, exchange in (await exchanges.of("f1", 1)).items()} == told
+    assert scribe.rows("select count(*) from document") == [(2,)]
 
 
 async def test_an_answer_that_many_trials_got_is_kept_once(scribe: Scribe) -> None:
