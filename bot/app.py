@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TypedDict, Unpack
 import structlog
 
 from bot.clock import SeededRandom
-from bot.config.model import CalibrationUse, Config
+from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
 from bot.config.tables import place_of
 from bot.desk.workshop import Workshop
@@ -25,12 +25,10 @@ from bot.http import HttpReader
 from bot.ids import derive_id
 from bot.jobs.attend import Attending, attend
 from bot.jobs.backup import BackingUp, back_up
-from bot.jobs.calibrate import Calibrator, Chosen, Identity
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, forecast_due
 from bot.jobs.job import JOB_LIMIT, Job
 from bot.jobs.learn import School, Teacher
-from bot.jobs.policy import Reforecast
 from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
 from bot.jobs.restored import Settling, settle_restored
@@ -40,7 +38,7 @@ from bot.jobs.spending import Spending
 from bot.jobs.submit import BatchWait, Submitting, submit_due
 from bot.llm.gateway import Gateway
 from bot.outbox.outbox import Outbox
-from bot.outfit import Outfitter
+from bot.outfit import Outfitter, calibrator_of, narrow, policy_of
 from bot.ports import Archive, Clock, Random, Venue
 from bot.registry import Registry
 from bot.store.ledger import Ledger, open_ledger, read_ledger
@@ -144,7 +142,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
         named = [name for venue in venues for name in _forecasters(config, registry, venue)]
         seats = await outfitter.seats(named if only is None else only)
         gateway, workshop = await _models(outfitter, seats, ledger)
-        surveyed, above_usd = set[str](), config.llm.budget.ask_above_usd
+        surveyed = set[str]()
         archives = [archive for name in usable if (archive := _own_archive(config, registry, name))]
         app = App(
             config=config,
@@ -157,7 +155,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
             seats=seats,
             means=_means(outfitter, seats, ledger, archives, workshop),
             gateway=gateway,
-            spending=Spending(prices=gateway, ask_above_usd=above_usd, confirmed=terms.get("confirmed", False)),
+            spending=_spending(outfitter, seats, gateway, confirmed=terms.get("confirmed", False)),
             surveyed=surveyed,
             outbox=Outbox(
                 ledger=ledger,
@@ -201,6 +199,9 @@ async def open_bay(config: Config, registry: Registry, name: str, *, clock: Cloc
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
         gateway, workshop = await _models(outfitter, {name: seat}, ledger, forgiving=True)
+        if gateway is not None:
+            # What a backtest would cost is asked next.
+            await _spending(outfitter, (name,), gateway, confirmed=False).look()
         yield Bay(seat=seat, random=outfitter.random, workshop=workshop, gateway=gateway)
 
 
@@ -222,8 +223,8 @@ def _means(
     return Means(
         ledger=ledger,
         teacher=Teacher(ledger=ledger, archives=archives, schools=schools, clock=clock),
-        calibrator=_calibrator(config, ledger, clock),
-        policy=_policy(config),
+        calibrator=calibrator_of(config, ledger, clock),
+        policy=policy_of(config),
         clock=clock,
         random=outfitter.random,
         benches=workshop,
@@ -245,6 +246,16 @@ async def _models(
 
     gateway = await outfitter.gateway(ledger, alert)
     return gateway, await outfitter.workshop(ledger, gateway, forgiving=forgiving)
+
+
+def _spending(outfitter: Outfitter, seats: Iterable[str], gateway: Gateway | None, *, confirmed: bool) -> Spending:
+    config, registry = outfitter.config, outfitter.registry
+    return Spending(
+        prices=gateway,
+        ask_above_usd=config.llm.budget.ask_above_usd,
+        confirmed=confirmed,
+        narrow=None if gateway is None else partial(narrow, config, registry, tuple(seats), gateway.worst_usd),
+    )
 
 
 def school_of(config: Config, registry: Registry, name: str) -> School:
@@ -318,7 +329,15 @@ async def _recover(app: App) -> None:
 
 def _jobs(app: App) -> Iterator[Job]:
     every = app.config.daemon
-    attending = Attending(folder=app.folder, ledger=app.ledger, clock=app.clock, seats=app.seats, spending=app.spending)
+    wanted = asyncio.Event()
+    attending = Attending(
+        folder=app.folder,
+        ledger=app.ledger,
+        clock=app.clock,
+        seats=app.seats,
+        spending=app.spending,
+        wake=wanted.set,
+    )
     yield _job("attend", "do what people asked", every.attend_every_s, partial(attend, attending))
     for name, venue in app.venues.items():
         finding = Discovery(
@@ -334,7 +353,8 @@ def _jobs(app: App) -> Iterator[Job]:
     # A single pass over everything has no end to it.
     limit = FORECAST_LIMIT if math.isfinite(app.patience_s) else timedelta.max
     run = partial(forecast_due, _forecasting(app))
-    yield _job("forecast", "forecast what is due", every.forecast_every_s, run, limit=limit)
+    forecasting = _job("forecast", "forecast what is due", every.forecast_every_s, run, limit=limit)
+    yield replace(forecasting, wanted=wanted)
     yield _job("reconcile", "settle doubts", every.reconcile_every_s, partial(reconcile, app.outbox))
     yield _job("submit", "decide, then send", every.submit_every_s, partial(submit_due, _submitting(app)))
     for name, venue in app.venues.items():
@@ -363,32 +383,6 @@ def _forecasting(app: App) -> Forecasting:
         concurrency=app.config.daemon.concurrency,
         patience_s=app.patience_s,
         stopping=app.stopping.is_set,
-    )
-
-
-def _policy(config: Config) -> Reforecast:
-    policy = config.policy
-    return Reforecast(
-        stale_after=timedelta(hours=policy.stale_after_h),
-        near_close=tuple(timedelta(hours=hours) for hours in policy.near_close_h),
-        price_move=policy.price_move,
-        min_gap=timedelta(hours=policy.min_gap_h),
-    )
-
-
-def _calibrator(config: Config, ledger: Ledger, clock: Clock) -> Calibrator:
-    """Return the common calibrator, but for the forecasters that have a word of their own."""
-    uses = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
-    if CalibrationUse.GATED not in {config.calibration.use, *uses.values()}:
-        return Identity()
-    from bot.jobs.gated import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
-
-    calibrators: dict[CalibrationUse, Calibrator] = {
-        CalibrationUse.IDENTITY: Identity(),
-        CalibrationUse.GATED: GatedCalibrator(ledger=ledger, clock=clock),
-    }
-    return Chosen(
-        common=calibrators[config.calibration.use], own={name: calibrators[use] for name, use in uses.items()}
     )
 
 

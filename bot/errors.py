@@ -29,7 +29,12 @@ class PluginError(ConfigError):
 
 
 class Unauthorized(FoxcastError):
-    """The other side refused the credentials."""
+    """The other side refused the credentials, or, where ``sent`` is false, there are none, and nobody was asked."""
+
+    def __init__(self, message: str = "", *, sent: bool = True) -> None:
+        """Keep whether anything left."""
+        super().__init__(message)
+        self.sent = sent
 
 
 class Unavailable(FoxcastError):

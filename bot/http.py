@@ -34,10 +34,10 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # 402 is what model providers answer when the account is empty: like a bad key, a matter for the operator.
 _REFUSED_CREDENTIALS = frozenset({401, 402, 403})
 _GONE = frozenset({404, 410})
-_TRY_LATER = frozenset({408, 425, 429})
-_FULL = 429
-QUOTED_BYTES = 16_384
-QUOTED_CHARS = 300
+_TRY_LATER, _FULL = frozenset({408, 425, 429}), 429
+_UNREACHED = "cannot be reached: look at the address and the network, and whether the server runs"
+_LOST = "dropped the connection before its answer was whole; it may help to try again"
+QUOTED_BYTES, QUOTED_CHARS = 16_384, 300
 _GZIP = 16 + zlib.MAX_WBITS
 # Parts of a header's value that are shorter than this are words, not keys.
 _KEY_CHARS = 8
@@ -153,7 +153,7 @@ class HttpReader:
             raise Unavailable(message) from (error if request.sent else None)
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             # Its own message may hold the whole address.
-            message = f"{_shown(request.url)}: {type(error).__name__}"
+            message = f"{_shown(request.url)} {_UNREACHED if isinstance(error, httpcore.ConnectError) else _LOST}"
             raise Unavailable(message) from (ConnectionResetError(message) if request.sent else None)
 
     async def _follow(self, request: _Request) -> bytes:

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from importlib import resources
 from math import ceil
@@ -11,30 +12,37 @@ from typing import Any
 
 import structlog
 
-from bot.config.model import Config
+from bot.config.model import CalibrationUse, Config
 from bot.config.nearest import instead
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import recorded, settings_as_recorded, settings_of
 from bot.config.tables import place_of
 from bot.desk.combine import Pool
+from bot.desk.leaks.content import ROLE as FILTER
 from bot.desk.tools.names import names as names_of_tools
 from bot.desk.tools.search import NAME as WEB_SEARCH
 from bot.desk.tools.search import usable
+from bot.desk.tools.summary import ROLE as SUMMARISER
 from bot.desk.workshop import Engine, Gauge, Shelf, Workshop
 from bot.domain.forecast import Limits
+from bot.domain.setup import Setup
 from bot.domain.submission import Mode
 from bot.errors import ConfigError
 from bot.gate.gate import Lane
+from bot.jobs.calibrate import Calibrator, Chosen, Identity
 from bot.jobs.job import Job
+from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Seat
 from bot.llm.gateway import Gateway, open_gateway
-from bot.llm.roles import provider_of
+from bot.llm.roles import models_of, provider_of
 from bot.ports import Clock, Http, Llm, Random, Submitter, Venue
 from bot.registry import Registry
-from bot.specs import Can, Configurable, ForecasterSpec, JobSpec, Workplace
+from bot.specs import Can, Configurable, ForecasterSpec, JobSpec, Settings, Workplace
 from bot.store.ledger import Ledger
 
 BUILT_IN = "plugins"
 HOSTS_FILE = "hosts.txt"
+# Those of the house; what else there is forecasters name.
+ROLES = frozenset({"main", "critic", "auditor", FILTER, SUMMARISER})
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +60,6 @@ class Outfitter:
     http: Http
     folder: Path
     stack: AsyncExitStack
-    _seats: dict[str, Seat] = field(default_factory=dict)
 
     def place(self, name: str) -> Workplace:
         """Return what the factory of a plugin is given."""
@@ -84,28 +91,45 @@ class Outfitter:
         spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
         if lacking := lacking_roles(self.config, spec):
             raise ConfigError(lacking)
-        self._seats[name] = Seat(
+        settings = settings_of(spec, self.config)
+        return Seat(
             name=name,
-            forecaster=await self._opened(spec, spec.open),
+            forecaster=await self._entered(spec, spec.open, settings),
             trials=table.trials or spec.trials,
             pool=Pool(table.aggregate),
             limits=Limits(steps=limits.steps, seconds=limits.seconds, tokens=limits.tokens, cost_usd=limits.cost_usd),
             asks=Can.ASK_MODELS in spec.abilities,
             clairvoyant=table.clairvoyant,
+            settings=recorded(settings),
+            uses=table.uses,
         )
-        return self._seats[name]
+
+    async def seat_as(self, name: str, setup: Setup) -> Seat:
+        """Open one forecaster as it was configured for a forecast on record; no model need play its roles now."""
+        spec = self.registry.forecasters[name]
+        settings = settings_as_recorded(spec, self.config, setup.settings)
+        return Seat(
+            name=name,
+            forecaster=await self._entered(spec, spec.open, settings),
+            trials=setup.trials,
+            pool=Pool(setup.aggregate),
+            limits=setup.limits,
+            asks=Can.ASK_MODELS in spec.abilities,
+            clairvoyant=setup.clairvoyant,
+            settings=setup.settings,
+            uses=setup.uses,
+        )
+
+    async def providers(self) -> Mapping[str, Llm]:
+        """Open the providers of models that config names and an enabled plugin offers."""
+        section = self.config.llm
+        named = dict.fromkeys([*map(provider_of, models_of(section)), *section.providers])
+        specs = [self.registry.models[name] for name in named if name in self.registry.models]
+        return {spec.name: await self._opened(spec, spec.open) for spec in specs}
 
     async def gateway(self, ledger: Ledger, alert: Alert) -> Gateway:
         """Open the gateway, with the providers that config names."""
-        section = self.config.llm
-        roles = section.roles.values()
-        named = [model for role in roles for model in (role.model, role.fallback) if model is not None]
-        providers = dict.fromkeys([*map(provider_of, named), *section.providers])
-        opened: dict[str, Llm] = {}
-        for name in providers:
-            if name in self.registry.models:
-                spec = self.registry.models[name]
-                opened[name] = await self._opened(spec, spec.open)
+        section, opened = self.config.llm, await self.providers()
         return await self.stack.enter_async_context(
             open_gateway(section, opened, ledger=ledger, clock=self.clock, random=self.random, alert=alert)
         )
@@ -137,28 +161,9 @@ class Outfitter:
         )
         if (why := no_search(workshop, backdated=False)) is not None:
             log.warning("forecasters cannot search the web", why=why)
-        for why in await self.narrow(gateway):
-            log.warning("trials wait for each other's budget", why=why)
+        for why in idle_roles(self.config, self.registry):
+            log.warning("a role that nobody asks", why=why)
         return workshop
-
-    async def narrow(self, gateway: Gateway) -> Sequence[str]:
-        """Say where the budget of a question has less room than the trials of a forecaster need to ask at once.
-
-        Of the forecasters that were opened, and the roles that they cannot do without; nothing where no price is known.
-        """
-        limit_usd = self.config.llm.budget.question_usd
-        if limit_usd is None:
-            return ()
-        asking = [(seat, role) for seat in self._seats.values() for role in self.registry.forecasters[seat.name].roles]
-        costs = [(seat, role, await gateway.worst_usd(role)) for seat, role in asking]
-        return [
-            f"{seat.name}: a call as {role} is held at the most that it may cost, up to {worst_usd:.3f} US dollars, so "
-            f"[llm.budget] question_usd = {limit_usd:g} lets {int(limit_usd / worst_usd)} of {seat.trials} trials ask "
-            f"at once; raise it to {ceil(100 * seat.trials * worst_usd) / 100:.2f}, or lower max_tokens of "
-            f"[llm.roles.{role}]"
-            for seat, role, worst_usd in costs
-            if worst_usd and worst_usd * seat.trials > limit_usd
-        ]
 
     def _engines(self) -> tuple[str, ...]:
         wanted, there = self.config.desk.search, self.registry.search_engines
@@ -184,7 +189,73 @@ class Outfitter:
         }
 
     async def _opened(self, spec: Configurable[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
-        return await self.stack.enter_async_context(opener(settings_of(spec, self.config), self.place(spec.name)))
+        return await self._entered(spec, opener, settings_of(spec, self.config))
+
+    async def _entered(self, spec: Configurable[Any], opener: Callable[..., Any], settings: Settings) -> Any:  # noqa: ANN401 - what it opens
+        return await self.stack.enter_async_context(opener(settings, self.place(spec.name)))
+
+
+def policy_of(config: Config) -> Reforecast:
+    """Return when a question is forecast again, as configured."""
+    policy = config.policy
+    return Reforecast(
+        stale_after=timedelta(hours=policy.stale_after_h),
+        near_close=tuple(timedelta(hours=hours) for hours in policy.near_close_h),
+        price_move=policy.price_move,
+        min_gap=timedelta(hours=policy.min_gap_h),
+    )
+
+
+def calibrator_of(config: Config, ledger: Ledger, clock: Clock) -> Calibrator:
+    """Return the common calibrator, but for the forecasters that have a word of their own."""
+    uses = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
+    if CalibrationUse.GATED not in {config.calibration.use, *uses.values()}:
+        return Identity()
+    from bot.jobs.gated import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
+
+    calibrators: dict[CalibrationUse, Calibrator] = {
+        CalibrationUse.IDENTITY: Identity(),
+        CalibrationUse.GATED: GatedCalibrator(ledger=ledger, clock=clock),
+    }
+    return Chosen(
+        common=calibrators[config.calibration.use], own={name: calibrators[use] for name, use in uses.items()}
+    )
+
+
+async def narrow(
+    config: Config, registry: Registry, forecasters: Iterable[str], worst_usd: Callable[[str], Awaitable[float | None]]
+) -> Sequence[str]:
+    """Say where the budget of a question has less room than the trials of a forecaster need to ask at once.
+
+    ``worst_usd`` tells what a call in a role may cost at most, None where that is not known. It counts the roles that
+    the forecasters cannot do without. To ask for a price may load a library.
+    """
+    limit_usd = config.llm.budget.question_usd
+    if limit_usd is None:
+        return ()
+    said = []
+    for name in dict.fromkeys(forecasters):
+        spec = registry.forecasters[name]
+        trials = config.forecaster(name).trials or spec.trials
+        for role in spec.roles:
+            worst = await worst_usd(role) if role in config.llm.roles else None
+            if worst and worst * trials > limit_usd:
+                said.append(
+                    f"{name}: a call as {role} is held at the most that it may cost, up to {worst:.3f} US dollars, so "
+                    f"[llm.budget] question_usd = {limit_usd:g} lets {int(limit_usd / worst)} of {trials} trials ask "
+                    f"at once; raise it to {ceil(100 * trials * worst) / 100:.2f}, or lower max_tokens of "
+                    f"[llm.roles.{role}]"
+                )
+    return said
+
+
+def idle_roles(config: Config, registry: Registry) -> Iterator[str]:
+    """Yield a line for each role that config gives a model and that nobody is known to ask: most are misspelt."""
+    needed = {role for spec in registry.forecasters for role in spec.roles}
+    for role in config.llm.roles:
+        if role not in needed | ROLES:
+            close = instead(role, needed | ROLES)
+            yield f"[llm.roles.{role}] has a model, and no enabled forecaster says that it asks this role; {close}"
 
 
 def lacking_roles(config: Config, spec: ForecasterSpec[Any]) -> str | None:
@@ -211,11 +282,17 @@ def strange_tools(config: Config, registry: Registry) -> Iterator[str]:
 def no_search(workshop: Workshop, *, backdated: bool) -> str | None:
     """Say why trials cannot search the web, if they cannot; ``backdated`` ones need an engine that bounds dates."""
     if not workshop.engines:
-        return f"{WEB_SEARCH}: no search engine is enabled, left out; name a plugin that offers one in plugins"
+        return (
+            f"no search engine is enabled, so {WEB_SEARCH} is not offered; add a plugin that has one to plugins of "
+            "config.toml (foxcast plugins lists them)"
+        )
     if usable(workshop.engines, workshop.section.search, backdated=backdated):
         return None
     names = ", ".join(engine.name for engine in workshop.engines)
-    return f"{WEB_SEARCH}: no enabled engine can bound dates, left out; enable one that does beside {names}"
+    return (
+        f"none of the enabled search engines ({names}) can be held to pages of before a date, so {WEB_SEARCH} is not "
+        "offered; enable one that can (foxcast plugins lists them)"
+    )
 
 
 def hosts_of(registry: Registry) -> frozenset[str]:

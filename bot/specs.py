@@ -144,8 +144,9 @@ class ForecasterSpec(Configurable[S]):
     """A forecaster; ``learner`` and ``shipped`` are there if it learns from outcomes.
 
     ``shipped`` returns the parameters that come with the package, each usable for cutoffs at or after its ``before``.
-    ``trials`` is how many independent trials a forecast has where config does not say; ``roles`` are those in which it
-    cannot do without a model.
+    ``trials`` is how many independent trials a forecast has where config does not say; ``steps`` returns how many steps
+    a trial takes at most under these settings, whatever the limits allow; ``roles`` are those in which it cannot do
+    without a model.
     """
 
     table: ClassVar[Table] = Table.FORECASTERS
@@ -153,6 +154,7 @@ class ForecasterSpec(Configurable[S]):
     learner: Callable[[S], Learner] | None = None
     shipped: Callable[[], Sequence[Fitted]] = field(default=tuple)
     trials: int = 1
+    steps: Callable[[S], int] | None = None
     roles: tuple[str, ...] = ()
 
 

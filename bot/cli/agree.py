@@ -6,6 +6,7 @@ from typing import Protocol
 import typer
 
 from bot.app import App
+from bot.cli.output.figures import usd
 from bot.errors import ConfigError
 from bot.jobs.sitting import Seat
 from bot.jobs.spending import Estimates, expected, unpriced
@@ -25,20 +26,22 @@ class Payer(Protocol):
         ...
 
 
-async def agree(payer: Payer, questions: int, *, yes: bool, above_usd: float) -> None:
+async def agree(payer: Payer, questions: int, *, yes: bool, above_usd: float, usual_usd: float | None = None) -> None:
     """Ask a person where forecasting so many questions is expected to cost more than a threshold in US dollars.
 
+    ``usual_usd`` is what one of them is known to cost, where another ledger than that of the gateway knows better.
     Raises ConfigError where nobody is there to be asked, where the answer is no, and, with the remedy, where a model
     has no price: it would not be asked, whatever a person says.
     """
     if payer.gateway is None or not payer.seat.asks or yes:
         return
-    cost = await expected(payer.gateway, payer.seat, questions)
+    known = None if usual_usd is None else usual_usd * questions
+    cost = await expected(payer.gateway, payer.seat, questions) if known is None else known
     if cost is not None and cost <= above_usd:
         return
     if cost is None:
         await require_prices(payer.gateway)
-    said = "an unknown amount" if cost is None else f"about {cost:,.2f} US dollars"
+    said = "an unknown amount" if cost is None else f"about {usd(cost)} US dollars"
     forecasts = "1 forecast by" if questions == 1 else f"{questions:,} forecasts by"
     are = "is" if questions == 1 else "are"
     question = f"{forecasts} {payer.seat.name} {are} expected to cost {said}. Go on?"
@@ -71,7 +74,7 @@ async def held_back(app: App) -> str | None:
         except ConfigError as error:
             return f"{', '.join(held)} held: {error}"
     known = [cost for cost in costs if cost is not None]
-    said = f"about {sum(known):,.2f} US dollars" if len(known) == len(costs) else "an unknown amount"
+    said = f"about {usd(sum(known))} US dollars" if len(known) == len(costs) else "an unknown amount"
     count, names = sum(due[name] for name in held), ", ".join(held)
     return (
         f"{count:,} {'forecast' if count == 1 else 'forecasts'} by {names} held: expected to cost {said}, more than "

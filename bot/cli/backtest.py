@@ -18,6 +18,7 @@ from bot.cli.output.console import progress, stdout
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.output.report import Outlay, print_outlay, print_report
 from bot.cli.session import equipped
+from bot.cli.usual import usual_usd
 from bot.cli.venues import require_archive
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
@@ -166,7 +167,8 @@ async def _agree(bay: Bay, new: int, questions: int, *, options: Options, test: 
     if new < questions:
         log.info("on record, so asked anew only where something changed since", questions=questions - new, of=questions)
     if new:
-        await agree(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd)
+        usual = await usual_usd(bay, test.config)
+        await agree(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd, usual_usd=usual)
 
 
 async def _scored(test: _Test, subject: Subject, window: Window) -> Scored:

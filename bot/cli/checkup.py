@@ -20,7 +20,7 @@ from bot.config.plugin_settings import settings_of
 from bot.errors import ConfigError, StoreError
 from bot.gate.brake import STOP_FILE
 from bot.llm.roles import Roles
-from bot.outfit import lacking_roles
+from bot.outfit import idle_roles, lacking_roles
 from bot.registry import Registry, load_registry
 from bot.specs import Table
 from bot.store.backup import backups
@@ -110,10 +110,13 @@ def _models(config: Config, registry: Registry) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding(Verdict.FAIL, "models", str(error), "mend config.toml")
         return
-    if config.llm.roles:
+    for idle in idle_roles(config, registry):
+        yield Finding(Verdict.WARN, "roles", idle)
+    answers = [*means(config, registry)]
+    if config.llm.roles and not any(found.check == "keys" for found in answers):
         told = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
         yield Finding(Verdict.OK, "models", told)
-    yield from means(config, registry)
+    yield from answers
 
 
 def _state(config: Config) -> Finding:

@@ -2,18 +2,27 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bot.app import folder_of
 from bot.cli.finding import Finding, Verdict
 from bot.cli.output.figures import moment
-from bot.config.model import Config, ModelSection
+from bot.clock import SeededRandom, SystemClock
+from bot.config.model import Config
 from bot.config.nearest import instead
 from bot.config.plugin_settings import settings_of
 from bot.desk.leaks.content import ROLE as FILTER
-from bot.errors import ConfigError, StoreError
-from bot.llm.roles import name_of, provider_of
+from bot.errors import ConfigError, FoxcastError, StoreError
+from bot.http import HttpReader
+from bot.llm.estimate import Prices
+from bot.llm.lacking import lacking
+from bot.llm.price import Tariff
+from bot.llm.roles import Roles, models_of, name_of, provider_of
+from bot.outfit import Outfitter, narrow
+from bot.ports import Llm
 from bot.registry import Registry
 from bot.specs import Can
 from bot.store.conducts import Demotion
@@ -26,7 +35,10 @@ def means(config: Config, registry: Registry) -> Iterator[Finding]:
     """Yield what is wrong with what forecasters work with that ask models; nothing where none of them does."""
     if not config.llm.roles or not any(Can.ASK_MODELS in spec.abilities for spec in registry.forecasters):
         return
-    yield from _prices(config, registry)
+    faults = [*_endpoint_faults(config, registry)]
+    yield from faults
+    if not faults:
+        yield from asyncio.run(_answers(config, registry))
     yield from _search(config, registry)
 
 
@@ -47,9 +59,8 @@ async def _demoted(path: Path, now: datetime) -> tuple[Demotion, ...]:
         return tuple(await ledger.conducts.demotions(now=now))
 
 
-def _prices(config: Config, registry: Registry) -> Iterator[Finding]:
-    named = [model for role in config.llm.roles.values() for model in (role.model, role.fallback) if model is not None]
-    for model in dict.fromkeys(named):
+def _endpoint_faults(config: Config, registry: Registry) -> Iterator[Finding]:
+    for model in models_of(config.llm):
         endpoints = _endpoints(model, config, registry)
         if endpoints is None:
             continue
@@ -58,9 +69,6 @@ def _prices(config: Config, registry: Registry) -> Iterator[Finding]:
             found = f"{model} names no endpoint of [models.{provider_of(model)}.settings.endpoints]"
             known = instead(endpoint, endpoints)
             yield Finding(Verdict.FAIL, "endpoints", f"{found} ({known})", MEND)
-        elif not _is_priced(model, config) and name not in getattr(endpoints[endpoint], "prices", {}):
-            remedy = f'[llm.models."{model}"] price_in = ... and price_out = ..., or free = true'
-            yield Finding(Verdict.WARN, "prices", f"{model} has no price, so it will not be asked", remedy)
 
 
 def _endpoints(model: str, config: Config, registry: Registry) -> Mapping[str, Any] | None:
@@ -78,9 +86,57 @@ def _endpoints(model: str, config: Config, registry: Registry) -> Mapping[str, A
     return endpoints if isinstance(endpoints, Mapping) else None
 
 
-def _is_priced(model: str, config: Config) -> bool:
-    said = config.llm.models.get(model, ModelSection())
-    return said.free or (said.price_in is not None and said.price_out is not None)
+async def _answers(config: Config, registry: Registry) -> list[Finding]:
+    """Ask the providers what is missing and what they cost, which loads their libraries and sends nothing."""
+    clock, random = SystemClock(), SeededRandom(config.seed)
+    async with AsyncExitStack() as stack:
+        outfitter = Outfitter(
+            config=config,
+            registry=registry,
+            clock=clock,
+            random=random,
+            http=await stack.enter_async_context(HttpReader(clock=clock, random=random)),
+            folder=folder_of(config),
+            stack=stack,
+        )
+        try:
+            llms = await outfitter.providers()
+        except FoxcastError as error:
+            return [Finding(Verdict.FAIL, "models", str(error), MEND)]
+        lacks = [(model, await _lacks(llms[provider_of(model)], model)) for model in models_of(config.llm)]
+        found = [Finding(Verdict.FAIL, "keys", f"{model}: {what}", remedy) for model, (what, remedy) in lacks if what]
+        tariff = Tariff(config.llm.models)
+        for model in models_of(config.llm):
+            found += await _priced(tariff, model, llms[provider_of(model)])
+        prices = Prices(roles=Roles(config.llm, frozenset(llms)), tariff=tariff, llms=llms)
+        for why in await narrow(config, registry, _used(config, registry), prices.call_usd):
+            found.append(Finding(Verdict.WARN, "budget", f"trials wait for each other's budget: {why}"))
+        return found
+
+
+async def _lacks(llm: Llm, model: str) -> tuple[str, str]:
+    """Return what is missing, and what to do about it."""
+    try:
+        what, _, remedy = (await lacking(llm, model) or "").partition("; ")
+    except FoxcastError as error:
+        return str(error), MEND
+    return what, remedy
+
+
+async def _priced(tariff: Tariff, model: str, llm: Llm) -> list[Finding]:
+    try:
+        await tariff.rate(model, llm)
+    except ConfigError:
+        remedy = f'[llm.models."{model}"] price_in = ... and price_out = ..., or free = true'
+        return [Finding(Verdict.WARN, "prices", f"{model} has no price, so it will not be asked", remedy)]
+    except FoxcastError:
+        return []  # what cannot be told now may be known when it is asked
+    return []
+
+
+def _used(config: Config, registry: Registry) -> list[str]:
+    used = dict.fromkeys(name for table in config.venues.values() for name in table.forecasters)
+    return [name for name in used if name in registry.forecasters]
 
 
 def _search(config: Config, registry: Registry) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ def show(
     loaded, registry = equipped(ctx)
     secrets = [*secrets_of(loaded, registry)]
     checked, faults = _checked(loaded, registry)
-    values = origins(loaded, checked)
+    values = origins(_with_forecasters(loaded, registry), checked)
     if as_json:
         emit(_plain(values, secrets))
     else:
@@ -46,6 +46,15 @@ def show(
     # What is wrong is told after what there is: a key that is missing is in the list with its variable.
     if faults:
         raise ConfigError("\n".join(faults))
+
+
+def _with_forecasters(loaded: Config, registry: Registry) -> Config:
+    """Return the config with a table for each forecaster there is, so that what holds without one is listed too."""
+    tables = dict(loaded.forecasters)
+    for spec in registry.forecasters:
+        table = loaded.forecaster(spec.name)
+        tables[spec.name] = table.model_copy(update={"trials": table.trials or spec.trials})
+    return loaded.model_copy(update={"forecasters": tables})
 
 
 def _checked(loaded: Config, registry: Registry) -> tuple[dict[Key, BaseModel], list[str]]:

@@ -1,5 +1,6 @@
 """What the exit codes mean: the one table, printed by ``foxcast --help`` and held by every command."""
 
+import signal
 from enum import IntEnum
 
 from bot.errors import (
@@ -31,6 +32,7 @@ class ExitCode(IntEnum):
     REFUSED = 9
     INTERRUPTED = 130
     PIPE = 141
+    TERMINATED = 143
 
 
 MEANINGS: dict[ExitCode, str] = {
@@ -38,7 +40,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.FAILED: "a job or a check failed, or an unexpected error",
     ExitCode.USAGE: "wrong usage or configuration",
     ExitCode.UNAVAILABLE: "the other side does not answer now",
-    ExitCode.UNAUTHORIZED: "credentials refused",
+    ExitCode.UNAUTHORIZED: "credentials missing or refused",
     ExitCode.STORE: "database or disk",
     ExitCode.RUNNING: "another Foxcast uses the state folder",
     ExitCode.LEAK: "data from after the cutoff",
@@ -46,6 +48,12 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.REFUSED: "a file or an answer is not in its documented form",
     ExitCode.INTERRUPTED: "interrupted by the keyboard",
     ExitCode.PIPE: "nobody read the output any more",
+    ExitCode.TERMINATED: "ended by SIGTERM",
+}
+# As a shell tells of a signal.
+SIGNALS: dict[signal.Signals, ExitCode] = {
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
 }
 
 # The first class that fits decides, so a subclass stands before its parent.

@@ -67,12 +67,13 @@ async def explanation_of(records: Records, name: str, forecaster: str | None = N
     grounds = {record.number: await grounds_of(exchanges, trace.id, record.number) for record in trace.trials}
     if forecast is None:
         return Explanation(trace=trace, chain=chain, grounds=grounds)
+    configured = records.config.forecaster(forecast.forecaster).aggregate
     return Explanation(
         trace=trace,
         chain=chain,
         grounds=grounds,
         dossier=await _dossier(records, trace),
-        pooled=pooled(trace, Pool(records.config.forecaster(forecast.forecaster).aggregate)),
+        pooled=pooled(trace, Pool(trace.setup.aggregate if trace.setup else configured)),
         fitted=await _fitted(records, forecast.fitted),
     )
 

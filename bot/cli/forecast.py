@@ -1,6 +1,5 @@
 """``foxcast forecast``: one question now, step by step before your eyes, by this process or by the daemon that runs."""
 
-import asyncio
 import dataclasses
 import shlex
 import sys
@@ -19,15 +18,17 @@ from bot.cli.beside import newest_attempt
 from bot.cli.call import Call
 from bot.cli.exits import ExitCode
 from bot.cli.explain import explanation_of
+from bot.cli.interrupt import Terminated, run_until_told
 from bot.cli.options import spread
 from bot.cli.output.console import PlainConsole, emit, stdout
 from bot.cli.output.ends import is_budget
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
 from bot.cli.output.live import View
 from bot.cli.session import equipped
-from bot.cli.wanted import Sources, Wanted, chosen, free_ones, require_future
+from bot.cli.wanted import Sources, Wanted, chosen, free_ones, remark_on, require_future
 from bot.clock import SystemClock
 from bot.config.model import Config
+from bot.config.plugin_settings import settings_of
 from bot.desk.desk import cutoff_of
 from bot.desk.workshop import Workshop, is_backdated
 from bot.domain.forecast import Forecast
@@ -115,9 +116,10 @@ def forecast(ctx: typer.Context, options: Options) -> None:
     config, registry = equipped(ctx)
     again = shlex.join([ctx.ensure_object(Call).program, "forecast", options.name])
     try:
-        made = asyncio.run(_Order(config, registry, SystemClock(), options).made())
-    except KeyboardInterrupt:
-        typer.echo(f"foxcast: interrupted; what was answered is on record, go on with: {again}", err=True)
+        made = run_until_told(_Order(config, registry, SystemClock(), options).made())
+    except (KeyboardInterrupt, Terminated) as end:
+        how = "ended by SIGTERM" if isinstance(end, Terminated) else "interrupted"
+        typer.echo(f"foxcast: {how}; what was answered is on record, go on with: {again}", err=True)
         raise
     if made is None:
         return
@@ -147,6 +149,8 @@ class _Order:
         venue = wanted.question.ref.venue
         name = chosen(self.config, self.registry, venue, asked=self.options.forecaster)
         view = self._view(wanted.question, name)
+        if remark := remark_on(self.config, self.registry, venue, name, asked=self.options.forecaster):
+            view.say(remark)
         while True:
             try:
                 return await self._here(wanted, name, view)
@@ -201,8 +205,13 @@ class _Order:
             console=_console(as_json=self.options.as_json),
             question=question,
             trials=trials,
-            steps=self.config.limits.steps,
+            steps=_most_steps(self.config, self.registry, name),
         )
+
+
+def _most_steps(config: Config, registry: Registry, name: str) -> int:
+    spec, allowed = registry.forecasters[name], config.limits.steps
+    return allowed if spec.steps is None else min(allowed, spec.steps(settings_of(spec, config)))
 
 
 def _console(*, as_json: bool) -> Console:
@@ -214,6 +223,8 @@ def _console(*, as_json: bool) -> Console:
 
 async def _require_payable(opened: App, seat: Seat, *, yes: bool) -> None:
     bay = Bay(seat=seat, random=opened.means.random, workshop=None, gateway=opened.gateway)
+    if seat.asks:
+        await opened.spending.look()
     await agree(bay, 1, yes=yes, above_usd=opened.config.llm.budget.ask_above_usd)
 
 

@@ -13,6 +13,7 @@ from typer.main import get_command
 from bot.cli.call import Call
 from bot.cli.exits import ExitCode, exit_code, explained
 from bot.cli.group import CommandGroup
+from bot.cli.interrupt import Terminated
 from bot.cli.output.plain import plain
 from bot.config.process import settle_process
 from bot.errors import FoxcastError
@@ -81,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except Terminated:
+        return ExitCode.TERMINATED
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into one line
         return _told(error, call)
     return result if isinstance(result, int) else ExitCode.DONE
@@ -106,7 +109,8 @@ def _line(error: Exception) -> tuple[str, ExitCode]:
 
 
 def _usage(error: typer.TyperException) -> str:
-    message = " ".join(error.format_message().split()).rstrip(".")
+    # Typer passes on what its own checks say with the kind of error in front.
+    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     message = message[:1].lower() + message[1:]
     if getattr(error, "option_name", None) in GLOBAL_OPTIONS:
         return f"{message}; it stands before the command: foxcast {getattr(error, 'option_name', '')} ... COMMAND"

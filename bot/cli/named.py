@@ -15,11 +15,13 @@ from bot.store.forecasts import Trace
 from bot.store.tallies import answered
 
 # The beginning of a forecast's id; fewer characters would be words of a title.
-FORECAST_ID = re.compile(r"[0-9a-f]{6,24}")
-WHOLE_ID = 24
+LEAST_ID, WHOLE_ID = 6, 24
+FORECAST_ID = re.compile(rf"[0-9a-f]{{{LEAST_ID},{WHOLE_ID}}}")
+# A shorter one may be a question's name as well, so this is looked at where there is no such question.
+_SHORT_ID = re.compile(rf"[0-9a-f]{{1,{LEAST_ID - 1}}}")
 FORECAST_HELP = (
-    "A forecast's id or its beginning; or a question: then the latest by its venue's first forecaster, else by one "
-    "that asks models, else by any."
+    f"A forecast's id or at least its first {LEAST_ID} characters; or a question: then the latest by its venue's first "
+    "forecaster, else by one that asks models, else by any."
 )
 FORECASTER_HELP = "Of a question, the latest forecast by NAME."
 
@@ -36,7 +38,13 @@ async def forecasts_named(records: Records, name: str) -> list[Forecast]:
         raise NotFound(message)
     if found:
         return found
-    ref = await question_named(records, name)
+    try:
+        ref = await question_named(records, name)
+    except NotFound as error:
+        if not _SHORT_ID.fullmatch(name):
+            raise
+        message = f"{error}; of a forecast's id give at least {LEAST_ID} characters"
+        raise NotFound(message) from None
     history = await records.ledger.forecasts.history(ref)
     if not history:
         message = f"{ref} has no forecast yet; forecast what is due with: foxcast run --once"

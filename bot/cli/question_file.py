@@ -1,6 +1,7 @@
 """A question of somebody's own, as TOML or JSON: read, checked, and told what to mend."""
 
 import json
+import math
 import re
 import stat
 import tomllib
@@ -119,6 +120,10 @@ def _lines(path: Path, faults: list[ErrorDetails]) -> list[str]:
 
 
 def _said(key: Key, fault: ErrorDetails) -> str:
+    given = fault["input"]
+    if isinstance(given, float) and math.isnan(given):
+        # It breaks whichever bound is looked at first.
+        return "should be a number (found nan)"
     message = fault["msg"].removeprefix("Value error, ")
     kind, text = fault["type"], TEXTS.get(fault["type"], message.removeprefix("Input "))
     if kind == "extra_forbidden":

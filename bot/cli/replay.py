@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.desk.workshop import Workshop
 from bot.discovery import discover
+from bot.domain.setup import Setup
 from bot.errors import ConfigError, NotFound
 from bot.jobs.sitting import Seat
 from bot.lab.replay import Offline, Replayed, replay
@@ -53,28 +55,44 @@ async def _replayed(config: Config, name: str, forecaster: str | None) -> tuple[
             message = f"forecast {trace.id} is {trace.state}; only what was completed can be replayed"
             raise NotFound(message)
         random = SeededRandom(config.seed)
-        seat = await _seat(config, forecast.forecaster, records, random, stack)
+        seat = await _Stand(config, records, random, stack).seat(forecast.forecaster, trace.setup)
         fitted = None if forecast.fitted is None else await records.ledger.learning.get(forecast.fitted)
         return trace, await replay(trace, seat, _workshop(config, records), random, fitted)
 
 
-async def _seat(config: Config, name: str, records: Records, random: SeededRandom, stack: AsyncExitStack) -> Seat:
-    """Open the forecaster alone."""
-    registry = registry_for(config, name)
-    if name not in registry.forecasters:
-        blamed = "".join(f"; {broken.plugin} is broken: {broken.reason}" for broken in registry.broken)
-        message = f"no enabled plugin offers the forecaster {name} any more, so it cannot be replayed{blamed}"
-        raise ConfigError(message)
-    outfitter = Outfitter(
-        config=config,
-        registry=registry,
-        clock=SystemClock(),
-        random=random,
-        http=Offline(),
-        folder=records.folder,
-        stack=stack,
-    )
-    return await outfitter.seat(name)
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Opens the forecaster alone."""
+
+    config: Config
+    records: Records
+    random: SeededRandom
+    stack: AsyncExitStack
+
+    async def seat(self, name: str, setup: Setup | None) -> Seat:
+        """Open it as the forecast was made, whatever config says today; as config says where that is not on record."""
+        config = self.config if setup is None else _with_variant(self.config, name, setup)
+        registry = registry_for(config, name)
+        if name not in registry.forecasters:
+            blamed = "".join(f"; {broken.plugin} is broken: {broken.reason}" for broken in registry.broken)
+            message = f"no enabled plugin offers the forecaster {name} any more, so it cannot be replayed{blamed}"
+            raise ConfigError(message)
+        outfitter = Outfitter(
+            config=config,
+            registry=registry,
+            clock=SystemClock(),
+            random=self.random,
+            http=Offline(),
+            folder=self.records.folder,
+            stack=self.stack,
+        )
+        return await (outfitter.seat(name) if setup is None else outfitter.seat_as(name, setup))
+
+
+def _with_variant(config: Config, name: str, setup: Setup) -> Config:
+    """Return the config with the variant that was used, also where its table is gone or names another forecaster."""
+    table = config.forecaster(name).model_copy(update={"uses": setup.uses})
+    return config.model_copy(update={"forecasters": {**config.forecasters, name: table}})
 
 
 def _workshop(config: Config, records: Records) -> Workshop:

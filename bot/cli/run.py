@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import math
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import structlog
 import typer
@@ -14,7 +15,7 @@ from rich.progress import Progress
 from bot.app import PATIENCE_S, App, open_app
 from bot.cli.agree import held_back
 from bot.cli.call import Call
-from bot.cli.exits import ExitCode
+from bot.cli.exits import SIGNALS, ExitCode
 from bot.cli.output.console import progress, stdout
 from bot.cli.output.plain import plain
 from bot.cli.output.summary import print_summary
@@ -24,7 +25,7 @@ from bot.cli.vitals import Recorder, Tally
 from bot.clock import SystemClock
 from bot.daemon.serve import obey_signals, serve
 from bot.daemon.serve import once as one_pass
-from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.daemon.watch import DRAIN_S, Exit, ExitReason, Watch
 from bot.errors import ConfigError
 from bot.ports import Clock
 
@@ -36,6 +37,7 @@ CODES = {
     ExitReason.DONE: ExitCode.DONE,
     ExitReason.ASKED: ExitCode.DONE,
     ExitReason.STORE: ExitCode.STORE,
+    ExitReason.UNAUTHORIZED: ExitCode.UNAUTHORIZED,
 }
 
 Opening = AbstractAsyncContextManager[App]
@@ -60,10 +62,27 @@ def run(
         config, registry, clock=SystemClock(), patience_s=math.inf if once else PATIENCE_S, confirmed=yes
     )
     watch = Watch(seed=config.seed, notify_socket=notify_socket)
-    end = asyncio.run(_once(opening, ctx.ensure_object(Call)) if once else _for_ever(opening, watch))
+    if once:
+        _one_pass(opening, ctx.ensure_object(Call))
+    end = asyncio.run(_for_ever(opening, watch))
+    _say_unclean(end)
+    raise typer.Exit(CODES.get(end.reason, ExitCode.FAILED))
+
+
+def _one_pass(opening: Opening, call: Call) -> NoReturn:
+    stops: list[signal.Signals] = []
+    end = asyncio.run(_once(opening, call, stops))
+    if stops and end.reason in {ExitReason.ASKED, ExitReason.CUT}:
+        told = f"; {end.detail}" if end.detail else ""
+        typer.echo(plain(f"foxcast: interrupted{told}; what is left is done by the next run"), err=True)
+        raise typer.Exit(SIGNALS[stops[0]])
+    _say_unclean(end)
+    raise typer.Exit(CODES.get(end.reason, ExitCode.FAILED))
+
+
+def _say_unclean(end: Exit) -> None:
     if not end.clean:
         typer.echo(plain(f"foxcast: {end.reason.value}: {end.detail}"), err=True)
-    raise typer.Exit(CODES.get(end.reason, ExitCode.FAILED))
 
 
 async def _for_ever(opening: Opening, watch: Watch) -> Exit:
@@ -74,10 +93,17 @@ async def _for_ever(opening: Opening, watch: Watch) -> Exit:
             return await serve(opened.jobs(), clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
 
 
-async def _once(opening: Opening, call: Call) -> Exit:
+async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> Exit:
+    """Do one pass and tell of it; the signal that stopped it, if one did, is added to the list."""
+
+    def stop(number: signal.Signals) -> None:
+        stops.append(number)
+        again = "Ctrl-C again" if number is signal.SIGINT else "a second signal"
+        typer.echo(f"foxcast: stopping; what runs may finish within {DRAIN_S:g} s, {again} stops at once", err=True)
+
     async with opening as opened:
         tally = Tally(Recorder(opened.ledger, opened.folder))
-        with obey_signals(opened.stopping), progress() as bars:
+        with obey_signals(opened.stopping, stop), progress() as bars:
             async with _shown(opened, bars):
                 end = await one_pass(opened.jobs(), clock=opened.clock, record=tally, stop=opened.stopping)
         print_summary(stdout(), await summary_of(opened, tally.runs), call)

@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
 import typer
@@ -47,10 +47,21 @@ def plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
     return app
 
 
+class _Stderr:
+    """The stderr of this moment: where a table is repainted on the terminal, events are printed above it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 def _log_as(section: LogSection, call: Call, least: int) -> None:
     """Write events to stderr: stdout belongs to the answer of the command."""
     level = max(logging.getLevelNamesMapping()[section.level.upper()], least)
-    handler = logging.StreamHandler(sys.stderr)
+    stderr = _Stderr()
+    handler = logging.StreamHandler(stderr)
     handler.setFormatter(_PlainFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
     structlog.configure(
@@ -62,7 +73,7 @@ def _log_as(section: LogSection, call: Call, least: int) -> None:
             *_rendering(section.format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stderr)),
         cache_logger_on_first_use=False,
     )
 

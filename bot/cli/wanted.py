@@ -153,13 +153,35 @@ def chosen(config: Config, registry: Registry, venue: str, *, asked: str | None)
             message = f"no enabled plugin offers a forecaster {asked}; {'; '.join(faults)}"
             raise ConfigError(message)
         return there[asked].name
-    own = config.venues[venue].forecasters if venue in config.venues else ()
-    names = [name for name in dict.fromkeys((*own, *there.names)) if name in there]
+    names = _names(config, registry, venue)
     seeing = [name for name in names if not config.forecaster(name).clairvoyant]
     if not seeing:
         message = 'no forecaster is enabled: name a plugin that offers one in plugins, such as plugins = ["baseline"]'
+        if names:
+            message = f"{names[0]} is clairvoyant and forecasts only where it is named: --forecaster {names[0]}"
         raise ConfigError(message)
-    return next((name for name in seeing if Can.ASK_MODELS in there[name].abilities), seeing[0])
+    return _preferred(registry, seeing)
+
+
+def remark_on(config: Config, registry: Registry, venue: str, name: str, *, asked: str | None) -> str | None:
+    """Say that who forecasts is clairvoyant, or that somebody was passed over because that one is; else None."""
+    if config.forecaster(name).clairvoyant:
+        return f"{name} is clairvoyant: nothing keeps it from what came after the cutoff, so its forecast never leaves"
+    first = _preferred(registry, _names(config, registry, venue))
+    if asked is not None or not config.forecaster(first).clairvoyant:
+        return None
+    return f"{first} is clairvoyant, so {name} forecasts; to ask {first} all the same: --forecaster {first}"
+
+
+def _names(config: Config, registry: Registry, venue: str) -> list[str]:
+    """Return all forecasters, those of the venue before all others."""
+    own = config.venues[venue].forecasters if venue in config.venues else ()
+    return [name for name in dict.fromkeys((*own, *registry.forecasters.names)) if name in registry.forecasters]
+
+
+def _preferred(registry: Registry, names: list[str]) -> str:
+    """Return the first that asks models, else the first; there must be one."""
+    return next((name for name in names if Can.ASK_MODELS in registry.forecasters[name].abilities), names[0])
 
 
 def free_ones(config: Config, registry: Registry, *, but: str) -> tuple[str, ...]:

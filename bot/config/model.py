@@ -18,7 +18,7 @@ from bot.domain.submission import Mode
 from bot.specs import NAME_PATTERN, Table
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=60)]
-ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*:\S+$", max_length=200)]
+_MODEL = re.compile(r"[a-z][a-z0-9_]*:\S+")
 _LABEL = r"[\w](?:[\w-]{0,61}[\w])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
@@ -30,6 +30,14 @@ def _require_host(name: str) -> str:
     return name
 
 
+def _require_model(name: str) -> str:
+    if not _MODEL.fullmatch(name):
+        message = 'should be "PROVIDER:NAME", the provider as in [models], with no space in it'
+        raise ValueError(message)
+    return name
+
+
+ModelName = Annotated[str, StringConstraints(max_length=200), AfterValidator(_require_model)]
 HostName = Annotated[str, AfterValidator(_require_host)]
 Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
 Hours = Annotated[float, Field(ge=0, le=366 * 24)]

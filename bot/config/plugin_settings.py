@@ -1,22 +1,23 @@
 """The settings of one plugin: its table of config.toml, the environment, and secrets from either or from a file.
 
-A secret comes from the environment, or from a file that only its owner can read, named by ``<key>_file``. One that
-stands in config.toml is refused: that file is shared, copied and committed.
+A secret comes from the environment, or from a file that only its owner can read, named by ``<key>_file`` beside the
+key, however deep that stands. One that stands in config.toml is refused: that file is shared, copied and committed.
 """
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from bot.config.document import Key
 from bot.config.environment import decode, misspelt, overlay
 from bot.config.model import Config
-from bot.config.problems import Problems
-from bot.config.shape import is_secret, secrets
+from bot.config.origins import LOGIN
+from bot.config.problems import Problems, dotted
+from bot.config.shape import at, is_secret, may_hold_secrets, names, secrets
 from bot.config.sources import FILE_SUFFIX, Sources, Variable
 from bot.config.validate import validate
 from bot.errors import ConfigError
@@ -30,27 +31,55 @@ def settings_of(spec: Configurable[S], config: Config) -> S:
     model, under = spec.settings, settings_key(spec)
     problems = Problems(model, config.sources, under)
     written = config.table(spec.table, spec.name).settings
+    pointers = {key: str(value) for key, value in _values(written) if is_pointer(model, key)}
+    written = _without(written, pointers)
     for key, _ in secrets(model, written):
         problems.add(key, f"a secret must not stand in this file; {problems.remedy(key)}")
     if problems:
         raise problems.error()
 
     variables = _inside(config.sources, under)
+    pointers |= {key: variable.value for key, variable in variables.items() if is_pointer(model, key)}
+    variables = {key: variable for key, variable in variables.items() if key not in pointers}
     read = {}
-    for name, pointer in _pointers(model, written, variables).items():
-        if (name,) in variables:
-            problems.add((name,), f"is set twice, also by {name}{FILE_SUFFIX}; keep one of them")
-        read[name] = _read_secret(Path(pointer), problems, name)
-        written = {key: value for key, value in written.items() if key != name + FILE_SUFFIX}
-        variables = {key: variable for key, variable in variables.items() if key != (name + FILE_SUFFIX,)}
+    for pointer, path in pointers.items():
+        if (key := _pointed(pointer)) in variables:
+            problems.add(key, f"is set twice, also by {pointer[-1]}; keep one of them")
+        read[key] = _read_secret(Path(path), problems, pointer)
     if problems:
         raise problems.error()
 
     if faults := list(misspelt(model, variables, under)):
         raise ConfigError("\n".join(faults))
-    values = overlay(overlay(written, decode(model, variables)), read)
+    values: Any = overlay(written, decode(model, variables))
+    for key, secret in read.items():
+        values = _with(values, key, secret)
     hidden = [value for _, value in secrets(model, values) if isinstance(value, str)]
     return validate(model, values, written=written, problems=problems, hidden=hidden)
+
+
+def recorded(settings: BaseModel) -> dict[str, Any]:
+    """Return settings as JSON values for the record: all of them, but for secrets."""
+    plain: dict[str, Any] = settings.model_dump(mode="json", fallback=str)
+    plain = _without(plain, [key for key, _ in secrets(type(settings), plain)])
+    return {name: _veiled(value) for name, value in plain.items()}
+
+
+def settings_as_recorded(spec: Configurable[S], config: Config, plain: Mapping[str, Any]) -> S:
+    """Return the settings that stood then, with the secrets of now, since no record holds those.
+
+    Raises ConfigError for what this version of the plugin does not know, and where a secret is needed and missing.
+    """
+    model, values = spec.settings, dict(plain)
+    if may_hold_secrets(model):
+        for key, secret in secrets(model, settings_of(spec, config).model_dump()):
+            values = _with(values, key, secret)
+    try:
+        return model.model_validate(values, context={"folder": config.sources.folder})
+    except ValidationError as error:
+        faults = "; ".join(f"{dotted(fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False))
+        message = f"the settings of {spec.name} on record do not fit the plugin that is installed: {faults}"
+        raise ConfigError(message) from None
 
 
 def settings_key(spec: Configurable[S]) -> Key:
@@ -63,23 +92,64 @@ def _inside(sources: Sources, under: Key) -> Mapping[Key, Variable]:
     return {key[depth:]: variable for key, variable in sources.variables.items() if key[:depth] == under}
 
 
-def _pointers(model: type[BaseModel], written: Mapping[str, Any], variables: Mapping[Key, Variable]) -> dict[str, str]:
-    """Return the file named for each secret that comes from one; a field of that very name stays the plugin's own."""
-    found = {}
-    for name, field in model.model_fields.items():
-        pointer = name + FILE_SUFFIX
-        if not is_secret(field.annotation) or pointer in model.model_fields:
-            continue
-        if (pointer,) in variables:
-            found[name] = variables[(pointer,)].value
-        elif pointer in written:
-            found[name] = str(written[pointer])
-    return found
+def is_pointer(model: type[BaseModel], key: Key) -> bool:
+    """Tell whether the key names the file of a secret; a field of that very name is the plugin's own."""
+    last = key[-1]
+    if not isinstance(last, str) or not last.removesuffix(FILE_SUFFIX) or not last.endswith(FILE_SUFFIX):
+        return False
+    return last not in (names(at(model, key[:-1])) or ()) and is_secret(at(model, _pointed(key)))
 
 
-def _read_secret(path: Path, problems: Problems, name: str) -> str:
+def _pointed(pointer: Key) -> Key:
+    """Return the key of the secret whose file the pointer names."""
+    return (*pointer[:-1], str(pointer[-1]).removesuffix(FILE_SUFFIX))
+
+
+def _values(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
+    """Yield the plain values inside tables and lists with their keys."""
+    if isinstance(value, Mapping):
+        parts: Iterable[tuple[str | int, object]] = value.items()
+    elif isinstance(value, list):
+        parts = enumerate(value)
+    else:
+        yield key, value
+        return
+    for part, inside in parts:
+        yield from _values(inside, (*key, part))
+
+
+def _without(value: Any, keys: Collection[Key], under: Key = ()) -> Any:  # noqa: ANN401 - any value of a table
+    """Return the value without what stands at the keys."""
+    if isinstance(value, Mapping):
+        kept = {name: part for name, part in value.items() if (*under, name) not in keys}
+        return {name: _without(part, keys, (*under, name)) for name, part in kept.items()}
+    if isinstance(value, list):
+        return [_without(part, keys, (*under, index)) for index, part in enumerate(value)]
+    return value
+
+
+def _with(value: Any, key: Key, secret: object) -> Any:  # noqa: ANN401 - any value of a table
+    """Return the value with the secret at the key; tables that are not there are made."""
+    if not key:
+        return secret
+    first, rest = key[0], key[1:]
+    if isinstance(value, list) and isinstance(first, int):
+        return [_with(part, rest, secret) if index == first else part for index, part in enumerate(value)]
+    table = value if isinstance(value, Mapping) else {}
+    return {**table, first: _with(table.get(first), rest, secret)}
+
+
+def _veiled(value: Any) -> Any:  # noqa: ANN401 - any value of a table
+    """Return the value without the passwords that stand in addresses."""
+    if isinstance(value, Mapping):
+        return {name: _veiled(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_veiled(part) for part in value]
+    return LOGIN.sub("***@", value) if isinstance(value, str) else value
+
+
+def _read_secret(path: Path, problems: Problems, key: Key) -> str:
     file = problems.sources.folder / path.expanduser()
-    key = (name + FILE_SUFFIX,)
     try:
         with file.open("rb") as opened:
             status = os.fstat(opened.fileno())

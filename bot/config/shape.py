@@ -81,6 +81,16 @@ def secrets(annotation: Annotation, value: object, key: Key = ()) -> Iterator[tu
             yield from secrets(inner(annotation, index), part, (*key, index))
 
 
+def may_hold_secrets(annotation: Annotation) -> bool:
+    """Tell whether a secret may stand in the annotation, however deep."""
+    annotation = _branch(annotation)
+    if is_secret(annotation):
+        return True
+    if _is_model(annotation):
+        return any(may_hold_secrets(field.annotation) for field in annotation.model_fields.values())
+    return any(may_hold_secrets(part) for part in get_args(annotation))
+
+
 def is_secret(annotation: Annotation) -> bool:
     """Tell whether the annotation is a secret, or may be one."""
     if get_origin(annotation) is Annotated or _is_union(annotation):

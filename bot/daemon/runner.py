@@ -23,7 +23,8 @@ class Runner:
     """Runs jobs, reports how they ended, and knows why everything has to stop.
 
     ``exit`` stays None until something worse than a failing job happens; ``stop`` is set with it, and is the event
-    that the jobs see too.
+    that the jobs see too. ``begun`` are the jobs that ran at all, ``troubled`` those whose last run did not do its
+    work, each with its error in ``errors``.
     """
 
     def __init__(self, *, clock: Clock, record: Record, stop: asyncio.Event) -> None:
@@ -31,6 +32,8 @@ class Runner:
         self.stop = stop
         self.exit: Exit | None = None
         self.troubled: dict[str, Outcome] = {}
+        self.errors: dict[str, Exception] = {}
+        self.begun: set[str] = set()
         self._said: dict[str, str] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._record = record
@@ -52,6 +55,7 @@ class Runner:
 
     async def _run(self, job: Job) -> None:
         started_at, start = self.clock.now(), self.clock.monotonic()
+        self.begun.add(job.name)
         with self.tracked(job.name):
             outcome, detail, error = await self._attempt(job)
             took_s = self.clock.monotonic() - start
@@ -118,6 +122,10 @@ class Runner:
 
     def _tell(self, name: str, outcome: Outcome, error: Exception | None) -> None:
         """Log a job when it breaks and when it heals, not at every run between."""
+        if error is None:
+            self.errors.pop(name, None)
+        else:
+            self.errors[name] = error
         if outcome is self.troubled.get(name, Outcome.DONE):
             return
         if outcome is Outcome.DONE:

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
@@ -14,8 +14,9 @@ from bot.daemon.pulse import HEARTBEAT, Pulse
 from bot.daemon.runner import UNWIND_S, Runner, refuse_twins
 from bot.daemon.supervisor import Supervisor
 from bot.daemon.ticker import Ticker
-from bot.daemon.watch import Exit, ExitReason, Record, Watch
+from bot.daemon.watch import DRAIN_S, Exit, ExitReason, Record, Watch
 from bot.daemon.watchdog import Watchdog
+from bot.errors import Unauthorized
 from bot.jobs.job import Job
 from bot.ports import Clock
 
@@ -42,7 +43,8 @@ async def serve(jobs: Sequence[Job], *, clock: Clock, watch: Watch, record: Reco
         ticker.every(job.every, job.name, partial(runner.run_if_free, job))
     async with ticker, asyncio.TaskGroup() as group:
         with Watchdog(watch, signs=lambda: pulse.looks, wakeup=ticker.wakeup):
-            work = (pulse.keep_watch(), pulse.probe_lag(), _catch_up(jobs, runner))
+            wanted = (_run_wanted(job, job.wanted, runner) for job in jobs if job.wanted is not None)
+            work = (pulse.keep_watch(), pulse.probe_lag(), _catch_up(jobs, runner), *wanted)
             tasks = [group.create_task(one) for one in work]
             supervisor.tell("READY=1")
             await stop.wait()
@@ -53,25 +55,41 @@ async def serve(jobs: Sequence[Job], *, clock: Clock, watch: Watch, record: Reco
     return runner.exit or _asked(cut)
 
 
-async def once(jobs: Sequence[Job], *, clock: Clock, record: Record, stop: asyncio.Event) -> Exit:
+async def once(
+    jobs: Sequence[Job], *, clock: Clock, record: Record, stop: asyncio.Event, drain_s: float = DRAIN_S
+) -> Exit:
     """Run every job once, in the given order; one that fails does not stop the others, but shows in the exit.
 
+    Once ``stop`` is set no other job begins, and the one that runs may finish for ``drain_s`` seconds; the exit names
+    it where it was cut off, and those that were not begun.
     Raises ValueError for two jobs of the same name.
     """
     refuse_twins([job.name for job in jobs])
     runner = Runner(clock=clock, record=record, stop=stop)
-    for job in jobs:
-        await runner.run(job)
+    async with asyncio.TaskGroup() as group:
+        working, stopped = group.create_task(_catch_up(jobs, runner)), group.create_task(stop.wait())
+        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        cut = await runner.drain(drain_s)
+        stopped.cancel()
     if runner.exit is not None:
         return runner.exit
+    if stop.is_set():
+        return _asked(cut, [job.name for job in jobs if job.name not in runner.begun])
     if runner.troubled:
-        return Exit(reason=ExitReason.FAILED, detail=", ".join(runner.troubled))
-    return Exit(reason=ExitReason.ASKED if stop.is_set() else ExitReason.DONE)
+        refused = any(isinstance(error, Unauthorized) for error in runner.errors.values())
+        reason = ExitReason.UNAUTHORIZED if refused else ExitReason.FAILED
+        return Exit(reason=reason, detail=", ".join(runner.troubled))
+    return Exit(reason=ExitReason.DONE)
+
+
+def log_stop(number: signal.Signals) -> None:
+    """Say in the log that the process winds down."""
+    log.info("stopping, a second signal stops at once", signal=number.name)
 
 
 @contextmanager
-def obey_signals(stop: asyncio.Event) -> Iterator[None]:
-    """While entered, set ``stop`` at the first SIGTERM or SIGINT; the second one ends the process at once.
+def obey_signals(stop: asyncio.Event, tell: Callable[[signal.Signals], None] = log_stop) -> Iterator[None]:
+    """While entered, set ``stop`` and tell of it at the first SIGTERM or SIGINT; the second one ends the process.
 
     Must be entered in the main thread, inside the running loop. The handlers are the interpreter's and not the loop's,
     and the second signal has the system's own effect, so that a hung loop can be ended too; the ledger survives that
@@ -80,15 +98,15 @@ def obey_signals(stop: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
-    def wind_down(name: str) -> None:
-        log.info("stopping, a second signal stops at once", signal=name)
+    def wind_down(found: signal.Signals) -> None:
         stop.set()
+        tell(found)
 
     def first(number: int, _: FrameType | None) -> None:
         for known in before:
             signal.signal(known, signal.SIG_DFL)
         # Logging takes locks, which the interrupted code may hold; so that is left to the loop.
-        loop.call_soon_threadsafe(wind_down, signal.Signals(number).name)
+        loop.call_soon_threadsafe(wind_down, signal.Signals(number))
 
     for number in before:
         signal.signal(number, first)
@@ -105,6 +123,14 @@ async def _catch_up(jobs: Sequence[Job], runner: Runner) -> None:
         await runner.run(job)
 
 
+async def _run_wanted(job: Job, wanted: asyncio.Event, runner: Runner) -> None:
+    """Run a job for ever whenever somebody wants it, without waiting for its slot."""
+    while True:
+        await wanted.wait()
+        wanted.clear()
+        await runner.run(job)
+
+
 async def _wind_down(runner: Runner, ticker: Ticker, limit_s: float) -> list[str]:
     """Let what runs finish while the heart still beats, and name what had to be cut off; the runner starts no more."""
     cut = await runner.drain(limit_s)
@@ -113,5 +139,7 @@ async def _wind_down(runner: Runner, ticker: Ticker, limit_s: float) -> list[str
     return cut
 
 
-def _asked(cut: Sequence[str]) -> Exit:
-    return Exit(reason=ExitReason.CUT, detail=", ".join(cut)) if cut else Exit(reason=ExitReason.ASKED)
+def _asked(cut: Sequence[str], unbegun: Sequence[str] = ()) -> Exit:
+    told = [", ".join(cut)] if cut else []
+    told += [f"not begun: {', '.join(unbegun)}"] if unbegun else []
+    return Exit(reason=ExitReason.CUT if cut else ExitReason.ASKED, detail="; ".join(told))

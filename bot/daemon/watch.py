@@ -6,6 +6,9 @@ from typing import Protocol
 
 from bot.domain.vitals import Vital
 
+# How long what runs may take to finish once somebody asked to stop.
+DRAIN_S = 30.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
@@ -25,7 +28,7 @@ class Watch:
     clock_step_s: float = 5.0
     lag_every_s: float = 0.1
     lag_warn_s: float = 0.25
-    drain_s: float = 30.0
+    drain_s: float = DRAIN_S
 
     def __post_init__(self) -> None:
         """Refuse limits under which a healthy daemon would be taken for a dead one."""
@@ -52,6 +55,7 @@ class ExitReason(StrEnum):
 
     DONE = "every job did its work"
     FAILED = "a job failed"
+    UNAUTHORIZED = "a job has no credentials that are taken"
     ASKED = "asked to stop"
     CUT = "asked to stop, and a job was cut off"
     STORE = "the store needs a person"

@@ -4,7 +4,8 @@ The same question is answered from the record in any order, counted by how often
 recorded too, so that a trial that is taken up or replayed sees the same. What was cancelled was not told.
 
 A trial may also be begun anew on its record: then what went wrong and may have been mended since is asked again, as the
-next one of its kind, and so is what was told under another configuration of the desk.
+next one of its kind, and so is what was told under another configuration of the desk. Pages that could not be read
+stay so.
 """
 
 import json
@@ -36,9 +37,14 @@ _FAULTS: dict[str, type[FoxcastError]] = {
 }
 # What a person or time may mend.
 _PASSING = frozenset(kind.__name__ for kind in (ConfigError, Rejected, Unauthorized, Unavailable))
+# What stands all the same when a trial is begun anew: most pages that fail do so always, and one that is there this
+# time would make every prompt after it another one, to be paid again.
+_STANDING = frozenset({"page"})
 # What other tools or other models would have told otherwise. What engines and sources told stands: it is named by all
 # that they were asked.
 _OF_DESK = frozenset({"desk", "dialect", "model", "tool"})
+# What a replay lacks, where the name of the kind would say something else.
+_SOUGHT = {"model": "this call to a model", "tool": "this use of a tool", "dialect": "how a model is asked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,8 @@ class Record:
         A result rests on a fault that it failed for, and on any of a model: what is read without one is less.
         """
         bodies = {key: json.loads(exchange.body) for key, exchange in self.known.items()}
-        faults = {key for key, body in bodies.items() if body.get("fault") in _PASSING}
+        passing = {key for key, body in bodies.items() if body.get("fault") in _PASSING}
+        faults = {key for key in passing if key.kind not in _STANDING}
         others = {key for key, body in bodies.items() if key.kind in _OF_DESK and body.get("under", "") != self.under}
         results = {key: body["told"] for key, body in bodies.items() if key.kind == "tool" and "told" in body}
         spoilt = {key for key, told in results.items() if _rests_on(told, faults)}
@@ -116,7 +123,8 @@ class Record:
         if (exchange := self.known.get(key)) is not None:
             return _opened(key, exchange)
         if self.sealed:
-            message = f"trial {self.trial} of {self.scope}: this {kind} is not on record, and a replay asks nobody"
+            what = _SOUGHT.get(kind, f"this {kind}")
+            message = f"trial {self.trial} of {self.scope}: {what} is not on record, and a replay asks nobody"
             raise NotFound(message)
         try:
             await self._flush()

@@ -45,8 +45,8 @@ class Workshop:
 
     ``blocked`` are the hosts that give answers away, beside those in ``section``; with ``sealed`` everything comes from
     the record, and nothing is asked, fetched or written. With ``forgiving``, which is for the laboratory, a trial on
-    record is begun anew: what went wrong and may have been mended is asked again, and so is what was told under another
-    configuration. ``cast`` says by name who plays which role, and is part of that configuration.
+    record is begun anew: what went wrong and may have been mended is asked again, pages excepted, and so is what was
+    told under another configuration. ``cast`` says by name who plays which role, and is part of that configuration.
     """
 
     section: DeskSection

@@ -74,6 +74,8 @@ class Step:
     """One logged move; ``belief`` is complete and valid at every step, so the last one is always an answer.
 
     ``final`` says that the forecaster is done with it, so that a limit reached in this very step cuts nothing off.
+    ``remarks`` are what a person who looks on should not miss of it, such as where a trial began, or an update of the
+    belief that was refused.
     """
 
     action: Action
@@ -81,3 +83,4 @@ class Step:
     belief: Belief
     usage: Usage = field(default_factory=Usage)
     final: bool = False
+    remarks: tuple[str, ...] = ()

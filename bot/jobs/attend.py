@@ -1,6 +1,6 @@
 """Do what people asked of the daemon."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -22,15 +22,23 @@ from bot.store.schedule import Due
 log = structlog.get_logger(__name__)
 
 
+def _nobody() -> None:
+    """Wake nobody: the next pass takes it up."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attending:
-    """Whose requests are read, the ledger they change, and the open forecasters with what they may cost unasked."""
+    """Whose requests are read, the ledger they change, and the open forecasters with what they may cost unasked.
+
+    ``wake`` is called where a forecast was made due: a person waits for it.
+    """
 
     folder: Path
     ledger: Ledger
     clock: Clock
     seats: Mapping[str, Seat] = field(default_factory=dict)
     spending: Spending = field(default_factory=Spending)
+    wake: Callable[[], None] = _nobody
 
 
 async def attend(parts: Attending) -> str:
@@ -113,6 +121,7 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
         answered_at=newest.made_at if newest else None,
     )
     await ledger.schedule.plan([due])
+    parts.wake()
     return f"forecast of {request.ref} by {name} {ASKED_FOR}"
 
 

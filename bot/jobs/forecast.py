@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
+from bot.desk.troubles import in_words
+from bot.jobs.mishaps import Mishaps
 from bot.jobs.sitting import Means, NoAnswer, Seat, Sitting, begin
 from bot.jobs.spending import Spending
 from bot.store.schedule import Claim
@@ -42,11 +44,14 @@ async def forecast_due(parts: Forecasting) -> str:
     """Claim and forecast, soonest close first, until nothing is due, patience ends or the daemon stops.
 
     Patience bounds one pass, so that what is ready is submitted while a long queue is worked off.
+    Raises Unauthorized at the end where a forecaster made nothing for want of credentials.
     """
     tally = await _Pass(parts).work()
     missed = await _missed(parts)
     told = ((tally.failed, "postponed"), (tally.held, "held"), (missed, "windows missed"))
-    return ", ".join([f"{tally.done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
+    said = ", ".join([f"{tally.done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
+    tally.mishaps.settle(said)
+    return said
 
 
 @dataclass(slots=True)
@@ -54,6 +59,7 @@ class _Tally:
     done: int = 0
     failed: int = 0
     held: int = 0
+    mishaps: Mishaps = field(default_factory=Mishaps)
 
 
 @dataclass(slots=True)
@@ -107,7 +113,7 @@ class _Pass:
         parts.spending.begun(claim.forecaster for claim in claims)
         self.claimed_at = parts.means.clock.monotonic()
         self.exhausted = len(claims) < free
-        self.running.update(group.create_task(_attempt(parts, claim)) for claim in claims)
+        self.running.update(group.create_task(_attempt(parts, claim, self.tally.mishaps)) for claim in claims)
 
     async def _held(self) -> tuple[str, ...]:
         """Return who must wait for a person's yes, by what is due now."""
@@ -142,7 +148,7 @@ async def _missed(parts: Forecasting) -> int:
     return len(missed)
 
 
-async def _attempt(parts: Forecasting, claim: Claim) -> bool:
+async def _attempt(parts: Forecasting, claim: Claim, mishaps: Mishaps) -> bool:
     """Forecast one claim; False if that gave no answer, and the question was put off."""
     means, seat = parts.means, parts.seats.get(claim.forecaster)
     if seat is None:
@@ -154,26 +160,23 @@ async def _attempt(parts: Forecasting, claim: Claim) -> bool:
         sitting = await begin(means, seat, await means.ledger.questions.get(claim.ref), claim.why)
         await sitting.forecast()
     except NoAnswer as nothing:
-        await _put_off(means, claim, sitting=sitting, why=str(nothing), trouble=None)
+        mishaps.refused(claim.forecaster, nothing.details)
+        until = await _put_off(means, claim, sitting=sitting, why=str(nothing))
+        mishaps.tell(claim, until=until, why=str(nothing), trouble=None)
     except Exception as error:  # noqa: BLE001 - what goes wrong with one question must cost no other its forecast
         # A ledger that takes nothing any more refuses the postponement too, and that error ends the pass.
-        await _put_off(means, claim, sitting=sitting, why=f"{type(error).__name__}: {error}", trouble=error)
+        why = in_words(error)
+        mishaps.tell(claim, until=await _put_off(means, claim, sitting=sitting, why=why), why=why, trouble=error)
     else:
+        mishaps.made(claim.forecaster)
         return True
     return False
 
 
-async def _put_off(means: Means, claim: Claim, *, sitting: Sitting | None, why: str, trouble: Exception | None) -> None:
+async def _put_off(means: Means, claim: Claim, *, sitting: Sitting | None, why: str) -> datetime:
     wait = RETRY_AFTER[min(claim.attempt, len(RETRY_AFTER)) - 1]
     until = means.clock.now() + wait
     if sitting is not None:
         await means.ledger.forecasts.fail(sitting.running.id, why=why, at=means.clock.now())
     await means.ledger.schedule.postpone(claim, until=until, why=why)
-    log.warning(
-        "forecast postponed",
-        question=str(claim.ref),
-        forecaster=claim.forecaster,
-        until=until,
-        why=why,
-        exc_info=trouble,
-    )
+    return until

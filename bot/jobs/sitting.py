@@ -1,6 +1,6 @@
 """One forecaster with one question: trials -> aggregate -> calibrate -> record."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -14,14 +14,15 @@ from bot.domain.forecast import Forecast, Limits, Trial
 from bot.domain.inquiry import Charge
 from bot.domain.learning import Fitted
 from bot.domain.question import Question
-from bot.domain.step import Step
+from bot.domain.setup import Setup
+from bot.domain.step import Json, Step
 from bot.errors import ContractError, StoreError
 from bot.jobs.calibrate import Calibrator
 from bot.jobs.learn import Known, Teacher
 from bot.jobs.policy import Reforecast, next_due
 from bot.jobs.together import together
 from bot.ports import Clock, Forecaster, Random
-from bot.store.forecasts import Running
+from bot.store.forecasts import Opening, Running
 from bot.store.ledger import Ledger
 
 # Why a forecast was made that a person wanted now.
@@ -64,7 +65,8 @@ class Unwatched:
 class Seat:
     """One forecaster as configured: how many trials, how they are combined, and their limits.
 
-    ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future.
+    ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings`` are what
+    it was opened with, without secrets, and ``uses`` the forecaster that it is a variant of: both for the record alone.
     """
 
     name: str
@@ -74,6 +76,20 @@ class Seat:
     limits: Limits
     asks: bool = False
     clairvoyant: bool = False
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    uses: str | None = None
+
+    @property
+    def setup(self) -> Setup:
+        """All of it as the ledger keeps it."""
+        return Setup(
+            settings=self.settings,
+            trials=self.trials,
+            aggregate=self.pool.value,
+            limits=self.limits,
+            uses=self.uses,
+            clairvoyant=self.clairvoyant,
+        )
 
 
 def _always(_venue: str, _forecaster: str) -> bool:
@@ -99,7 +115,12 @@ class Means:
 
 
 class NoAnswer(Exception):
-    """No trial ended with a belief; the text says why, trial by trial."""
+    """No trial ended with a belief; the text says why, trial by trial, and ``details`` what each of them said."""
+
+    def __init__(self, trials: Sequence[Trial]) -> None:
+        """Say why each trial ended."""
+        super().__init__(_reasons(trials))
+        self.details = tuple(trial.detail for trial in trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +139,7 @@ class Sitting:
         trials = await self._trials(known.fitted if known else None)
         if not any(trial.belief and not is_dead(trial) for trial in trials):
             # What a trial begins with (the crowd's price, say) is no forecast of its own, so nothing of it may leave.
-            raise NoAnswer(_reasons(trials))
+            raise NoAnswer(trials)
         forecast = await self._combined(trials, known)
         repeated = means.repeats(running.question.ref.venue, seat.name)
         following = next_due(running.question, made_at=forecast.made_at, policy=means.policy) if repeated else None
@@ -211,7 +232,13 @@ def _reasons(trials: Sequence[Trial]) -> str:
 async def begin(means: Means, seat: Seat, question: Question, why: str) -> Sitting:
     """Begin a forecast of a recorded question, or take up the one that was cut off."""
     now = means.clock.now()
-    running = await means.ledger.forecasts.begin(
-        question=question, forecaster=seat.name, cutoff=cutoff_of(question, now), why=why, now=now
+    opening = Opening(
+        question=question,
+        forecaster=seat.name,
+        cutoff=cutoff_of(question, now),
+        why=why,
+        now=now,
+        setup=seat.setup,
     )
+    running = await means.ledger.forecasts.begin(opening)
     return Sitting(means, seat, running, why)

@@ -4,7 +4,7 @@ A date filter that went wrong once forecast 9,399 questions anew for about 2,400
 nobody was asked.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Protocol
@@ -31,12 +31,14 @@ class Estimates(Protocol):
 class Spending:
     """Who knows prices, above how many dollars a day a person is asked, and whether one said yes for this run.
 
-    What was begun without a yes counts all day (UTC): many small passes cost as much as one large one.
+    What was begun without a yes counts all day (UTC): many small passes cost as much as one large one. ``narrow`` says
+    where a budget has too little room; it is asked once, when prices are first needed.
     """
 
     prices: Estimates | None = None
     ask_above_usd: float = 0.0
     confirmed: bool = False
+    narrow: Callable[[], Awaitable[Sequence[str]]] | None = None
     told: set[str] = field(default_factory=set)
     each_usd: dict[str, float] = field(default_factory=dict)
     day: date | None = None
@@ -44,19 +46,23 @@ class Spending:
 
     @property
     def matters(self) -> bool:
-        """Whether anything can cost money that nobody has said yes to."""
-        return self.prices is not None and not self.confirmed
+        """Whether anything can cost money that nobody has said yes to, or budgets were not looked at yet."""
+        return self.prices is not None and not (self.confirmed and self.narrow is None)
 
     async def held(self, seats: Mapping[str, Seat], due: Mapping[str, int], *, now: datetime) -> tuple[str, ...]:
         """Return the forecasters that must wait for a yes: those that cost, where all of them together cost too much.
 
         A cost that is not known counts as too much: so little stands in the way of asking.
         """
-        if self.prices is None or self.confirmed:
+        paid = [seat for seat in seats.values() if seat.asks and due.get(seat.name)]
+        if self.prices is None:
+            return ()
+        if paid:
+            await self.look()
+        if self.confirmed:
             return ()
         if self.day != now.date():
             self.day, self.begun_usd = now.date(), 0.0
-        paid = [seat for seat in seats.values() if seat.asks and due.get(seat.name)]
         costs = {seat.name: await expected(self.prices, seat, 1) for seat in paid}
         self.each_usd = {name: cost for name, cost in costs.items() if cost is not None}
         dear = tuple(name for name, cost in costs.items() if cost is None or cost > 0.0)
@@ -66,6 +72,12 @@ class Spending:
             return ()
         await self._tell(dear, total if known else None, sum(due[name] for name in dear))
         return dear
+
+    async def look(self) -> None:
+        """Warn, once, where trials will wait for each other because a budget has too little room for all of them."""
+        narrow, self.narrow = self.narrow, None
+        for why in () if narrow is None else await narrow():
+            log.warning("trials wait for each other's budget", why=why)
 
     def begun(self, forecasters: Iterable[str]) -> None:
         """Count forecasts that were begun without a yes."""

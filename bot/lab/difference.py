@@ -3,13 +3,14 @@
 import dataclasses
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.domain.belief import Belief, Evidence
 from bot.domain.forecast import Forecast, Trial
 from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
 from bot.domain.question import Question
+from bot.domain.setup import Setup
 from bot.domain.step import Json, Usage
 from bot.lab.chain import Call, Chain
 from bot.lab.quantiles import quantile
@@ -152,6 +153,8 @@ def _changes(before: Side, after: Side) -> Iterator[Change]:
     yield from _text_changes(before.question, after.question)
     for what, then, now in _pairs(before, after):
         yield Change(what=what, before=then, after=now)
+    yield from _prompt_changes(before, after)
+    yield from _setup_changes(before.trace.setup, after.trace.setup)
     yield from _curve_changes(before, after)
     widths, widths_after = spread(before), spread(after)
     for target in [target for target in widths if target in widths_after]:
@@ -162,6 +165,17 @@ def _pairs(before: Side, after: Side) -> Iterator[tuple[str, Json, Json]]:
     then, now = _facts(before), _facts(after)
     for what in dict.fromkeys((*then, *now)):
         yield what, then.get(what), now.get(what)
+
+
+def _setup_changes(before: Setup | None, after: Setup | None) -> Iterator[Change]:
+    """Yield what was configured otherwise; of a forecast from before setups were kept nobody knows."""
+    if before is None or after is None:
+        known = {True: "on record", False: "not on record"}
+        yield Change(what="setup", before=known[before is not None], after=known[after is not None])
+        return
+    then, now = before.named(), after.named()
+    for what in dict.fromkeys((*then, *now)):
+        yield Change(what=what, before=then.get(what), after=now.get(what))
 
 
 def _facts(side: Side) -> dict[str, Json]:
@@ -178,7 +192,6 @@ def _facts(side: Side) -> dict[str, Json]:
         "trials": ", ".join(f"{count} {end}" for end, count in sorted(ends.items())),
         "steps": sum(trial.steps for trial in trials),
         "confidence": ", ".join(belief.confidence.value for belief in side.beliefs),
-        "prompts": list(_prompts(side)),
         "calls to models": usage.calls,
         "tokens in": usage.tokens_in,
         "tokens out": usage.tokens_out,
@@ -201,11 +214,28 @@ def _settings(calls: Iterable[Call]) -> dict[str, Json]:
     return {what: ", ".join(sorted(values)) for what, values in settings.items()}
 
 
-def _prompts(side: Side) -> Iterator[str]:
-    """Yield the digests of the texts that the forecaster kept with its first steps."""
-    firsts = (record.steps[0].step for record in side.trace.trials if record.steps)
-    documents = dict.fromkeys(one for step in firsts for one in step.observation.documents)
-    yield from (one for one in documents if side.chain.kind(one) == "text")
+def _prompt_changes(before: Side, after: Side) -> Iterator[Change]:
+    """Yield whose texts are others: those of the forecaster, and those of each tool that both forecasts used."""
+    then, now = _prompts(before), _prompts(after)
+    yield Change(what="prompts", before=[*then[""]], after=[*now[""]])
+    for tool in [tool for tool in then if tool and tool in now]:
+        yield Change(what=f"prompts of {tool}", before=[*then[tool]], after=[*now[tool]])
+
+
+def _prompts(side: Side) -> Mapping[str, Collection[str]]:
+    """Return the digests of the texts that were kept, in order: the forecaster's own ("") and those of each tool.
+
+    A forecaster names its own before the answers of models; what tools rest on comes behind those.
+    """
+    found: dict[str, dict[str, None]] = {"": {}}
+    for step in (logged.step for record in side.trace.trials for logged in record.steps):
+        owner = ""
+        for document in step.observation.documents:
+            if side.chain.kind(document) == "text":
+                found.setdefault(owner, {})[document] = None
+            else:
+                owner = step.action.name
+    return found
 
 
 def _text_changes(before: Question, after: Question) -> Iterator[Change]:

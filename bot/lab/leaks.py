@@ -113,6 +113,10 @@ class Audit:
         """Count documents by kind, and by the layer that dropped them; None is what was kept."""
         return Counter((one.met.kind, one.met.dropped) for one in self.documents)
 
+    def unjudged(self) -> Mapping[Kind, int]:
+        """Count by kind what was kept though nobody judged what it tells."""
+        return Counter(one.met.kind for one in self.documents if one.met.unjudged)
+
     @property
     def clamped(self) -> int:
         """How many points of series were clamped away."""

@@ -59,8 +59,8 @@ class Layer(StrEnum):
 class Met:
     """A document as it came, and what became of it: ``dropped`` is None where the forecaster could read it.
 
-    ``text`` is what it tells; ``shown`` what the tool gave back with it; ``judged`` says that the filter looked at it;
-    ``beyond`` counts the points of a series that were clamped away.
+    ``text`` is what it tells; ``shown`` what the tool gave back with it; ``judged`` says that the filter gave a verdict
+    on it; ``beyond`` counts the points of a series that were clamped away.
     """
 
     trial: int
@@ -73,6 +73,11 @@ class Met:
     judged: bool = False
     shown: str = ""
     beyond: int = 0
+
+    @property
+    def unjudged(self) -> bool:
+        """Whether it was kept though nobody judged what it tells, as it may be for a question of today."""
+        return self.dropped is None and not self.judged and self.kind in {Kind.RESULT, Kind.PAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +115,22 @@ class Trail:
         yield from self._pages([(key, value) for key, value in told if key.kind == "page"], verdict, use)
 
     def _results(self, use: Use, key: ExchangeKey, hits: Sequence[Hit], verdict: Verdict) -> Iterator[Met]:
-        kept = {found.place for found in NOTE.value(use.note).found if found.exchange == key_text(key)}
+        note = NOTE.value(use.note)
+        kept = {found.place: found.checked for found in note.found if found.exchange == key_text(key)}
         seen: set[str] = set()
+        passed = 0
         for place, hit in enumerate(hits[: self.results]):
             address = address_of(hit.url)
             if address is None or address.key in seen:
                 continue
             seen.add(address.key)
-            dropped = None if place in kept else self._layer(addresses_of(hit), hit.published_at) or Layer.CONTENT
+            dropped = None if place in kept else self._layer(addresses_of(hit), hit.published_at)
+            if dropped is None:
+                # The filter was shown those alone that had come so far, in this order.
+                if place not in kept:
+                    passed_over = bool(note.caught.unchecked) and passed not in verdict.dropped
+                    dropped = Layer.UNCHECKED if passed_over else Layer.CONTENT
+                passed += 1
             text = "\n".join(part for part in (hit.title, hit.snippet, hit.text) if part)
             yield Met(
                 trial=self.trial,
@@ -127,7 +140,7 @@ class Trail:
                 text=text,
                 dated=hit.published_at,
                 dropped=dropped,
-                judged=verdict.checked and dropped in {None, Layer.CONTENT},
+                judged=kept.get(place, dropped is Layer.CONTENT),
             )
 
     def _pages(self, told: Sequence[tuple[ExchangeKey, Any]], verdict: Verdict, use: Use) -> Iterator[Met]:
@@ -140,8 +153,9 @@ class Trail:
             dropped = self._layer((page.url,), page.published_at)
             if dropped is None:
                 # The filter was shown those alone that had come so far, in this order.
+                judged = place in verdict.dropped | verdict.kept
                 dropped, place = self._by_content(place, verdict), place + 1
-                yield self._page(page, use, dropped, judged=verdict.checked)
+                yield self._page(page, use, dropped, judged=judged)
             else:
                 yield self._page(page, use, dropped)
 

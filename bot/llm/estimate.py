@@ -18,31 +18,12 @@ LONG_TOKENS_IN = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """What is known of costs: the prices of the models that play roles now, and the calls on record."""
+class Prices:
+    """The prices of the models that play roles now."""
 
     roles: Roles
     tariff: Tariff
     llms: Mapping[str, Llm]
-    calls: Calls
-
-    async def forecast_usd(self, forecaster: str, *, trials: int, steps: int) -> float | None:
-        """Return the expected cost of one forecast in US dollars: 0.0 where all is free, None where it is not known.
-
-        It is what the forecaster's forecasts cost so far, on average, those alone whose calls were all answered by
-        models that play the same roles now; or that of a long trial at today's prices. A record of nothing is not
-        believed against a price.
-        """
-        players = [(role, model) for role in self.roles.section.roles for model in self.roles.models(role)]
-        typical = await self.calls.typical(forecaster, players=players)
-        if typical:
-            return typical
-        step_usd = await self.step_usd()
-        if step_usd is None:
-            return None
-        # What the budget of a question does not allow is not spent.
-        most = self.roles.section.budget.question_usd
-        return min(step_usd * trials * steps, float("inf") if most is None else most)
 
     async def step_usd(self) -> float | None:
         """Return the expected cost of one step in US dollars, or None where a price is not known.
@@ -70,3 +51,28 @@ class Estimate:
                 return None
             costs.append(rate.worst_usd(tokens_in=tokens_in, max_tokens=tokens_out))
         return max(costs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Prices):
+    """What is known of costs: those prices, and the calls on record."""
+
+    calls: Calls
+
+    async def forecast_usd(self, forecaster: str, *, trials: int, steps: int) -> float | None:
+        """Return the expected cost of one forecast in US dollars: 0.0 where all is free, None where it is not known.
+
+        It is what the forecaster's forecasts cost so far, on average, those alone whose calls were all answered by
+        models that play the same roles now; or that of a long trial at today's prices. A record of nothing is not
+        believed against a price.
+        """
+        players = [(role, model) for role in self.roles.section.roles for model in self.roles.models(role)]
+        typical = await self.calls.typical(forecaster, players=players)
+        if typical:
+            return typical
+        step_usd = await self.step_usd()
+        if step_usd is None:
+            return None
+        # What the budget of a question does not allow is not spent.
+        most = self.roles.section.budget.question_usd
+        return min(step_usd * trials * steps, float("inf") if most is None else most)

@@ -164,7 +164,7 @@ class Gateway:
                 return await self._paid(paid) or await self._call(order, patience)
         except TimeoutError as error:
             waited_s = asyncio.get_running_loop().time() - began
-            message = f"{order.model}, asked as {order.inquiry.role}: no answer within {waited_s:.3g} s"
+            message = f"{order.model}, asked as {order.inquiry.role}: no answer within {round(waited_s, 0 if waited_s >= 1 else 2):g} s"
             failure = Unavailable(message)
             failure.__cause__ = error
             return failure
@@ -206,7 +206,9 @@ class Gateway:
             if isinstance(failure, Unauthorized):
                 provider = provider_of(order.model)
                 self.alarm.tell(f"key {provider}", f"Provider {provider} refuses the credentials", f"{failure}.")
-        if not isinstance(failures[-1], Rejected) and not patience.hurried:
+        # Of one model alone the alarm above says it all.
+        refused = len(failures) == 1 and isinstance(failures[0], Unauthorized)
+        if not refused and not isinstance(failures[-1], Rejected) and not patience.hurried:
             role = orders[0].inquiry.role
             text = "; ".join(f"{order.model}: {failure}" for order, failure in failed)
             self.alarm.tell(f"role {role}", f"No model answers as {role}", f"{text}.")

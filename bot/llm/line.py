@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bot.config.model import ProviderSection
 from bot.domain.prompt import Completion
-from bot.errors import ContractError, FoxcastError, Unavailable
+from bot.errors import ContractError, FoxcastError, Unauthorized, Unavailable
 from bot.llm.admission import Queue
 from bot.llm.breaker import Passage, Verdict
 from bot.llm.call import Call
@@ -106,6 +106,8 @@ class Line:
             verdict = Verdict.ALIVE
         except FoxcastError as error:
             call.doubtful = may_be_billed(error)
+            # What has no key never left.
+            call.attempts -= isinstance(error, Unauthorized) and not error.sent
             verdict = Verdict.FAILED if isinstance(error, Unavailable) else Verdict.ALIVE
             if isinstance(error, Unavailable) and is_busy(error):
                 verdict = Verdict.NONE

@@ -18,6 +18,12 @@ def name_of(model: str) -> str:
     return model.partition(":")[2]
 
 
+def models_of(section: LlmSection) -> tuple[str, ...]:
+    """Return all models that play a role or stand in for one that does, each once."""
+    named = [model for role in section.roles.values() for model in (role.model, role.fallback)]
+    return tuple(dict.fromkeys(model for model in named if model is not None))
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """The roles of one run; raises ConfigError for a table that names a provider that is not there."""

@@ -16,6 +16,7 @@ from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, Prediction
 from bot.domain.question import Question
 from bot.domain.resolution import Outcome, Resolution
+from bot.domain.setup import Setup
 from bot.domain.step import Step
 from bot.errors import ContractError
 from bot.ids import digest
@@ -30,6 +31,7 @@ __all__ = [
     "PREDICTIONS",
     "QUESTION",
     "RESOLUTION",
+    "SETUP",
     "STEP",
     "TRIAL",
     "Form",
@@ -112,6 +114,7 @@ FORECAST: Form[Forecast] = Form("forecast", Forecast)
 OUTCOME: Form[Outcome] = Form("outcome", Outcome)
 RESOLUTION: Form[Resolution] = Form("resolution", Resolution)
 FITTED: Form[Fitted] = Form("set of parameters", Fitted)
+SETUP: Form[Setup] = Form("setup of a forecaster", Setup)
 
 
 def version_of(question: Question) -> str:

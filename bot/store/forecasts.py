@@ -11,12 +11,14 @@ from sqlite_utils import Database
 from bot.domain.forecast import Forecast, Trial
 from bot.domain.prediction import Prediction
 from bot.domain.question import Question, QuestionRef
+from bot.domain.setup import Setup
 from bot.domain.step import Step
 from bot.errors import ContractError, NotFound, StoreError
 from bot.ids import derive_id
 from bot.store.codec import clean, listed, moment, pack_prediction, stamp, unpack_prediction, version_of
 from bot.store.runs import Runs
 from bot.store.schedule import Next, answer
+from bot.store.setups import keep_setup, setup_at, unfit
 from bot.store.trials import (
     StepRow,
     TrialRecord,
@@ -30,18 +32,19 @@ from bot.store.versions import pin_price, stated
 # A live forecast has the moment it began as its cutoff; one that was cut off by a kill is taken up again this long.
 RESUME_WITHIN = timedelta(hours=1)
 
+_OTHER_QUESTION = "the question changed while it was being forecast"
 _KNOWN_VERSION = "select 1 from question_version where version = ? and ref = ?"
 _UNFINISHED = """
 select id, revision, version, price, cutoff from forecast where ref = ? and forecaster = ? and state = 'running'
 """
 _LAST_REVISION = "select coalesce(max(revision), 0) from forecast where ref = ? and forecaster = ?"
 _BEGIN = """
-insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at)
-values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now)
+insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup)
+values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup)
 """
 _END = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
 _HEAD = "select ref, version, forecaster, revision, state from forecast where id = ?"
-_TRACE = "select version, price, state, detail from forecast where id = ?"
+_TRACE = "select version, price, state, detail, setup from forecast where id = ?"
 _TARGETS = "select target from target where version = ?"
 _COMPLETE = """
 update forecast set state = 'done', cutoff = :cutoff, made_at = :made_at, ended_at = :made_at, fitted = :fitted,
@@ -108,7 +111,10 @@ class Basis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """All that is on record of one forecast; ``forecast`` is None unless ``state`` is done."""
+    """All that is on record of one forecast; ``forecast`` is None unless ``state`` is done.
+
+    ``setup`` is how its forecaster was configured; None where that was not kept.
+    """
 
     id: str
     state: str
@@ -116,6 +122,19 @@ class Trace:
     forecast: Forecast | None
     question: Question
     trials: tuple[TrialRecord, ...]
+    setup: Setup | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a forecast begins with; ``setup`` None where nobody says how the forecaster is configured."""
+
+    question: Question
+    forecaster: str
+    cutoff: datetime
+    why: str
+    now: datetime
+    setup: Setup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +144,15 @@ class Forecasts:
     writer: Runs
     readers: Runs
 
-    async def begin(self, *, question: Question, forecaster: str, cutoff: datetime, why: str, now: datetime) -> Running:
+    async def begin(self, opening: Opening) -> Running:
         """Take up the unfinished forecast of the question as it stands, or begin the next revision.
 
-        It is taken up if it saw the same version and its cutoff is the given one or at most an hour older; otherwise it
-        is marked abandoned. Use the cutoff and the question that are returned: the crowd may have moved since it began.
-        Raises NotFound for a question, or a version of it, that is not on record.
+        It is taken up if it saw the same version, works with the same setup, and its cutoff is the given one or at most
+        an hour older; otherwise it is marked abandoned. Use the cutoff and the question that are returned: the crowd
+        may have moved since it began. Raises NotFound for a question, or a version of it, that is not on record.
         """
-        opening = _Opening(
-            question=question, version=version_of(question), forecaster=forecaster, cutoff=cutoff, why=why, now=now
-        )
-        return await self.writer.run(lambda database: _begin(database, opening))
+        version = version_of(opening.question)
+        return await self.writer.run(lambda database: _begin(database, opening, version))
 
     async def log_step(self, forecast_id: str, *, trial: int, number: int, step: Step, at: datetime) -> None:
         """Append a step; the same step again changes nothing.
@@ -216,60 +233,50 @@ class Forecasts:
         return await self.readers.run(lambda database: _forecasts(database, name, values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Opening:
-    question: Question
-    version: str
-    forecaster: str
-    cutoff: datetime
-    why: str
-    now: datetime
-
-
-def _begin(database: Database, opening: _Opening) -> Running:
+def _begin(database: Database, opening: Opening, current: str) -> Running:
     ref = str(opening.question.ref)
-    if database.execute(_KNOWN_VERSION, [opening.version, ref]).fetchone() is None:
+    if database.execute(_KNOWN_VERSION, [current, ref]).fetchone() is None:
         message = f"{ref} is not on record as it stands; record it before it is forecast"
         raise NotFound(message)
     unfinished = database.execute(_UNFINISHED, [ref, opening.forecaster]).fetchone()
     if unfinished is not None:
         known, revision, version, seen, cutoff = unfinished
-        if (changed := _changed(opening, version, moment(cutoff))) is None:
+        why = _OTHER_QUESTION if version != current else _late(opening, moment(cutoff))
+        if (why := why or unfit(database, known, opening.setup)) is None:
             return Running(
                 id=known,
                 question=stated(database, version, price=seen),
-                version=opening.version,
+                version=current,
                 revision=revision,
                 cutoff=moment(cutoff),
                 trials=trials_of(database, known),
             )
-        _end(database, known, "abandoned", why=changed, at=opening.now)
+        _end(database, known, "abandoned", why=why, at=opening.now)
     revision = database.execute(_LAST_REVISION, [ref, opening.forecaster]).fetchone()[0] + 1
     values = {
         "id": derive_id("forecast", ref, opening.forecaster, str(revision)),
         "ref": ref,
-        "version": opening.version,
+        "version": current,
         "price": pin_price(database, opening.question, stamp(opening.now)),
         "forecaster": opening.forecaster,
         "revision": revision,
         "cutoff": stamp(opening.cutoff),
         "why": clean(opening.why),
         "now": stamp(opening.now),
+        "setup": keep_setup(database, opening.setup),
     }
     database.execute(_BEGIN, values)
     return Running(
         id=values["id"],
         question=opening.question,
-        version=opening.version,
+        version=current,
         revision=revision,
         cutoff=opening.cutoff,
         trials=(),
     )
 
 
-def _changed(opening: _Opening, version: str, cutoff: datetime) -> str | None:
-    if version != opening.version:
-        return "the question changed while it was being forecast"
+def _late(opening: Opening, cutoff: datetime) -> str | None:
     if not timedelta(0) <= opening.cutoff - cutoff <= RESUME_WITHIN:
         return f"left unfinished with the cutoff {stamp(cutoff)}"
     return None
@@ -377,7 +384,7 @@ def _trace(database: Database, forecast_id: str) -> Trace:
     if row is None:
         message = f"no forecast {forecast_id} in the ledger"
         raise NotFound(message)
-    version, price, state, detail = row
+    version, price, state, detail, setup = row
     done = _forecasts(database, "get", [forecast_id])
     return Trace(
         id=forecast_id,
@@ -386,4 +393,5 @@ def _trace(database: Database, forecast_id: str) -> Trace:
         forecast=done[0] if done else None,
         question=stated(database, version, price=price),
         trials=trials_of(database, forecast_id),
+        setup=setup_at(database, setup),
     )

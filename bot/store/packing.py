@@ -7,12 +7,9 @@ from sqlite_utils import Database
 
 from bot.errors import NotFound
 from bot.store.codec import clean
-from bot.store.documents import Document, Documents, Packed, get, pack
+from bot.store.documents import PACKED_AT_ONCE, Document, Documents, Packed, get, pack
 
 MEDIA_TYPE = "application/json"
-
-# To change threads and back takes 0.1 ms, and so does compressing 8 to 16 kB; above that the loop would stand still.
-PACKED_AT_ONCE = 16 * 1024
 
 
 async def packed(text: str) -> Packed:

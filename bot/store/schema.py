@@ -8,7 +8,7 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_models, schema_scores
+from bot.store import schema_models, schema_scores, schema_setups
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -370,4 +370,11 @@ def models(database: Database) -> None:
 def scores_by_kind(database: Database) -> None:
     """Have choices and curves scored by the rules for their kind in the next pass."""
     for statement in schema_scores.STATEMENTS:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0005_setup")
+def setup(database: Database) -> None:
+    """Have each forecast say how its forecaster was configured."""
+    for statement in schema_setups.STATEMENTS:
         database.execute(statement)

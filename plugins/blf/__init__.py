@@ -22,6 +22,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[BlfSettings]]:
             open=open_blf,
             learner=lambda _: RateLearner(),
             trials=5,
+            steps=lambda settings: settings.most_steps,
             roles=("main",),
         )
     ]

@@ -114,14 +114,19 @@ class Course:
     _compact_from: int = 0
     _updates: int = 0
     _refused: int = 0
+    _began: tuple[str, ...] = ()
 
     async def open(self, system: str, asked: str, turn: str) -> None:
-        """Begin the conversation, and put the prompt on record for the first step."""
+        """Begin the conversation, and name the version of the prompts for the first step.
+
+        What they became is on record with the calls; that differs with every question and cutoff.
+        """
         first = "\n\n".join(part for part in (asked, self._printed(0), turn) if part)
         self.messages.append(Message(speaker=Speaker.SYSTEM, text=system))
         self.messages.append(Message(speaker=Speaker.USER, text=first))
-        self.documents = (await self.desk.keep(f"{system}\n\n{first}"),)
+        self.documents = (await self.desk.keep(wording.unfilled(self.settings)),)
         self._compact_from = self.settings.compaction_chars
+        self._began = (f"began with {self.ballot.shown(self.state.predictions)}: {self.state.anchor}",)
 
     async def walk(self, way: Way, *, begin: int = 1) -> AsyncGenerator[Step, None]:
         """Yield one step per turn, until the model submits, fails, or has no step left; the first one is opened.
@@ -233,7 +238,7 @@ class Course:
         await self._grade(submitted=None, free=heard.unasked is None)
         told = "\n".join([f"ended without submitting: {why}", *heard.notes, *self._refusals()])
         action = Action(name="stop", arguments={"why": text(why)})
-        return Turn(step=self._step(action, told, heard), over=True, failure=failure)
+        return Turn(step=self._step(action, told, heard, heard.notes), over=True, failure=failure)
 
     async def _submit(self, heard: Heard, move: Move) -> Turn:
         merge = self._merged(move)
@@ -245,8 +250,10 @@ class Course:
         told = [f"submitted {self.ballot.shown(final)}"]
         if distance(given, final) > 0.0:
             told.append(f"given as {self.ballot.shown(given)}, kept within its bounds")
-        told += [note for note in (*heard.notes, *move.notes, merge.note, *self._refusals()) if note]
-        return Turn(step=self._step(_action(move), "\n".join(told), heard), over=True)
+        # Whether the update was taken over matters no more: the answer that was given stands.
+        remarks = _said(*heard.notes, *move.notes)
+        told += [*remarks, *_said(merge.note), *self._refusals()]
+        return Turn(step=self._step(_action(move), "\n".join(told), heard, remarks), over=True)
 
     async def _act(self, way: Way, number: int, heard: Heard, move: Move) -> Turn:
         merge = self._merged(move)
@@ -256,13 +263,13 @@ class Course:
         result = await way.act(move) if known else _unknown(move, heard.offered)
         heard.usage += result.usage
         heard.documents += result.observation.documents
-        notes = [*heard.notes, *move.notes, merge.note, await self._compact(heard)]
-        told = "\n".join(note for note in (result.observation.text, *notes) if note)
+        notes = _said(*heard.notes, *move.notes, merge.note, await self._compact(heard))
+        told = "\n".join(_said(result.observation.text, *notes))
         following = self.turn_line(number + 1, way.offer(number + 1))
         self.messages.append(self.speech.said(heard.completion, move))
         reply = "\n\n".join(part for part in (told, self._printed(number), following) if part)
         self.messages.append(self.speech.reply(move, reply))
-        return Turn(step=self._step(_action(move), told, heard))
+        return Turn(step=self._step(_action(move), told, heard, notes))
 
     async def _compact(self, heard: Heard) -> str:
         settings = self.settings
@@ -282,9 +289,11 @@ class Course:
             return ""
         return f"Belief state after step {number} of {self.steps}\n{belief.shown(self.state, self.ballot)}"
 
-    def _step(self, action: Action, told: str, heard: Heard) -> Step:
+    def _step(self, action: Action, told: str, heard: Heard, remarks: tuple[str, ...] = ()) -> Step:
         observation = Observation(text=told, documents=heard.documents)
-        return Step(action=action, observation=observation, belief=self.state.belief, usage=heard.usage)
+        belief, usage, began = self.state.belief, heard.usage, self._began
+        self._began = ()
+        return Step(action=action, observation=observation, belief=belief, usage=usage, remarks=(*began, *remarks))
 
     async def _grade(
         self, *, submitted: Predictions | None, believed: Predictions | None = None, free: bool = True
@@ -308,6 +317,10 @@ def allowed(desk: Desk, settings: BlfSettings) -> Sequence[Tool]:
 
 def _offers(offered: tuple[Tool, ...], name: str) -> bool:
     return any(tool.name == name for tool in offered)
+
+
+def _said(*notes: str) -> tuple[str, ...]:
+    return tuple(note for note in notes if note)
 
 
 def _action(move: Move) -> Action:

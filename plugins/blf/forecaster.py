@@ -83,7 +83,6 @@ def _course(question: Question, desk: Desk, settings: BlfSettings, anchor: Ancho
     ballot = ballot_for(question, settings, percent=percent)
     schema = belief_schema(ballot, settings.step_margin) if settings.states_beliefs else None
     speech: Speech = JsonSpeech(schema) if percent else NativeSpeech(schema)
-    most = 1 if settings.zero_shot is not ZeroShot.OFF else settings.steps
     return Course(
         question=question,
         desk=desk,
@@ -91,7 +90,7 @@ def _course(question: Question, desk: Desk, settings: BlfSettings, anchor: Ancho
         ballot=ballot,
         speech=speech,
         state=first_state(anchor, question, ballot, settings.step_margin),
-        steps=max(1, min(most, desk.limits.steps)),
+        steps=max(1, min(settings.most_steps, desk.limits.steps)),
         # One seed for the whole trial: trials differ by it, and a repeated trial finds its own answers on record.
         seed=int(desk.stream("seed").integers(2**31)),
     )

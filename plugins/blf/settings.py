@@ -110,6 +110,11 @@ class BlfSettings(Settings):
         return self
 
     @property
+    def most_steps(self) -> int:
+        """How many steps a trial has at most."""
+        return self.steps if self.zero_shot is ZeroShot.OFF else 1
+
+    @property
     def states_beliefs(self) -> bool:
         """Whether the model keeps a belief; the short zero-shot prompt has no room for one."""
         return self.belief and self.zero_shot is not ZeroShot.SHORT

@@ -37,14 +37,8 @@ def _fenced(text: str, label: str) -> str:
 
 def system(question: Question, settings: BlfSettings, ballot: Ballot, *, steps: int) -> str:
     """Return what the model is told about its work, which is the same for all questions of one shape."""
-    if settings.zero_shot is ZeroShot.SHORT:
-        name = "short"
-    elif settings.mode is Mode.BATCH and settings.zero_shot is ZeroShot.OFF:
-        name = "batch"
-    else:
-        name = "loop" if settings.states_beliefs else "plain"
     filled = _filled(
-        name,
+        _heading(settings),
         task=_task(question),
         belief_field=FIELD,
         steps=steps,
@@ -54,6 +48,23 @@ def system(question: Question, settings: BlfSettings, ballot: Ballot, *, steps: 
     )
     # A rule that is switched off leaves its line empty.
     return filled.replace("\n\n- ", "\n- ")
+
+
+@lru_cache(maxsize=16)
+def unfilled(settings: BlfSettings) -> str:
+    """Return the texts that prompts are made from under these settings: their digest is the version of the prompts."""
+    shortens = settings.states_beliefs and settings.compaction_chars
+    names = (_heading(settings), "question", "turn", "repair", *(("compact",) if shortens else ()))
+    return "\n\n".join(f"==== {name}.txt\n{template(name).template}" for name in names)
+
+
+def _heading(settings: BlfSettings) -> str:
+    """Return the name of the text that a conversation begins with."""
+    if settings.zero_shot is ZeroShot.SHORT:
+        return "short"
+    if settings.mode is Mode.BATCH and settings.zero_shot is ZeroShot.OFF:
+        return "batch"
+    return "loop" if settings.states_beliefs else "plain"
 
 
 def asked(question: Question, settings: BlfSettings, ballot: Ballot, anchor: Anchor, cutoff: str) -> str:

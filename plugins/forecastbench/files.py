@@ -68,7 +68,7 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         message = f"{path} is not there"
         raise NotFound(message) from error
     except (OSError, EOFError, zlib.error) as error:
-        message = f"{path} cannot be read: {error}"
+        message = f"{path} cannot be read ({error}); get the file anew, or take it out of its folder"
         raise ContractError(message) from error
     if len(content) > max_bytes:
         message = f"{path} is larger than {max_bytes} bytes"
@@ -81,7 +81,8 @@ def decode(content: bytes, *, name: str) -> object:
     try:
         value: object = json.loads(content)
     except (ValueError, RecursionError) as error:
-        message = f"{name} is not JSON: {error}"
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
+        message = f"{name} is not JSON: {why}"
         raise ContractError(message) from error
     return value
 
@@ -98,7 +99,11 @@ def _unpacked(path: Path, limit: int) -> bytes:
 
 def parsed(content: bytes, form: Callable[[object], T], *, name: str) -> T:
     """Return what the form makes of the JSON in the content; raises ContractError naming the file."""
-    value = decode(content, name=name)
+    try:
+        value = decode(content, name=name)
+    except ContractError as error:
+        message = f"{error}; get the file anew, or take it out of its folder"
+        raise ContractError(message) from error
     try:
         return form(value)
     except ContractError as error:

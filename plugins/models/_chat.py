@@ -33,6 +33,8 @@ MAX_REPLY_BYTES = 2 * 2**20
 CHARS_PER_TOKEN = 4
 # The status of a server that has too much to do; as ``bot.http`` does, who is told no time to wait is told zero.
 FULL = 429
+# The status of an account without money.
+BROKE = 402
 _SHOWN_CHARS = 300
 
 _FINISHES = {
@@ -101,6 +103,13 @@ def completion(raw: bytes | Mapping[str, Any], *, shown: str, prompt: Prompt) ->
         cost_usd=reply.usage.cost if reply.usage else None,
         model=reply.model or "",
     )
+
+
+def refused(variable: str, *, broke: bool = False) -> str:
+    """Say what happened to credentials and what a person is to do; ``broke``: they were taken, the account is empty."""
+    if broke:
+        return f"the account has no money; top it up, or set {variable} to the key of another one"
+    return f"the key was refused; set {variable} to one that the provider takes for this model"
 
 
 def unwrapped(answer: Completion) -> Completion:

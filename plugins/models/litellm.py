@@ -34,7 +34,7 @@ from bot.api import (
     Workplace,
     hookimpl,
 )
-from plugins.models._chat import FULL, MAX_REPLY_BYTES, choice, completion, messages, sampled
+from plugins.models._chat import BROKE, FULL, MAX_REPLY_BYTES, choice, completion, messages, refused, sampled
 
 NAME = "litellm"
 # Must stand in the environment before the import: no list of prices and no list of headers is fetched from the network,
@@ -99,6 +99,22 @@ class Litellm:
         """Return a digest of what config says of the provider, or nothing where it leaves all to the library."""
         decides = [self._settings.base_urls.get(model.partition("/")[0], ""), "drop" * self._settings.drop_params]
         return hashlib.sha256(" ".join(decides).encode()).hexdigest()[:16] if any(decides) else ""
+
+    async def lacks(self, model: str) -> str | None:
+        """Return what to set where the library finds no key for a provider that has nothing but keys."""
+        provider = model.partition("/")[0]
+        if provider in self._settings.keys:
+            return None
+        library = await self._loaded()
+        missing = library.validate_environment(model=model)["missing_keys"]
+        # It does not know all names under which it looks itself. Where more than a key is missing, there may be other
+        # ways in: a role of the machine, or a server of one's own that asks for none.
+        beginning = provider.partition("_")[0].upper()
+        names = [name for name in os.environ if name.startswith(beginning) and name.endswith(_SECRET_NAMES)]
+        keys_alone = all(name.endswith("_API_KEY") for name in missing)
+        if not missing or not keys_alone or any(os.environ[name] for name in names):
+            return None
+        return f"no key; set {_variable(model)}"
 
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         library = await self._loaded()
@@ -262,46 +278,67 @@ _NO_KEY = re.compile(
 )
 
 
+def _variable(model: str) -> str:
+    """Return the variable that holds the key of a model's provider."""
+    return f"{_VARIABLE}{model.partition('/')[0].upper()}"
+
+
 def _translate(error: Exception, library: ModuleType, *, shown: str, secrets: Sequence[str]) -> NoReturn:
     """Raise ours: by the status where the provider answered, by the cause where the network failed, else by class.
 
     The library says InternalServerError, with a status of its own making, also for a broken answer and a lost
     connection.
     """
-    said = " ".join(str(error).split("Traceback")[0].split())
-    for secret in secrets:
-        said = said.replace(secret, "***")
-    said = _QUERY.sub(r"\1?***", said)
+    said = _said(error, secrets)
     message = f"{shown}: {said[:_SHOWN_CHARS]}"
     headers = getattr(error, "litellm_response_headers", None)
     if headers is None and _NO_KEY.search(said):
         # Nothing left: the library found no key, in our settings or in the environment.
-        variable = f"{_VARIABLE}{shown.partition(':')[2].partition('/')[0].upper()}"
-        message = f"{shown}: no key; set {variable}"
-        raise Unauthorized(message) from None
+        message = f"{shown}: no key; set {_variable(shown.partition(':')[2])}"
+        raise Unauthorized(message, sent=False) from None
     exceptions = library.exceptions
     causes = list(_causes(error))
     if isinstance(error, exceptions.Timeout) or any(_is_transport(cause) for cause in causes):
-        # What never left cannot be billed.
-        unsent = any(_is_unsent(cause) for cause in causes)
-        raise Unavailable(message) from (None if unsent else ConnectionResetError(type(error).__name__))
+        _raise_lost(error, causes, shown=shown, said=said)
     if headers is not None and not isinstance(error, exceptions.APIConnectionError):
-        _raise_status(int(error.status_code), message, headers)  # type: ignore[attr-defined]  # each of its errors has
+        status = int(error.status_code)  # type: ignore[attr-defined]  # each of its errors has
+        if status not in {401, BROKE, 403}:
+            _raise_status(status, message, headers)
+    else:
+        status = 0
     unauthorized = (exceptions.AuthenticationError, exceptions.PermissionDeniedError)
     unavailable = (exceptions.ServiceUnavailableError, exceptions.BadGatewayError)
     rejected = (exceptions.BadRequestError, exceptions.NotFoundError, exceptions.UnprocessableEntityError)
     if isinstance(error, exceptions.RateLimitError):
         raise Unavailable(message, retry_after_s=0.0) from None
-    for ours, theirs in ((Unauthorized, unauthorized), (Unavailable, unavailable), (Rejected, rejected)):
+    if status or isinstance(error, unauthorized):
+        what = refused(_variable(shown.partition(":")[2]), broke=status == BROKE)
+        message = f"{shown}: {what} ({said[:_SHOWN_CHARS]})"
+        raise Unauthorized(message) from None
+    for ours, theirs in ((Unavailable, unavailable), (Rejected, rejected)):
         if isinstance(error, theirs):
             raise ours(message) from None
     raise ContractError(message) from error
 
 
+def _said(error: Exception, secrets: Sequence[str]) -> str:
+    """Return the text of an error in a line, without keys and without the queries of addresses."""
+    said = " ".join(str(error).split("Traceback")[0].split())
+    for secret in secrets:
+        said = said.replace(secret, "***")
+    return _QUERY.sub(r"\1?***", said)
+
+
+def _raise_lost(error: Exception, causes: Sequence[BaseException], *, shown: str, said: str) -> NoReturn:
+    """Raise what a connection that was lost, or never made, means: what never left cannot be billed."""
+    unsent = any(_is_unsent(cause) for cause in causes)
+    what = "cannot be reached: look at the network and at base_urls" if unsent else "the connection was lost"
+    message = f"{shown}: {what} ({said[:_SHOWN_CHARS]})"
+    raise Unavailable(message) from (None if unsent else ConnectionResetError(type(error).__name__))
+
+
 def _raise_status(status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
-    """Raise what a status means, as ``bot.http`` does for everyone else."""
-    if status in {401, 402, 403}:
-        raise Unauthorized(message) from None
+    """Raise what a status that has nothing to do with keys means, as ``bot.http`` does for everyone else."""
     if status in {408, 425, 429} or status >= 500:
         asked = headers.get("retry-after", "")
         unsaid = 0.0 if status == FULL else None

@@ -30,10 +30,21 @@ from bot.api import (
     Sampling,
     Settings,
     Tool,
+    Unauthorized,
     Workplace,
     hookimpl,
 )
-from plugins.models._chat import ANSWER, MAX_REPLY_BYTES, choice, completion, messages, sampled, unwrapped
+from plugins.models._chat import (
+    ANSWER,
+    BROKE,
+    MAX_REPLY_BYTES,
+    choice,
+    completion,
+    messages,
+    refused,
+    sampled,
+    unwrapped,
+)
 
 NAME = "openai_compatible"
 # As in environment variables, where two underscores in a row separate the parts.
@@ -155,6 +166,10 @@ class OpenAiCompatible:
         except NotFound as error:
             message = f"{NAME}:{model}: {error}; is the name of the model right, and the base_url?"
             raise Rejected(message) from error
+        except Unauthorized as error:
+            broke = f": status {BROKE}" in str(error)
+            message = f"{NAME}:{model}: {refused(_variable(model), broke=broke)} ({error})"
+            raise Unauthorized(message) from error
         answer = completion(raw, shown=f"{NAME}:{model}", prompt=prompt)
         if answer.cost_usd is None and (priced := endpoint.prices.get(name)) is not None:
             answer = replace(answer, cost_usd=priced.price().of(answer.usage))
@@ -189,6 +204,11 @@ def foxcast_models() -> list[ModelSpec[OpenAiCompatibleSettings]]:
             open=open_openai_compatible,
         )
     ]
+
+
+def _variable(model: str) -> str:
+    """Return the variable that holds the key of a model's endpoint."""
+    return f"FOXCAST_MODELS__{NAME.upper()}__SETTINGS__ENDPOINTS__{model.partition('/')[0].upper()}__API_KEY"
 
 
 def _body(endpoint: EndpointSettings, model: str, prompt: Prompt, sampling: Sampling) -> dict[str, Json]:

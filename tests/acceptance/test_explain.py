@@ -110,18 +110,33 @@ def test_every_forecast_of_the_run_replays(thought: Foxcast, inside: Inside) -> 
         assert (answer.code, "identical" in answer.out) == (0, True)
 
 
-def test_a_replay_under_other_settings_fails_and_says_what_it_lacks(
+def test_a_replay_works_with_the_settings_of_then_whatever_config_says_now(
     thought: Foxcast, inside: Inside, tmp_path: Path
 ) -> None:
     changed = tmp_path / "config.toml"
-    text = thought.config.read_text().replace("[forecasters.blf]", "[forecasters.blf]\nsettings = { steps = 7 }")
+    own = """[forecasters.blf]
+aggregate = "mean"
+clairvoyant = true
+settings = { steps = 7, crowd = false, search = false, mode = "batch" }
+"""
+    text = thought.config.read_text()
+    # The variant is gone, and so is the model.
+    text = text[: text.index("[forecasters.blf]")].replace(', "brief"', "") + own + "[limits]\nsteps = 2\n"
     changed.write_text(f'state = "{thought.folder / "state"}"\n{text}')
-    history = inside(thought, "show", "lamp", "--json").json["history"]
-    (own,) = (one["id"] for one in history if one["forecaster"] == "blf")
-    answer = inside(thought, "--config", changed, "replay", own)
-    assert answer.code == 1
-    assert "not identical" in answer.out
-    assert "the record lacks what is asked now" in answer.out
+    today = thought.with_environment(FOXCAST_FORECASTERS__BLF__SETTINGS__QUERIES="2", FOXCAST_LIMITS__STEPS="3")
+    for one in inside(thought, "show", "lamp", "--json").json["history"]:
+        answer = inside(today, "--config", changed, "replay", one["id"])
+        assert (answer.code, "not identical" in answer.out) == (0, False), answer.out
+
+
+def test_how_a_forecaster_was_configured_is_explained(thought: Foxcast, inside: Inside) -> None:
+    told = inside(thought, "explain", "lamp", "--forecaster", "brief", "--json").json["setup"]
+    assert (told["uses"], told["trials"], told["aggregate"]) == ("blf", 1, "logit-mean")
+    assert (told["settings"]["steps"], told["settings"]["crowd"]) == (4, True)
+    said = " ".join(inside(thought, "explain", "lamp", "--forecaster", "brief").out.split())
+    assert "setup: variant of blf, trials configured 1, aggregate logit-mean, clairvoyant false" in said
+    assert "limits: steps 10, seconds 600.0" in said
+    assert "steps 4" in said.partition("settings: ")[2]
 
 
 def test_two_forecasters_are_compared(thought: Foxcast, inside: Inside) -> None:
@@ -130,6 +145,9 @@ def test_two_forecasters_are_compared(thought: Foxcast, inside: Inside) -> None:
     assert "outcome 80.0% 80.0% +0.0 +0.00" in lines
     assert "forecaster brief blf" in lines
     assert "trials 1 finished 2 finished" in lines
+    assert "trials configured 1 2" in lines
+    assert "setting: steps 4 10" in lines
+    assert "variant of blf -" in lines
     plain = inside(thought, "diff", "lamp", "--forecaster", "brief", "--forecaster", "blf", "--json").json
     assert plain["question"] == "harbour:lamp"
     first, second = plain["before"]["forecast"], plain["after"]["forecast"]

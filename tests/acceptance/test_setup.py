@@ -43,6 +43,22 @@ def test_config_show_tells_every_origin_and_no_secret(fresh: Foxcast, inside: In
     assert values["forecasters.steady.settings.key"]["set"] is True
 
 
+def test_config_show_tells_how_a_forecaster_without_a_table_works(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(tmp_path, CONFIG.replace('"steady"]\n', '"steady", "blf"]\n', 1))
+    values = inside(foxcast, "config", "show", "--json").json
+    switches = {
+        name: values[f"forecasters.blf.{name}"] for name in ("trials", "aggregate", "calibration", "clairvoyant")
+    }
+    assert {name: told["value"] for name, told in switches.items()} == {
+        "trials": "5",
+        "aggregate": "logit-mean",
+        "calibration": "null",
+        "clairvoyant": "false",
+    }
+    assert {told["origin"] for told in switches.values()} == {"default"}
+    assert values["forecasters.blf.settings.early_stop"]["value"] == "told"
+
+
 def test_config_show_names_the_variable_of_each_secret_and_says_whether_it_is_set(
     fresh: Foxcast, inside: Inside
 ) -> None:

@@ -28,3 +28,11 @@ def test_what_is_no_host_name_is_not_blocked_in_vain(tmp_path: Path, host: str) 
 def test_hosts_are_blocked_in_every_script(tmp_path: Path) -> None:
     hosts = ("example.org", "www.Example.org", "localhost", "10.0.0.1", "bücher.example", "xn--bcher-kva.example")
     assert desk_of(tmp_path, *hosts).blocked_hosts == hosts
+
+
+@pytest.mark.parametrize("model", ["gpt", "prime", "Prime:big", "prime:a b", ":big", "prime:"])
+def test_a_model_is_named_with_its_provider(tmp_path: Path, model: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[llm.roles.main]\nmodel = "{model}"\n')
+    with pytest.raises(ConfigError, match=r'llm\.roles\.main\.model: should be "PROVIDER:NAME", the provider as in'):
+        load_config(file, {})

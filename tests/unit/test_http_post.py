@@ -104,6 +104,15 @@ async def test_what_broke_off_after_the_question_left_is_told_by_its_cause(sent:
     assert isinstance(caught.value.__cause__, cause)
 
 
+async def test_a_lost_connection_is_told_in_words() -> None:
+    async with LoopbackServer(lambda _: Sent(end=End.NO_ANSWER)) as server, reading() as http:
+        with pytest.raises(Unavailable, match="dropped the connection before its answer was whole"):
+            await http.post(server.address, {}, max_bytes=100)
+    async with reading() as http:
+        with pytest.raises(Unavailable, match="cannot be reached: look at the address and the network"):
+            await http.post(server.address, {}, max_bytes=100)
+
+
 async def test_a_question_that_never_left_has_no_cause() -> None:
     async with LoopbackServer(lambda _: Sent()) as server:
         nobody = server.address

@@ -140,7 +140,9 @@ async def test_that_nothing_can_be_searched_is_said_once_at_the_start(tmp_path: 
         async with open_bay(outfit.config, registry, "blf", clock=FakeClock()):
             pass
     said = [entry["why"] for entry in logs if entry["event"] == "forecasters cannot search the web"]
-    assert [why.partition(",")[0] for why in said] == ["web_search: no search engine is enabled"] * bare
+    assert [why.partition(";")[0] for why in said] == [
+        "no search engine is enabled, so web_search is not offered"
+    ] * bare
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,28 @@ async def test_a_budget_without_room_for_all_trials_at_once_is_said_at_the_start
     assert all(part in told[0] for part in said)
 
 
+async def test_the_daemon_asks_for_no_price_before_something_is_due(tmp_path: Path) -> None:
+    priced = MODELS.replace("free = true", "price_in = 1.0\nprice_out = 10.0")
+    outfit = outfitter(tmp_path, AsyncExitStack(), "[llm.budget]\nquestion_usd = 0.01\n", priced)
+    with capture_logs() as logs:
+        async with open_app(outfit.config, outfit.registry, clock=FakeClock()) as opened:
+            assert not [entry for entry in logs if entry["event"] == "trials wait for each other's budget"]
+            await opened.spending.held(opened.seats, {"blf": 1}, now=opened.clock.now())
+    [told] = [entry["why"] for entry in logs if entry["event"] == "trials wait for each other's budget"]
+    assert "lets 0 of 5 trials ask at once" in told
+
+
+async def test_a_role_that_nobody_asks_is_said_at_the_start(tmp_path: Path) -> None:
+    odd = '[llm.roles.mayn]\nmodel = "openai_compatible:local/small"\n'
+    outfit = outfitter(tmp_path, AsyncExitStack(), odd)
+    with capture_logs() as logs:
+        async with open_app(outfit.config, outfit.registry, clock=FakeClock()):
+            pass
+    [told] = [entry["why"] for entry in logs if entry["event"] == "a role that nobody asks"]
+    assert "[llm.roles.mayn]" in told
+    assert "did you mean main?" in told
+
+
 async def test_what_costs_nothing_or_has_no_limit_needs_no_room(tmp_path: Path) -> None:
     free = outfitter(tmp_path, AsyncExitStack(), "[llm.budget]\nquestion_usd = 0.01\n")
     with capture_logs() as logs:
@@ -183,7 +207,8 @@ def test_questions_of_earlier_days_need_an_engine_that_bounds_dates(tmp_path: Pa
     house: Any = House()
     assert no_search(house, backdated=False) is None
     assert no_search(house, backdated=True) == (
-        "web_search: no enabled engine can bound dates, left out; enable one that does beside nosy"
+        "none of the enabled search engines (nosy) can be held to pages of before a date, so web_search is not "
+        "offered; enable one that can (foxcast plugins lists them)"
     )
 
 

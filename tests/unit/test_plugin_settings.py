@@ -8,7 +8,7 @@ from pydantic import Field, SecretBytes, SecretStr, field_validator, model_valid
 
 from bot.config.load import load_config
 from bot.config.origins import origins
-from bot.config.plugin_settings import settings_key, settings_of
+from bot.config.plugin_settings import recorded, settings_as_recorded, settings_key, settings_of
 from bot.errors import ConfigError
 from bot.ports import Forecaster
 from bot.specs import ForecasterSpec, LocalPath, Settings, Workplace
@@ -230,3 +230,77 @@ def test_origins_of_settings_mask_secrets_and_name_the_file_that_holds_them(tmp_
     )
     assert shown["forecasters.oracle.settings.topics"].source == "default"
     assert SECRET not in f"{config!r}{shown}{config.sources!r}"
+
+
+class Keyring(Settings):
+    account: Account = Account()
+    accounts: tuple[Account, ...] = ()
+    doors: dict[str, Account] = Field(default_factory=dict)
+    keys: dict[str, SecretStr] = Field(default_factory=dict)
+
+
+def secret_file(folder: Path, name: str = "pw") -> Path:
+    file = folder / name
+    file.write_text(f"{SECRET}\n")
+    file.chmod(0o600)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("account = { user = 'you', password_file = 'pw' }", lambda ring: ring.account.password),
+        ("accounts = [{ user = 'a' }, { password_file = 'pw' }]", lambda ring: ring.accounts[1].password),
+        ("doors.front.password_file = 'pw'", lambda ring: ring.doors["front"].password),
+        ("keys.front_file = 'pw'", lambda ring: ring.keys["front"]),
+    ],
+)
+def test_a_secret_inside_a_table_comes_from_a_file_too(
+    read: Read, tmp_path: Path, text: str, found: Callable[[Any], SecretStr]
+) -> None:
+    secret_file(tmp_path)
+    ring = read(text, spec_of(Keyring))
+    assert found(ring).get_secret_value() == SECRET
+    assert [*ring.keys] in ([], ["front"])
+
+
+@pytest.mark.parametrize("name", ["KEYS__FRONT_FILE", "DOORS__FRONT__PASSWORD_FILE"])
+def test_a_variable_names_the_file_of_a_secret_inside_a_table(read: Read, tmp_path: Path, name: str) -> None:
+    ring = read("", spec_of(Keyring), **{name: str(secret_file(tmp_path))})
+    found = ring.keys["front"] if name.startswith("KEYS") else ring.doors["front"].password
+    assert found.get_secret_value() == SECRET
+
+
+def test_the_remedy_for_a_secret_inside_a_table_is_one_that_works(read: Read, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="KEYS__FRONT, or front_file to a file that only you can read"):
+        read(f"keys.front = '{SECRET}'", spec_of(Keyring))
+    secret_file(tmp_path).chmod(0o644)
+    with pytest.raises(ConfigError, match=r"keys\.front_file: .*chmod 600"):
+        read("keys.front_file = 'pw'", spec_of(Keyring))
+    with pytest.raises(ConfigError, match="is set twice, also by front_file"):
+        read("keys.front_file = 'pw'", spec_of(Keyring), KEYS__FRONT="other")
+
+
+def test_settings_go_on_record_without_secrets_and_come_back_with_those_of_today(tmp_path: Path) -> None:
+    class Deep(Settings):
+        account: Account = Account()
+        url: str = ""
+        limit: int = 3
+
+    spec = spec_of(Deep)
+    file = tmp_path / "config.toml"
+    password = "FOXCAST_FORECASTERS__ORACLE__SETTINGS__ACCOUNT__PASSWORD"  # noqa: S105 - a name
+    file.write_text(f"{HEAD}limit = 5\nurl = 'https://me:{SECRET}@host/x'\naccount = {{ user = 'you' }}")
+    plain = recorded(settings_of(spec, load_config(file, {password: SECRET})))
+    assert plain == {"account": {"user": "you"}, "url": "https://***@host/x", "limit": 5}
+    file.write_text(f"{HEAD}limit = 8")
+    again = settings_as_recorded(spec, load_config(file, {password: "other"}), plain)
+    assert (again.limit, again.account.user) == (5, "you")
+    assert again.account.password == SecretStr("other")
+
+
+def test_settings_on_record_that_the_plugin_does_not_know_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("")
+    with pytest.raises(ConfigError, match=r"settings of oracle on record do not fit .* gone: "):
+        settings_as_recorded(SPEC, load_config(file, {}), {"gone": 1})

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from bot.cli.output.console import Cell, Column, Kind, heading, table
-from bot.cli.output.figures import moment, number
+from bot.cli.output.figures import moment, number, usd
 from bot.domain.step import Usage
 from bot.store.calls import CostBy, CostRow
 from bot.store.codec import stamp
@@ -114,8 +114,8 @@ def today_in_words(today: Today) -> list[str]:
 def left_in_words(left: Left) -> str:
     """Return how a budget stands, in a line."""
     if left.limit_usd is None or left.left_usd is None:
-        return f"{left.what}: {left.spent_usd:.2f} USD spent, no limit"
-    return f"{left.what}: {left.spent_usd:.2f} of {left.limit_usd:.2f} USD spent, {left.left_usd:.2f} left"
+        return f"{left.what}: {usd(left.spent_usd)} USD spent, no limit"
+    return f"{left.what}: {usd(left.spent_usd)} of {usd(left.limit_usd)} USD spent, {usd(left.left_usd)} left"
 
 
 def as_plain(bill: Bill) -> dict[str, Any]:

@@ -1,16 +1,21 @@
 """Two forecasts of one question beside each other: tables of what moved and changed, lists of what is new and gone."""
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from bot.cli.output.beliefs import QUANTILES, value
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import NOTHING, moment, percent
+from bot.domain.prediction import Curve, CurveShape, Prediction, Shape
 from bot.domain.step import Json
 from bot.lab.difference import Difference, Listing, Move, Side, spread
 from bot.store.codec import PREDICTIONS, stamp
+from bot.store.codec import moment as moment_of
 
 SHOWN = 120
 DIGEST_CHARS = 64
@@ -19,6 +24,9 @@ MOVES = (
     Column("probability"),
     *(Column(name, Kind.NUMBER) for name in ("before", "after", "points", "log-odds")),
 )
+CURVES = (Column("quantile"), Column("before", Kind.NUMBER), Column("after", Kind.NUMBER))
+# As the ledger writes moments.
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 CHANGES = (Column("what"), Column("before", Kind.TEXT), Column("after", Kind.TEXT))
 
 
@@ -34,15 +42,41 @@ def print_difference(console: Console, found: Difference) -> None:
         )
     heading(console, "Answer and crowd")
     moves = [*found.moves, *found.crowd]
-    console.print(table(MOVES, [_move(move) for move in moves]) if moves else "no probability is common to both")
+    curves = list(_curves(found))
+    if moves:
+        console.print(table(MOVES, [_move(move) for move in moves]))
+    if curves:
+        console.print(table(CURVES, curves))
+    if not moves and not curves:
+        console.print("the two have no answer in common")
     heading(console, "What changed")
-    if found.changes:
-        rows = [(change.what, _shown(change.before), _shown(change.after)) for change in found.changes]
+    # What is told above with its unit is not told again.
+    above = {f"{level:.0%} quantile: {target}" for level in QUANTILES for target in found.after.forecast.predictions}
+    changes = [change for change in found.changes if not (curves and change.what in above)]
+    if changes:
+        rows = [(change.what, _shown(change.before), _shown(change.after)) for change in changes]
         console.print(table(CHANGES, rows))
     else:
         console.print("nothing")
     for listing in found.listings:
         _print_listing(console, listing)
+
+
+def _curves(found: Difference) -> Iterator[tuple[str, ...]]:
+    """Yield how the quantiles of each number or date moved, and those of its crowd."""
+    before, after = found.before.question, found.after.question
+    then, now = dict(found.before.forecast.predictions), dict(found.after.forecast.predictions)
+    if before.crowd is not None and after.crowd is not None:
+        then["crowd"], now["crowd"] = before.crowd.prediction, after.crowd.prediction
+    for target in [target for target in then if target in now]:
+        for level in QUANTILES:
+            told = _quantile(then[target], before.shape, level), _quantile(now[target], after.shape, level)
+            if all(told):
+                yield (f"{target}: {level:.0%}", *told)
+
+
+def _quantile(prediction: Prediction, shape: Shape, level: float) -> str:
+    return value(prediction, shape, level) if isinstance(prediction, Curve) and isinstance(shape, CurveShape) else ""
 
 
 def _print_listing(console: Console, listing: Listing) -> None:
@@ -79,19 +113,21 @@ def _signed(log_odds: float | None) -> str:
     return NOTHING if log_odds is None else f"{log_odds:+.2f}"
 
 
-def _shown(value: Json) -> str:
-    match value:
+def _shown(said: Json) -> str:
+    match said:
         case None | "" | []:
             return NOTHING
         case float():
-            return f"{value:.6g}"
+            return f"{said:.6g}"
+        case str() if _STAMP.fullmatch(said):
+            return f"{moment_of(said):%Y-%m-%d %H:%M:%S} UTC"
         case str():
-            text = " ".join(value.split())
+            text = " ".join(said.split())
             return text[:DIGEST_SHOWN] if _is_digest(text) else _cut(text)
-        case list() if all(isinstance(item, str) and _is_digest(item) for item in value):
-            return ", ".join(str(item)[:DIGEST_SHOWN] for item in value)
+        case list() if all(isinstance(item, str) and _is_digest(item) for item in said):
+            return ", ".join(str(item)[:DIGEST_SHOWN] for item in said)
         case _:
-            return _cut(json.dumps(value, ensure_ascii=False))
+            return _cut(json.dumps(said, ensure_ascii=False))
 
 
 def _is_digest(text: str) -> bool:

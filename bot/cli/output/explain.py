@@ -1,5 +1,6 @@
 """One forecast on paper, link by link: question, what was known, steps, answer, calls, decision, outcome."""
 
+import json
 from collections import defaultdict
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from bot.cli.output.grounds import unsearched_in_words
 from bot.cli.output.marks import mark_cells, mark_columns, outcome_words
 from bot.cli.output.steps import counted_tokens, print_steps
 from bot.domain.question import Question
+from bot.domain.setup import Setup
 from bot.domain.step import Usage
 from bot.domain.submission import Decision, Hold
 from bot.lab.chain import Call, Chain
@@ -79,6 +81,7 @@ def _print_head(console: Console, found: Explanation) -> None:
         heading(console, f"Forecast {trace.id} by {forecast.forecaster} (revision {forecast.revision}, {forecast.why})")
         console.print(f"made {moment(forecast.made_at)} UTC with what was known until {moment(forecast.cutoff)} UTC")
         console.print(f"version of the question: {forecast.version[:DIGEST_SHOWN]}")
+    _print_setup(console, trace.setup)
     crowd = trace.question.crowd
     told = "none" if crowd is None else f"{words(crowd.prediction, trace.question.shape)} at {moment(crowd.at)} UTC"
     console.print(f"crowd: {told}")
@@ -87,6 +90,20 @@ def _print_head(console: Console, found: Explanation) -> None:
     if found.fitted is not None and forecast is not None:
         learned = f"{found.fitted.examples} outcomes known before {moment(found.fitted.before)} UTC"
         console.print(f"learned: parameters {(forecast.fitted or '')[:DIGEST_SHOWN]} from {learned}")
+
+
+def _print_setup(console: Console, setup: Setup | None) -> None:
+    if setup is None:
+        console.print("setup: not on record")
+        return
+    told = {name: value for name, value in setup.named().items() if value is not None}
+    lines: defaultdict[str, list[str]] = defaultdict(list)
+    for name, value in told.items():
+        kind, colon, key = name.partition(": ")
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines[f"{kind}s" if colon else "setup"].append(f"{key or kind} {shown}")
+    for kind, values in lines.items():
+        indented(console, f"{kind}: {', '.join(values)}", by=0)
 
 
 def _trial_title(found: Explanation, trial: int, *, several: bool) -> str:

@@ -11,7 +11,7 @@ from bot.domain.belief import Belief
 from bot.domain.learning import Fitted
 from bot.lab.chain import Call, Chain
 from bot.lab.pooled import Pooled
-from bot.store.codec import FORECAST, PREDICTIONS, QUESTION, STEP, TRIAL
+from bot.store.codec import FORECAST, PREDICTIONS, QUESTION, SETUP, STEP, TRIAL
 from bot.store.forecasts import Trace
 from bot.store.trials import LoggedStep, TrialRecord
 
@@ -46,6 +46,7 @@ def as_plain(found: Explanation) -> dict[str, Any]:
         "detail": trace.detail,
         "question": QUESTION.plain(trace.question),
         "forecast": None if forecast is None else FORECAST.plain(forecast),
+        "setup": None if trace.setup is None else SETUP.plain(trace.setup),
         "trials": [_trial(found, record) for record in trace.trials],
         "aggregate": _aggregate(found),
         "fitted": _fitted(found.fitted),

@@ -1,12 +1,15 @@
 """Numbers and moments as people read them."""
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from bot.domain.prediction import Binary, Choice, Curve, Prediction
 from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
+from bot.domain.step import Json
 
 NOTHING = "-"
+OPTIONS_SHOWN = 3
 
 
 def percent(probability: float | None) -> str:
@@ -20,6 +23,30 @@ def percent(probability: float | None) -> str:
 def number(value: float | None, digits: int = 2) -> str:
     """Return a number with a fixed count of digits."""
     return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def argument(value: Json) -> str:
+    """Return an argument of an action as text, JSON where it is no text, without the noise of floats."""
+    return value if isinstance(value, str) else json.dumps(_rounded(value), ensure_ascii=False)
+
+
+def _rounded(value: Json) -> Json:
+    match value:
+        case float():
+            return float(f"{value:.10g}")
+        case list():
+            return [_rounded(one) for one in value]
+        case dict():
+            return {key: _rounded(one) for key, one in value.items()}
+        case _:
+            return value
+
+
+def usd(amount: float) -> str:
+    """Return an amount of US dollars to the cent, a small one to the digits that tell it from nothing."""
+    if amount == 0.0 or abs(amount) >= 0.1:
+        return f"{amount:,.2f}"
+    return f"{amount:.2g}" if abs(amount) < 0.0001 else f"{amount:.4f}"
 
 
 def interval(low: float, high: float) -> str:
@@ -62,7 +89,8 @@ def prediction(value: Prediction | None) -> str:
             return percent(probability)
         case Choice(probabilities=options):
             ordered = sorted(options.items(), key=lambda item: -item[1])
-            return ", ".join(f"{name} {percent(share)}" for name, share in ordered[:3])
+            told = ", ".join(f"{name} {percent(share)}" for name, share in ordered[:OPTIONS_SHOWN])
+            return told if len(ordered) <= OPTIONS_SHOWN else f"{told}, …"
         case Curve(cdf=cdf):
             return f"CDF of {len(cdf)} points"
 

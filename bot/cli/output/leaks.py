@@ -15,6 +15,7 @@ from bot.store.codec import stamp
 
 LISTED = 20
 SHOWN = 60
+JUDGED = (Document.RESULT, Document.PAGE)
 FATES: tuple[Layer | None, ...] = (None, *Layer)
 
 
@@ -23,10 +24,13 @@ def print_audit(console: Console, audit: Audit) -> None:
     apart = f", and {audit.unguarded} left aside that may see everything" if audit.unguarded else ""
     console.print(f"forecasts: {audit.forecasts}{apart}; documents: {len(audit.documents)}")
     if audit.documents:
-        counts = audit.by_layer()
-        columns = (Column("document"), *(Column(_fate(fate), Kind.NUMBER) for fate in FATES))
+        counts, unjudged = audit.by_layer(), audit.unjudged()
+        columns = (Column("document"), *(Column(_left_out(fate), Kind.NUMBER) for fate in FATES))
         rows = [(kind.value, *(str(counts.get((kind, fate), 0)) for fate in FATES)) for kind in Document]
         console.print(table(columns, rows))
+        told = (f"{count} of the {counts.get((kind, None), 0)} {kind}s" for kind, count in unjudged.items())
+        if kept := ", ".join(told):
+            console.print(f"kept without a verdict of the filter: {kept}")
         console.print(f"{audit.clamped} points of series left out")
     _print_opinions(console, audit)
     _print_leaks(console, audit.leaks)
@@ -58,6 +62,7 @@ def audit_as_plain(audit: Audit) -> dict[str, Any]:
         "unguarded": audit.unguarded,
         "documents": len(audit.documents),
         "by_kind": {kind.value: {_fate(fate): counts.get((kind, fate), 0) for fate in FATES} for kind in Document},
+        "kept_without_verdict": {kind.value: audit.unjudged().get(kind, 0) for kind in JUDGED},
         "points_left_out": audit.clamped,
         "confusion": {
             opinion.value: {"kept": confusion[opinion, True], "dropped": confusion[opinion, False]}
@@ -146,3 +151,7 @@ def _why(one: Audited) -> str:
 
 def _fate(fate: Layer | None) -> str:
     return "kept" if fate is None else fate.value
+
+
+def _left_out(fate: Layer | None) -> str:
+    return "left out unchecked" if fate is Layer.UNCHECKED else _fate(fate)

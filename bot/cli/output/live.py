@@ -1,5 +1,6 @@
 """A forecast as it is made: a line or two for each step, and on a terminal how each trial stands below them."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,13 +14,13 @@ from rich.text import Text
 from bot.cli.output.beliefs import moves, words
 from bot.cli.output.console import indented
 from bot.cli.output.ends import ending, gist
-from bot.cli.output.figures import in_short
+from bot.cli.output.figures import argument, in_short
 from bot.cli.output.plain import plain
 from bot.cli.output.steps import cost_of
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import CurveShape, Prediction
 from bot.domain.question import Question
-from bot.domain.step import Action, Json, Step, Usage
+from bot.domain.step import Action, Step, Usage
 from bot.store.trials import TrialRecord
 
 ARGUMENT_SHOWN = 80
@@ -68,7 +69,14 @@ class View:
         if not self.console.is_terminal:
             yield
             return
-        live = Live(get_renderable=self._standing, console=self.console, refresh_per_second=PER_SECOND, transient=True)
+        live = Live(
+            get_renderable=self._standing,
+            console=self.console,
+            refresh_per_second=PER_SECOND,
+            transient=True,
+            # What is logged to the same terminal is printed above the table; to a file it goes as ever.
+            redirect_stderr=sys.stderr.isatty(),
+        )
         with live:
             yield
 
@@ -129,6 +137,8 @@ class View:
             indented(self.console, f"and {hidden} targets more")
         if belief.reason and belief.reason != course.reason:
             indented(self.console, f"why: {_cut(belief.reason, REASON_SHOWN)}")
+        for remark in step.remarks:
+            indented(self.console, _cut(remark, REASON_SHOWN), style="yellow")
         if cost := cost_of(step.usage):
             indented(self.console, f"{cost}; so far {_spent(self.usage + step.usage)}", style="dim")
 
@@ -174,12 +184,8 @@ def _spent(usage: Usage) -> str:
 
 
 def _action(action: Action) -> str:
-    told = (f"{name}={_cut(_value(value), ARGUMENT_SHOWN)}" for name, value in action.arguments.items() if value)
+    told = (f"{name}={_cut(argument(value), ARGUMENT_SHOWN)}" for name, value in action.arguments.items() if value)
     return _cut(f"{action.name}({', '.join(told)})" if action.arguments else action.name, 3 * ARGUMENT_SHOWN)
-
-
-def _value(value: Json) -> str:
-    return str(value)
 
 
 def _cut(text: str, length: int) -> str:

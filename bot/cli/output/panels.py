@@ -17,7 +17,7 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The belief of one trial after each of its steps, as probabilities, and how it ended."""
+    """The belief of one trial after each of its steps, as a probability or a median, and how it ended."""
 
     trial: int
     end: TrialEnd | None
@@ -36,7 +36,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fan:
-    """A panel of quantiles, those of LEVELS, after each step of the mean of all trials.
+    """A panel of quantiles, those of LEVELS, after each step of the mean of all trials, and of each trial's medians.
 
     ``crowd`` is the crowd's median, ``answer`` the forecast's quantiles; what lies beyond the grid is drawn at its end.
     """
@@ -44,6 +44,7 @@ class Fan:
     title: str
     unit: str
     rows: tuple[tuple[float, ...], ...]
+    lines: tuple[Line, ...]
     crowd: float | None
     answer: tuple[float, ...] | None
 
@@ -72,7 +73,9 @@ def _panels(trace: Trace) -> Iterator[Lines | Fan]:
         answer = trace.forecast.predictions[target] if trace.forecast else None
         match trace.question.shape:
             case CurveShape() as shape:
-                yield _fan(title, [_curves(record, target) for record in records], shape, crowd=crowd, answer=answer)
+                curves = {record.number: _curves(record, target) for record in records}
+                ends = {record.number: record.end for record in records}
+                yield _fan(title, curves, shape, ends=ends, others=(crowd, answer))
             case ChoiceShape(options=options):
                 last = [record.steps[-1].step.belief.predictions[target] for record in records]
                 for option in _foremost(options, [answer] if answer else last):
@@ -129,20 +132,23 @@ def _curves(record: TrialRecord, target: str) -> list[Curve]:
 
 def _fan(
     title: str,
-    trials: Sequence[Sequence[Curve]],
+    trials: Mapping[int, Sequence[Curve]],
     shape: CurveShape,
     *,
-    crowd: Prediction | None,
-    answer: Prediction | None,
+    ends: Mapping[int, TrialEnd | None],
+    others: tuple[Prediction | None, Prediction | None],
 ) -> Fan:
-    longest = max((len(curves) for curves in trials), default=0)
+    crowd, answer = others
+    longest = max((len(curves) for curves in trials.values()), default=0)
     # A trial that has ended goes on believing what it believed last.
-    means = [_mean([curves[min(step, len(curves) - 1)] for curves in trials]) for step in range(longest)]
+    means = [_mean([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)]
+    medians = {number: tuple(_bounded(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()}
     return Fan(
         title=title,
         unit=shape.unit,
         rows=tuple(_quantiles(curve, shape) for curve in means),
-        crowd=_quantiles(crowd, shape)[LEVELS.index(0.5)] if isinstance(crowd, Curve) else None,
+        lines=tuple(Line(trial=number, end=ends[number], values=values) for number, values in medians.items()),
+        crowd=_bounded(crowd, shape, 0.5) if isinstance(crowd, Curve) else None,
         answer=_quantiles(answer, shape) if isinstance(answer, Curve) else None,
     )
 

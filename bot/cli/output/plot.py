@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 
 from bot.cli.output.fonts import FAMILY, make_legible
-from bot.cli.output.panels import LEVELS, Fan, Lines, Panels, panels_of
+from bot.cli.output.panels import LEVELS, Fan, Line, Lines, Panels, panels_of
 from bot.cli.output.plain import plain
 from bot.domain.forecast import TrialEnd
 from bot.errors import ConfigError
@@ -41,7 +41,7 @@ TRIALS_NAMED = 8
 STEPS_NAMED = 12
 TITLE_WIDTH, TITLE_LINES, NAME_WIDTH = 88, 2, 44
 GREY, INK = "#6b6b6b", "#222222"
-FAN = "#3f90da"
+BAND = "#6b6b6b"
 DAY_S = 86_400.0
 # Trials that believe the same stand side by side.
 DODGE = 0.05
@@ -146,15 +146,20 @@ def _draw_lines(axes: "Axes", panel: Lines) -> None:
         axes.axhline(panel.crowd, color=GREY, linestyle="--", linewidth=1.3, zorder=1)
     if panel.answer is not None:
         axes.axhline(panel.answer, color=INK, linestyle=":", linewidth=1.5, zorder=1)
-    for place, (line, colour) in enumerate(zip(panel.lines, cycle(COLOURS), strict=False)):
-        aside = min(DODGE, 0.3 / len(panel.lines)) * (place - (len(panel.lines) - 1) / 2)
-        steps = [step + aside for step in range(1, len(line.values) + 1)]
-        axes.plot(steps, line.values, color=colour, linewidth=1.6, marker=".", markersize=4, alpha=0.9)
-        axes.plot(steps[-1], line.values[-1], color=colour, **_ending(line.end))
+    _draw_trials(axes, panel.lines)
     longest = max((len(line.values) for line in panel.lines), default=1)
     axes.set_xlim(0.7, max(2, longest) + 0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
+
+
+def _draw_trials(axes: "Axes", lines: Sequence[Line], *, scale: float = 1.0) -> None:
+    for place, (line, colour) in enumerate(zip(lines, cycle(COLOURS), strict=False)):
+        aside = min(DODGE, 0.3 / len(lines)) * (place - (len(lines) - 1) / 2)
+        steps = [step + aside for step in range(1, len(line.values) + 1)]
+        values = [value * scale for value in line.values]
+        axes.plot(steps, values, color=colour, linewidth=1.6, marker=".", markersize=4, alpha=0.9)
+        axes.plot(steps[-1], values[-1], color=colour, **_ending(line.end))
 
 
 def _ending(end: TrialEnd | None) -> dict[str, Any]:
@@ -176,10 +181,10 @@ def _draw_fan(axes: "Axes", panel: Fan) -> None:
     if len(rows) == 1:
         # A band needs two ends.
         rows, steps = rows * 2, (0.8, 1.2)
-    low, below, median, above, high = zip(*rows, strict=True)
-    axes.fill_between(steps, low, high, color=FAN, alpha=0.18, linewidth=0)
-    axes.fill_between(steps, below, above, color=FAN, alpha=0.35, linewidth=0)
-    axes.plot(steps, median, color=FAN, linewidth=2.0, marker=".", markersize=5)
+    low, below, _, above, high = zip(*rows, strict=True)
+    axes.fill_between(steps, low, high, color=BAND, alpha=0.14, linewidth=0)
+    axes.fill_between(steps, below, above, color=BAND, alpha=0.22, linewidth=0)
+    _draw_trials(axes, panel.lines, scale=scale)
     last = len(panel.rows) + 1
     if panel.crowd is not None:
         axes.axhline(panel.crowd * scale, color=GREY, linestyle="--", linewidth=1.3)
@@ -227,7 +232,7 @@ def _write_legend(figure: "Figure", trace: Trace, panels: Panels) -> None:
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=4 if isinstance(panels.shown[0], Lines) else len(handles),
+        ncols=min(len(handles), 4 if isinstance(panels.shown[0], Lines) else 3),
         frameon=False,
         fontsize=8,
         title=f"{_shortened(f'{by}forecast {trace.id} of {trace.question.ref}', TITLE_WIDTH)}{more}",
@@ -240,20 +245,19 @@ def _handles(trace: Trace, panels: Panels) -> "Iterator[Line2D]":
     from matplotlib.lines import Line2D
 
     first = panels.shown[0]
+    what = "" if isinstance(first, Lines) else "median of "
+    for line, colour in zip(first.lines[:TRIALS_NAMED], cycle(COLOURS), strict=False):
+        ended = line.end or "not ended"
+        marker = _ending(line.end) | {"linestyle": "-"}
+        yield Line2D([], [], color=colour, label=f"{what}trial {line.trial} ({ended})", **marker)
+    if len(first.lines) > TRIALS_NAMED:
+        yield Line2D([], [], linestyle="none", label=f"and {len(first.lines) - TRIALS_NAMED} more trials")
     if isinstance(first, Lines):
-        for line, colour in zip(first.lines[:TRIALS_NAMED], cycle(COLOURS), strict=False):
-            ended = line.end or "not ended"
-            marker = _ending(line.end) | {"linestyle": "-"}
-            yield Line2D([], [], color=colour, label=f"trial {line.trial} ({ended})", **marker)
-        if len(first.lines) > TRIALS_NAMED:
-            yield Line2D([], [], linestyle="none", label=f"and {len(first.lines) - TRIALS_NAMED} more trials")
         answer = Line2D([], [], color=INK, linestyle=":", label="forecast")
     else:
-        several = len(trace.trials) > 1
-        mean = "median of the mean trial" if several else "median"
-        yield Line2D([], [], color=FAN, linewidth=2.0, marker=".", label=mean)
-        yield Line2D([], [], color=FAN, alpha=0.45, linewidth=7, label=f"{LEVELS[1]:.0%} to {LEVELS[-2]:.0%}")
-        yield Line2D([], [], color=FAN, alpha=0.2, linewidth=7, label=f"{LEVELS[0]:.0%} to {LEVELS[-1]:.0%}")
+        of = " of the mean trial" if len(trace.trials) > 1 else ""
+        yield Line2D([], [], color=BAND, alpha=0.36, linewidth=7, label=f"{LEVELS[1]:.0%} to {LEVELS[-2]:.0%}{of}")
+        yield Line2D([], [], color=BAND, alpha=0.14, linewidth=7, label=f"{LEVELS[0]:.0%} to {LEVELS[-1]:.0%}{of}")
         answer = Line2D([], [], color=INK, linewidth=3, marker="o", markerfacecolor="white", label="forecast")
     if first.answer is not None:
         yield answer

@@ -1,6 +1,5 @@
 """The steps of a trial told in full: what each did, saw and cost, and what it changed in the belief."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,6 +10,7 @@ from rich.text import Text
 from bot.cli.output.beliefs import moves
 from bot.cli.output.console import indented
 from bot.cli.output.explanation import Explanation
+from bot.cli.output.figures import argument
 from bot.domain.belief import Belief, Evidence
 from bot.domain.step import Action, Step, Usage
 from bot.lab.chain import Chain
@@ -66,8 +66,11 @@ class _Paper:
     def step(self, logged: LoggedStep, before: Belief | None) -> None:
         step = logged.step
         self.console.print(Text(f"{logged.number}. {self._action(step.action)}", style="cyan"))
-        if step.observation.text.strip():
-            indented(self.console, self._cut(step.observation.text, OBSERVATION_SHOWN), style="dim")
+        seen = self._cut(step.observation.text, OBSERVATION_SHOWN)
+        if seen.strip():
+            indented(self.console, seen, style="dim")
+        for remark in [remark for remark in step.remarks if remark not in seen]:
+            indented(self.console, remark, style="yellow")
         self._belief(step.belief, before)
         self._reasons(step.belief, before)
         self._costs(step)
@@ -122,7 +125,7 @@ class _Paper:
     def _action(self, action: Action) -> str:
         if not action.arguments:
             return action.name
-        told = (f"{name}={self._cut(_value(value), ARGUMENT_SHOWN)}" for name, value in action.arguments.items())
+        told = (f"{name}={self._cut(argument(value), ARGUMENT_SHOWN)}" for name, value in action.arguments.items())
         return f"{action.name}({', '.join(told)})"
 
     def _cut(self, text: str, length: int) -> str:
@@ -134,7 +137,3 @@ class _Paper:
 
 def _new(now: Sequence[T], then: Sequence[T]) -> list[T]:
     return [item for item in now if item not in then]
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

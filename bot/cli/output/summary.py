@@ -17,6 +17,7 @@ from bot.lab.kinds import kinds_of
 RUNS = (Column("job"), Column("took", Kind.NUMBER), Column("what it did", Kind.TEXT))
 FORECASTS = (
     Column("question", Kind.TITLE),
+    Column("by"),
     Column("for"),
     Column("forecast", Kind.NUMBER),
     Column("crowd", Kind.NUMBER),
@@ -52,6 +53,7 @@ def _what(ended: str, detail: str) -> str:
 def _row(line: Line) -> tuple[str, ...]:
     return (
         line.title,
+        line.forecast.forecaster,
         "" if line.target == SINGLE_TARGET else line.target,
         prediction(line.forecast.predictions[line.target]),
         prediction(line.crowd),

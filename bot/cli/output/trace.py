@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bot.cli.output.console import indented
-from bot.cli.output.figures import in_short, prediction
+from bot.cli.output.figures import argument, in_short, prediction
 from bot.domain.belief import Belief, Evidence
 from bot.domain.prediction import Prediction
 from bot.domain.step import Json, Step, Usage
@@ -32,8 +32,11 @@ def print_trial(console: Console, record: TrialRecord, *, several: bool) -> None
 def _print_step(console: Console, number: int, step: Step, before: Mapping[str, Prediction] | None) -> None:
     belief = step.belief
     console.print(Text(f"{number}. {step.action.name}{_arguments(step.action.arguments)}", style="cyan"))
-    if step.observation.text:
-        indented(console, _cut(step.observation.text, OBSERVATION_SHOWN), style="dim")
+    seen = _cut(step.observation.text, OBSERVATION_SHOWN)
+    if seen:
+        indented(console, seen, style="dim")
+    for remark in [remark for remark in step.remarks if remark not in seen]:
+        indented(console, remark, style="yellow")
     _print_belief(console, before, belief)
     if before is None and belief.anchor:
         indented(console, f"anchor: {belief.anchor}")
@@ -80,7 +83,7 @@ def _move(before: str | None, after: str) -> str:
 def _arguments(arguments: Mapping[str, Json]) -> str:
     if not arguments:
         return ""
-    return "(" + ", ".join(f"{name}={_cut(str(value), ARGUMENT_SHOWN)}" for name, value in arguments.items()) + ")"
+    return "(" + ", ".join(f"{name}={_cut(argument(value), ARGUMENT_SHOWN)}" for name, value in arguments.items()) + ")"
 
 
 def _usage(usage: Usage) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.config.model import DeskSection
 from bot.desk.take import Take
-from bot.desk.texts import role_text
+from bot.desk.texts import role_text, unfilled
 from bot.desk.untrusted import quoted
 from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.step import Json
@@ -73,7 +73,7 @@ async def judge(
     if not texts:
         return Verdict(checked=True)
     system = role_text("filter", cutoff=f"{cutoff:%Y-%m-%d %H:%M}")
-    await take.keep(system)
+    await take.keep(unfilled("filter"))
     # Each text in full: whatever the forecaster may be shown of it is judged.
     fenced = (quoted(text, "result", 2 * len(text) + 100) for text in texts)
     shown = "\n\n".join(f"Result {number}:\n{text}" for number, text in enumerate(fenced, 1))

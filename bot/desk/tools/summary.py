@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bot.desk.leaks.caught import Caught
 from bot.desk.notebook import Found, Note
 from bot.desk.take import Take
-from bot.desk.texts import role_text
+from bot.desk.texts import role_text, unfilled
 from bot.desk.tools.lookup import readable_links
 from bot.desk.tools.pages import Reading, judged, page_text, read
 from bot.desk.tools.scene import Scene
@@ -127,7 +127,7 @@ class SummarizeResults:
 
     async def _summary(self, sources: Sequence[Source], asked: str, take: Take) -> str | None:
         system = role_text("summarise")
-        await take.keep(system)
+        await take.keep(unfilled("summarise"))
         question = self.scene.question
         parts = (
             quoted(question.title, "question", 2_000),

@@ -1,6 +1,7 @@
 """The loop: what is asked, what is executed, how a trial ends, and what is left of it."""
 
 import json
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,7 @@ from bot.testing.desk import ScriptedTool, tool_that_says
 from bot.testing.forecaster import Hang
 from bot.testing.loop import VirtualClock, simulate
 from plugins.blf.forecaster import Blf
-from plugins.blf.settings import BlfSettings, EarlyStop
+from plugins.blf.settings import BlfSettings, EarlyStop, ZeroShot
 from tests.plugins.blf.cases import (
     QUERY,
     announced,
@@ -52,7 +53,23 @@ async def test_the_first_step_names_the_prompt_and_every_step_its_answers_and_do
     at = desk(search(belief=believing(0.6)), submit(0.7))
     steps, _ = await steps_of(question(), at)
     assert [len(step.observation.documents) for step in steps] == [3, 1]
-    assert "Will the ship come in?" in at.kept[0]
+    assert "Will the ship come in?" in at.asked[0].prompt.messages[1].text
+    assert "$title" in at.kept[0]
+
+
+async def test_the_version_of_the_prompts_is_that_of_their_texts_alone() -> None:
+    versions = []
+    for asked, days, settings in (
+        (question(), 0, BlfSettings()),
+        (question(title="Will it sink?"), 3, BlfSettings(queries=2)),
+        (question(), 0, BlfSettings(zero_shot=ZeroShot.SHORT)),
+    ):
+        at = desk(submit(0.7))
+        at.cutoff += timedelta(days=days)
+        await steps_of(asked, at, settings)
+        versions.append(at.kept)
+    assert versions[0] == versions[1] != versions[2]
+    assert [len(kept) for kept in versions] == [1, 1, 1]
 
 
 async def test_the_usage_of_a_step_is_that_of_its_answers_and_tools() -> None:
@@ -175,6 +192,11 @@ async def test_a_missing_belief_keeps_the_old_one_and_is_recorded() -> None:
     steps, _ = await steps_of(question(), at)
     assert [probability(step) for step in steps] == [0.8, 0.8, 0.8]
     assert "belief kept: updated_belief was missing" in steps[1].observation.text
+    # Who looks on sees it too, and where the trial began.
+    [began] = steps[0].remarks
+    assert began.startswith("began with 0.")
+    assert steps[1].remarks == ("belief kept: updated_belief was missing",)
+    assert steps[2].remarks == ()
 
 
 async def test_the_state_is_printed_back_with_the_step() -> None:

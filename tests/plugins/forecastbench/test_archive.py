@@ -230,6 +230,14 @@ def test_a_broken_file_is_a_contract_error(folder: Path, content: bytes) -> None
         ForecastBenchArchive(ForecastBenchSettings(), folder).round("2026-03-01")
 
 
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n", b"<html>", b"\x1f\x8b cut"], ids=["picture", "page", "cut"])
+def test_a_file_that_is_no_json_is_named_with_what_to_do(folder: Path, content: bytes) -> None:
+    (folder / "question_sets" / "2026-03-01-llm.json").write_bytes(content)
+    with pytest.raises(ContractError, match=r"2026-03-01-llm\.json .*; get the file anew, or take it out") as caught:
+        ForecastBenchArchive(ForecastBenchSettings(), folder).round("2026-03-01")
+    assert "codec" not in str(caught.value)
+
+
 @pytest.mark.parametrize("source", [".", "question_sets/2026-03-01-llm.json"])
 def test_the_archive_of_the_settings_is_what_the_reader_reads(folder: Path, source: str) -> None:
     assert folder_from(ForecastBenchSettings(source=folder / source)) == folder

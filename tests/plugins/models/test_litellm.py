@@ -7,9 +7,10 @@ import sys
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from pydantic import SecretStr
 
 from bot.domain.prompt import Finish, Message, Prompt, Sampling, Speaker
 from bot.domain.step import Usage
@@ -19,7 +20,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.loopback import End, LoopbackServer, Received, Sent
 from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelContract
-from bot.testing.model_server import ModelServer, Reply, say
+from bot.testing.model_server import ModelServer, Reply, fail, say
 from plugins.models.litellm import GUARDS, Litellm, LitellmSettings, _translate, foxcast_models, open_litellm
 
 (SPEC,) = foxcast_models()
@@ -202,6 +203,31 @@ async def test_a_key_that_nobody_set_is_told_by_the_name_of_its_variable(
     async with open_litellm(LitellmSettings(), workplace()) as litellm:
         with pytest.raises(Unauthorized, match=f"no key; set {variable}"):
             await litellm.complete(f"{provider}/some-model", QUESTION, SAMPLING)
+
+
+@pytest.mark.parametrize("status", [401, 402, 403])
+async def test_refused_credentials_are_told_with_the_variable_and_what_to_do(status: int) -> None:
+    async with ModelServer(fail(status)) as server, open_litellm(settings(server.base_url), workplace()) as llm:
+        with pytest.raises(Unauthorized) as raised:
+            await llm.complete("openai/unheard-of", QUESTION, SAMPLING)
+    variable = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI"
+    does = f"top it up, or set {variable} to" if status == 402 else f"the key was refused; set {variable} to one"
+    assert str(raised.value).partition("(")[0].count(does) == 1
+
+
+async def test_it_knows_before_it_is_asked_that_a_key_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    keys = LitellmSettings(keys={"gemini": SecretStr("k" * 20)})
+    async with open_litellm(keys, workplace()) as opened:
+        llm = cast("Litellm", opened)
+        assert await llm.lacks("openai/gpt-4o-mini") == "no key; set FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI"
+        assert await llm.lacks("gemini/some-model") is None
+        # A server of one's own asks for none, and a machine may have a role instead of a key.
+        for model in ("ollama/some-model", "bedrock/some-model", "nobody/knows"):
+            assert await llm.lacks(model) is None
+        monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
+        assert await llm.lacks("openai/gpt-4o-mini") is None
 
 
 async def test_it_can_be_opened_again_after_it_was_closed() -> None:

@@ -12,13 +12,13 @@ from bot.config.load import load_config
 from bot.config.plugin_settings import settings_of
 from bot.domain.prompt import Completion, Finish, Price, Prompt, Sampling
 from bot.domain.step import Usage
-from bot.errors import ConfigError
+from bot.errors import ConfigError, Unauthorized
 from bot.ports import Llm
 from bot.specs import Settings, Workplace
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SCHEMA, SEARCH, SUBMIT, ModelContract
-from bot.testing.model_server import ModelServer, Reply, call, say
+from bot.testing.model_server import ModelServer, Reply, call, fail, say
 from plugins.models.openai_compatible import (
     EndpointSettings,
     OpenAiCompatibleSettings,
@@ -280,3 +280,13 @@ async def test_the_price_of_filling_a_cache_can_be_told() -> None:
     async with opened_with(settings("http://127.0.0.1:1/v1", prices=prices)) as llm:
         told = await llm.price(MODEL)
     assert told == Price(tokens_in=3.0, tokens_cached=3.0, tokens_out=15.0, tokens_written=3.75)
+
+
+@pytest.mark.parametrize("status", [401, 402, 403])
+async def test_refused_credentials_are_told_with_the_variable_and_what_to_do(status: int) -> None:
+    async with ModelServer(fail(status)) as server, asking(server, api_key=KEY) as llm:
+        with pytest.raises(Unauthorized) as raised:
+            await llm.complete(MODEL, QUESTION, SAMPLING)
+    variable = "FOXCAST_MODELS__OPENAI_COMPATIBLE__SETTINGS__ENDPOINTS__LOCAL__API_KEY"
+    does = f"top it up, or set {variable} to" if status == 402 else f"the key was refused; set {variable} to one"
+    assert str(raised.value).partition("(")[0].count(does) == 1

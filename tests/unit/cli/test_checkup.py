@@ -216,6 +216,40 @@ def test_what_forecasters_lack_is_a_warning_with_the_table_to_add(config: Path) 
     assert _told(config, Verdict.FAIL) == {}
 
 
+def test_a_role_that_nobody_asks_is_a_warning_with_the_nearest(config: Path) -> None:
+    config.write_text(MODELS + PRICED + '[llm.roles.mayn]\nmodel = "openai_compatible:here/small"\n')
+    found = _told(config, Verdict.WARN)["roles"].found
+    assert "[llm.roles.mayn]" in found
+    assert "did you mean main?" in found
+
+
+def test_a_budget_without_room_for_all_trials_is_a_warning(config: Path) -> None:
+    dear = '[llm.models."openai_compatible:here/small"]\nprice_in = 1.0\nprice_out = 10.0\n'
+    budget = "[llm.budget]\nquestion_usd = {}\n"
+    models = MODELS.replace("[llm.roles.main]", "[llm.roles.main]\nmax_tokens = 8000")
+    # A prompt of 20,000 tokens at 1 dollar a million, and an answer of 8,000 at 10: 0.10 dollars for each of 5 trials.
+    config.write_text(models + dear + budget.format(0.25))
+    assert "lets 2 of 5 trials ask at once; raise it to 0.50" in _told(config, Verdict.WARN)["budget"].found
+    config.write_text(models + dear + budget.format(0.5))
+    assert "budget" not in _findings(config)
+
+
+@pytest.mark.timeout(120)  # the library takes seconds to import, more on a busy machine
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_key_that_nobody_set_fails_with_its_variable(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    models = MODELS.replace("openai_compatible:here/small", "litellm:openai/gpt-4o-mini")
+    config.write_text(models.replace('"openai_compatible"', '"openai_compatible", "litellm"'))
+    found = _findings(config)
+    variable = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI"
+    assert found["keys"] == Finding(Verdict.FAIL, "keys", "litellm:openai/gpt-4o-mini: no key", f"set {variable}")
+    assert found.get("models") is None
+    monkeypatch.setenv(variable, "a key of somebody")
+    found = _findings(config)
+    assert "keys" not in found
+    assert found["models"].verdict is Verdict.OK
+
+
 def test_what_is_there_is_not_missed(config: Path) -> None:
     config.write_text(MODELS.replace('"searxng"]', '"searxng", "google_news"]') + PRICED)
     assert not {"prices", "search", "filter"} & _findings(config).keys()

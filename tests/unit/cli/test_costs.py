@@ -96,7 +96,7 @@ async def test_what_is_left_today_is_told_for_all_and_for_providers_with_a_limit
     assert [(one["what"], one["limit_usd"]) for one in told] == [("all models", 1.0), ("prime", 0.5)]
     assert [one["spent_usd"] for one in told] == pytest.approx([4 * CALL_USD] * 2)
     assert told[1]["left_usd"] == pytest.approx(0.5 - 4 * CALL_USD)
-    assert "prime: 0.00 of 0.50 USD spent, 0.50 left" in printed(await bill(theatre, CostBy.MODEL))
+    assert "prime: 0.0034 of 0.50 USD spent, 0.50 left" in printed(await bill(theatre, CostBy.MODEL))
 
 
 async def test_yesterday_counts_for_nothing_today(theatre: Theatre) -> None:

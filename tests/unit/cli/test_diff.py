@@ -1,7 +1,8 @@
 """Which two forecasts are compared, and how the difference looks."""
 
 import io
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,14 +11,17 @@ import pytest
 from bot.cli.diff import chosen
 from bot.cli.output.console import PlainConsole
 from bot.cli.output.difference import as_plain, print_difference
+from bot.domain.belief import Belief
 from bot.domain.forecast import Forecast
-from bot.domain.prediction import Binary
-from bot.domain.question import QuestionRef
+from bot.domain.prediction import Binary, Curve, CurveShape
+from bot.domain.question import Crowd, Question, QuestionRef
+from bot.domain.step import Action, Observation, Step
 from bot.errors import ConfigError, NotFound
 from bot.lab.chain import chain_of
 from bot.lab.difference import Difference, Side, difference
+from bot.ports import Desk
 from bot.testing.llm import ScriptedLlm
-from tests.unit.sittings import Theatre, open_theatre, question, thoughts
+from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -110,3 +114,35 @@ async def test_the_json_says_the_same(theatre: Theatre) -> None:
     assert plain["lists"]["searches"] == {"new": ["weather 2"], "gone": [], "in_both": 1}
     assert plain["after"]["trials_spread"] == {"outcome": 0.0}
     assert {"what": "steps", "before": 4, "after": 6} in plain["changes"]
+
+
+async def test_numbers_move_by_their_quantiles_in_their_unit_and_moments_are_told_to_the_second(
+    theatre: Theatre,
+) -> None:
+    shape = CurveShape(grid=(0.0, 10.0, 20.0), unit="mm", open_upper=True)
+    crowd = Crowd(prediction=Curve((0.0, 1.0, 1.0)), at=theatre.clock.now())
+    sides = []
+    for top in (1.0, 0.5):
+        theatre.forecasters["plain"] = Playing(believing_curve(Curve((0.0, 0.5, top))))
+        forecast = await theatre.forecast(question(shape=shape, crowd=crowd), "plain", trials=1)
+        trace = await theatre.ledger.forecasts.trace(forecast.id)
+        sides.append(Side(trace=trace, chain=await chain_of(theatre.ledger, trace), forecast=forecast))
+        theatre.clock.step(3_661.5)
+    console = PlainConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
+    print_difference(console, difference(*sides))
+    assert isinstance(console.file, io.StringIO)
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    assert "outcome: 10% 2 mm 2 mm" in lines
+    assert "outcome: 90% 18 mm above 20 mm" in lines
+    assert "crowd: 50% 5 mm 5 mm" in lines
+    assert not [line for line in lines if "probability" in line or "90% quantile" in line]
+    [cutoff] = [line for line in lines if line.startswith("cutoff ")]
+    assert re.fullmatch(r"cutoff \S+ \d\d:\d\d:\d\d UTC \S+ \d\d:\d\d:\d\d UTC", cutoff)
+
+
+def believing_curve(curve: Curve) -> Callable[[Question, Desk], AsyncGenerator[Step, None]]:
+    async def script(asked: Question, _desk: Desk) -> AsyncGenerator[Step, None]:
+        belief = Belief(predictions={target.key: curve for target in asked.targets})
+        yield Step(action=Action(name="think"), observation=Observation(), belief=belief)
+
+    return script

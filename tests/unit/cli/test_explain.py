@@ -27,6 +27,7 @@ from bot.jobs.calibrate import Calibrated
 from bot.jobs.score import Scoring, score
 from bot.ports import Desk
 from bot.store.calls import CostBy, Reservation
+from bot.store.forecasts import Opening
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
 
@@ -176,7 +177,9 @@ async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: Th
     asked = question()
     await theatre.record(asked)
     now = theatre.clock.now()
-    begun = await theatre.ledger.forecasts.begin(question=asked, forecaster="blf", cutoff=now, why="new", now=now)
+    begun = await theatre.ledger.forecasts.begin(
+        Opening(question=asked, forecaster="blf", cutoff=now, why="new", now=now)
+    )
     told = printed(await explanation_of(records(theatre), begun.id))
     assert f"Forecast {begun.id}: running" in told
     with pytest.raises(NotFound, match="foxcast questions"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.cli.output.figures import ago, day, in_short, moment, outcome, percent, prediction, predictions, size
+from bot.cli.output.figures import ago, day, in_short, moment, outcome, percent, prediction, predictions, size, usd
 from bot.domain.prediction import Binary, Choice, Curve
 from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
 
@@ -64,6 +64,7 @@ def test_an_outcome_is_told_in_a_few_words(happened: Outcome | None, shown: str)
 
 def test_a_choice_begins_with_the_likeliest_and_a_curve_tells_its_size() -> None:
     assert prediction(Choice({"a": 0.25, "b": 0.75})) == "b 75.0%, a 25.0%"
+    assert prediction(Choice({"a": 0.1, "b": 0.4, "c": 0.3, "d": 0.2})) == "b 40.0%, c 30.0%, d 20.0%, …"
     assert prediction(Curve((0.0, 0.5, 1.0))) == "CDF of 3 points"
     assert prediction(None) == "-"
 
@@ -74,6 +75,14 @@ def test_the_targets_of_a_question_are_told_each_or_together() -> None:
     assert in_short(rising) == "40.0% to 60.0% (2 targets)"
     assert in_short(dict.fromkeys(rising, Binary(0.4))) == "40.0% (2 targets)"
     assert in_short({"outcome": Binary(0.4)}) == "40.0%"
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [(0.0, "0.00"), (20.0, "20.00"), (1234.5, "1,234.50"), (0.1, "0.10"), (0.05, "0.0500"), (3.6e-5, "3.6e-05")],
+)
+def test_money_has_cents_and_where_it_is_little_more_digits(amount: float, shown: str) -> None:
+    assert usd(amount) == shown
 
 
 def test_bytes_are_told_in_a_unit_that_fits() -> None:

@@ -54,6 +54,15 @@ async def test_up_to_the_threshold_nobody_is_asked(monkeypatch: pytest.MonkeyPat
         await agree(payer(0.501), 10, yes=False, above_usd=5.0)
 
 
+async def test_what_forecasts_usually_cost_is_believed_before_what_they_may_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone(monkeypatch)
+    await agree(payer(9.0), 1000, yes=False, above_usd=5.0, usual_usd=0.005)
+    with pytest.raises(ConfigError, match=r"about 5.10 US dollars"):
+        await agree(payer(0.0), 1000, yes=False, above_usd=5.0, usual_usd=0.0051)
+
+
 async def test_where_no_terminal_is_nobody_can_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     alone(monkeypatch)
     with pytest.raises(ConfigError, match=r"1 forecast by paid is expected .* with --yes, or raise llm.budget"):

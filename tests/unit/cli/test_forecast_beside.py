@@ -20,7 +20,7 @@ from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.step import Action, Observation, Step
 from bot.errors import Rejected, Unavailable
 from bot.store.attempts import Attempt
-from bot.store.forecasts import Running
+from bot.store.forecasts import Opening, Running
 from bot.store.ledger import open_ledger
 from bot.store.requests import FOLDER, REFUSED
 from bot.store.schedule import Due
@@ -54,7 +54,9 @@ def beside(records: Records, before: Attempt | None = None) -> Beside:
 
 async def begun(records: Records) -> Running:
     now = FakeClock().now()
-    running = await records.ledger.forecasts.begin(question=QUESTION, forecaster=FOX, cutoff=now, why="x", now=now)
+    running = await records.ledger.forecasts.begin(
+        Opening(question=QUESTION, forecaster=FOX, cutoff=now, why="x", now=now)
+    )
     await records.ledger.forecasts.log_step(running.id, trial=1, number=1, step=STEP, at=now)
     return running
 

@@ -121,6 +121,7 @@ FAULTS = {
     "number for text": ("title = 3", "title: should be text (found a number)"),
     "no table": ('title = "x"\nshape = "binary"', "shape: should be a table (found text)"),
     "odd kind": ('title = "x"\nshape.kind = "yes"', "shape.kind: should be 'binary', 'choice', 'number' or 'date'"),
+    "no number": ('title = "x"\n[crowd]\nprobability = nan', "crowd.probability: should be a number (found nan)"),
     "no moment": ('title = "x"\ncloses_at = "soon"', "closes_at: should be a moment such as 2026-12-31"),
     "future knowledge": ('title = "x"\nas_of = 2027-01-01', "as_of: lies in the future; leave it out"),
     "crowd too new": (

@@ -1,5 +1,6 @@
 """What is seen of a forecast while it is made, and at its end."""
 
+import dataclasses
 import io
 from datetime import UTC, datetime
 
@@ -81,6 +82,22 @@ def test_a_failure_tells_its_detail() -> None:
     shown, file = view()
     shown.ended(Trial(number=2, end=TrialEnd.FAILED, belief=None, steps=0, detail="Unavailable: asleep"))
     assert file.getvalue() == "trial 2 ended after 0 steps: failed: Unavailable: asleep\n"
+
+
+def test_what_is_remarked_of_a_step_is_shown_beside_an_old_reason() -> None:
+    shown, file = view()
+    shown.step(1, 1, searching(believing(0.5, reason="where the trial starts")))
+    step = dataclasses.replace(searching(believing(0.5, reason="where the trial starts")), remarks=("kept: no number",))
+    shown.step(1, 2, step)
+    assert file.getvalue().count("where the trial starts") == 1
+    assert "   kept: no number\n" in file.getvalue()
+
+
+def test_floats_in_arguments_are_told_without_noise() -> None:
+    shown, file = view()
+    action = Action(name="submit", arguments={"quantiles": {"p50": 42.599999999999994, "p95": [0.1 + 0.2]}})
+    shown.step(1, 1, Step(action=action, observation=Observation(), belief=believing(0.5)))
+    assert 'submit(quantiles={"p50": 42.6, "p95": [0.3]})' in file.getvalue()
 
 
 def test_what_is_waited_for_is_said_once() -> None:

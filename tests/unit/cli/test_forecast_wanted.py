@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.app import folder_of, open_app
-from bot.cli.wanted import Sources, address, chosen, free_ones, require_future
+from bot.cli.wanted import Sources, address, chosen, free_ones, remark_on, require_future
 from bot.config.load import load_config
 from bot.config.model import Config
 from bot.domain.prediction import BinaryShape
@@ -132,6 +132,12 @@ def test_one_without_guards_is_only_taken_by_name(configure: Configure) -> None:
     registry = load_registry(config)
     assert chosen(config, registry, "quay", asked=None) == "pilot"
     assert chosen(config, registry, "quay", asked="other") == "other"
+    told = remark_on(config, registry, "quay", "pilot", asked=None)
+    assert told == "other is clairvoyant, so pilot forecasts; to ask other all the same: --forecaster other"
+    assert remark_on(config, registry, "quay", "pilot", asked="pilot") is None
+    assert "other is clairvoyant: nothing keeps it" in str(remark_on(config, registry, "quay", "other", asked="other"))
+    # Nobody was passed over there.
+    assert remark_on(config, registry, "file", "pilot", asked=None) is None
     assert free_ones(config, registry, but="pilot") == ("keeper",)
 
 

@@ -65,6 +65,16 @@ def test_a_file_may_be_named_by_a_variable_and_an_empty_variable_gives_nothing(t
     assert told(tmp_path, **{TAVILY: " "})[TAVILY].state == "not set, and needed"
 
 
+def test_a_file_is_named_for_a_secret_inside_a_table_too(tmp_path: Path) -> None:
+    place = '"http://127.0.0.1:9/v1"\n'
+    text = CONFIG.replace(place, f'{place}api_key_file = "local.key"\n', 1)
+    secrets = told(tmp_path, text, **{f"{GEMINI}_FILE": "gemini.key"})
+    local = secrets["FOXCAST_MODELS__OPENAI_COMPATIBLE__SETTINGS__ENDPOINTS__LOCAL__API_KEY"]
+    assert local.state == f"set, by {tmp_path / 'config.toml'}:10"
+    assert secrets[GEMINI].state == f"set, by env {GEMINI}_FILE"
+    assert not [name for name in secrets if name.endswith("_FILE")]
+
+
 @pytest.mark.parametrize("plugins", ['["baseline"]', "[]"])
 def test_plugins_without_secrets_have_none(tmp_path: Path, plugins: str) -> None:
     assert told(tmp_path, f"plugins = {plugins}\n") == {}

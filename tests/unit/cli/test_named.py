@@ -65,3 +65,13 @@ async def test_a_forecaster_that_is_named_decides(theatre: Theatre) -> None:
     assert (await forecast_named(records(theatre, "blf"), "rain", "free")).forecaster == "free"
     with pytest.raises(NotFound, match="fre has not forecast lantern:rain; did you mean free"):
         await forecast_named(records(theatre, "blf"), "rain", "fre")
+
+
+async def test_the_beginning_of_an_id_has_a_least_length_which_is_told(theatre: Theatre) -> None:
+    made = await theatre.forecast(question(), "blf")
+    assert (await forecast_named(records(theatre), made.id[:6])).id == made.id
+    with pytest.raises(NotFound, match=r"of a forecast's id give at least 6 characters"):
+        await forecast_named(records(theatre), made.id[:4])
+    with pytest.raises(NotFound) as unknown:
+        await forecast_named(records(theatre), "thaw")
+    assert "characters" not in str(unknown.value)

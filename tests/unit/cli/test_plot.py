@@ -21,7 +21,7 @@ from bot.domain.question import Crowd, Question, Target
 from bot.domain.step import Action, Observation, Step
 from bot.errors import ConfigError
 from bot.ports import Desk
-from bot.store.forecasts import Trace
+from bot.store.forecasts import Opening, Trace
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Playing, Theatre, open_theatre, question
 
@@ -104,8 +104,20 @@ async def test_a_curve_has_a_fan_of_the_mean_trial_and_ended_trials_go_on(theatr
     assert fan.answer == pytest.approx(fan.rows[1])
     (mean,) = panels_of(await traced(theatre, asked, player, trials=2)).shown
     assert isinstance(mean, Fan)
+    # Of each trial its own medians: the second one reaches 0.5 at the end of the grid.
+    assert [(line.trial, line.values) for line in mean.lines] == [(1, (10.0, 10.0)), (2, (10.0, 20.0))]
+    assert [line.end for line in mean.lines] == [TrialEnd.FINISHED] * 2
     # The mean of 0.5 and 0.25 at ten: the lower quartile lies two thirds of the way.
     assert mean.rows[1][1] == pytest.approx(10.0 * 0.25 / 0.375)
+
+
+async def test_the_picture_of_a_number_names_the_median_of_each_trial_and_the_bands(
+    theatre: Theatre, tmp_path: Path
+) -> None:
+    draw(await traced(theatre, question(shape=GRID), playing(lambda _: Curve((0.0, 0.5, 1.0)))), tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text(encoding="utf-8")
+    for told in ("median of trial 1 (finished)", "median of trial 2 (finished)", "25% to 75% of the mean trial"):
+        assert told in drawn
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".SVG"])
@@ -179,7 +191,9 @@ async def test_a_file_that_cannot_be_written_is_named(theatre: Theatre, tmp_path
 async def test_a_forecast_without_a_step_cannot_be_drawn(theatre: Theatre, tmp_path: Path) -> None:
     asked, now = question(), theatre.clock.now()
     await theatre.record(asked)
-    begun = await theatre.ledger.forecasts.begin(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
+    begun = await theatre.ledger.forecasts.begin(
+        Opening(question=asked, forecaster="plain", cutoff=now, why="new", now=now)
+    )
     with pytest.raises(ConfigError, match="no step"):
         draw(await theatre.ledger.forecasts.trace(begun.id), tmp_path / "plot.svg")
 

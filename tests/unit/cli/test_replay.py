@@ -46,7 +46,10 @@ def test_what_is_identical_says_so() -> None:
 @pytest.mark.parametrize(
     ("again", "says"),
     [
-        (replayed(found("steps", missing="this model is not on record")), "the record lacks what is asked now"),
+        (
+            replayed(found("steps", missing="this call to a model is not on record")),
+            "the record lacks what is asked now",
+        ),
         (replayed(found("observation.documents.1")), "prompts"),
         (replayed(found("belief.reason")), "makes something else of the same record"),
         (replayed(aggregate=found("outcome.probability", step=None)), "aggregate in"),

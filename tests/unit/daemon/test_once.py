@@ -9,9 +9,10 @@ from bot.daemon.runner import Runner
 from bot.daemon.serve import once, serve
 from bot.daemon.watch import ExitReason, Watch
 from bot.domain.vitals import JobRun, Outcome, Vital
-from bot.errors import StoreError, Unavailable
+from bot.errors import StoreError, Unauthorized, Unavailable
 from bot.jobs.job import Job
 from bot.testing.clock import START, FakeClock
+from bot.testing.loop import VirtualClock, simulate
 
 HOUR = timedelta(hours=1)
 
@@ -172,3 +173,64 @@ async def test_a_job_is_logged_when_it_did_something_else_than_last_time(ledger:
         for _ in range(5):
             await runner.run(steady)
     assert [entry["what"] for entry in logs if entry["event"] == "job done"] == ["0 new", "3 new", "0 new"]
+
+
+async def test_what_a_stop_left_undone_is_named(ledger: Ledger) -> None:
+    stop = asyncio.Event()
+
+    async def run() -> str:
+        stop.set()
+        return "asked to stop while at it"
+
+    jobs = [job("a", run), script("b", "never"), script("c", "never")]
+    end = await once(jobs, clock=FakeClock(), record=ledger, stop=stop)
+    assert (end.reason, end.detail) == (ExitReason.ASKED, "not begun: b, c")
+
+
+def test_a_job_that_does_not_finish_after_a_stop_is_cut_off_and_named(ledger: Ledger) -> None:
+    async def scene(clock: VirtualClock) -> None:
+        stop = asyncio.Event()
+
+        async def hang() -> str:
+            asyncio.get_running_loop().call_later(3, stop.set)
+            await asyncio.Event().wait()
+            return "never"
+
+        jobs, start = [job("a", hang), script("b", "never")], clock.monotonic()
+        end = await once(jobs, clock=clock, record=ledger, stop=stop, drain_s=7)
+        assert (end.reason, end.detail) == (ExitReason.CUT, "a; not begun: b")
+        assert clock.monotonic() - start == pytest.approx(10)
+
+    simulate(scene)
+    assert ledger.runs == []
+
+
+async def test_credentials_that_are_not_taken_show_in_the_exit(ledger: Ledger) -> None:
+    jobs = [script("a", Unavailable("503")), script("b", Unauthorized("set KEY"))]
+    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert (end.reason, end.detail) == (ExitReason.UNAUTHORIZED, "a, b")
+
+
+def test_a_job_that_is_wanted_runs_at_once(ledger: Ledger) -> None:
+    async def scene(clock: VirtualClock) -> None:
+        stop, wanted = asyncio.Event(), asyncio.Event()
+        ran: list[float] = []
+
+        async def run() -> str:
+            ran.append(clock.monotonic())
+            return "forecast"
+
+        async def person() -> None:
+            await clock.sleep(100)
+            wanted.set()
+            await clock.sleep(1)
+            stop.set()
+
+        forecast = Job(name="forecast", summary="", every=timedelta(days=9999), run=run, wanted=wanted)
+        start = clock.monotonic()
+        asking = asyncio.create_task(person())
+        await serve([forecast], clock=clock, watch=Watch(), record=ledger, stop=stop)
+        await asking
+        assert [round(at - start) for at in ran] == [0, 100]
+
+    simulate(scene)

@@ -201,3 +201,33 @@ async def test_the_table_of_another_source_changes_nothing(desk: Desk) -> None:
     desk.section = DeskSection.model_validate({"sources": {"elsewhere": {"searches": 1}}})
     assert (await desk.bench(BACKDATED)).opening.configuration == before
     assert (await desk.bench(dataclasses.replace(BACKDATED, source="elsewhere"))).opening.configuration != before
+
+
+async def test_begun_anew_a_page_that_could_not_be_read_stays_unread_and_changes_no_prompt(desk: Desk) -> None:
+    desk.models = ScriptedModels(roles={"filter": dropping()})
+    desk.engine.hits = [hit("one"), hit("two")]
+    read = {"search_index": 1, "result_indices": [1, 2], "question": "?"}
+    desk.fetcher.web = {"https://news.example/one": Unavailable("no such host"), "https://news.example/two": "Two\nlit"}
+    seen = []
+    for _ in range(2):
+        bench = await searched(desk, forgiving=True)
+        looked = await bench.use("lookup_url", {"url": "https://news.example/one"})
+        seen.append((looked, await bench.use("summarize_results", dict(read))))
+        desk.fetcher.web["https://news.example/one"] = "One\nIt is there now."
+    assert seen[0] == seen[1]
+    assert "cannot be reached" in seen[0][0].observation.text
+    # Looked up once and read once with the other one.
+    assert len(desk.fetcher.requests) == 3
+
+
+async def test_begun_anew_pages_that_no_model_read_are_read_by_one_and_not_fetched_again(desk: Desk) -> None:
+    asked: list[str] = []
+    desk.models = ScriptedModels(roles={"filter": lambda _: Unavailable("busy")})
+    desk.engine.hits = [hit("one")]
+    desk.fetcher.web = {"https://news.example/one": Unavailable("no such host")}
+    await (await searched(desk)).use("lookup_url", {"url": "https://news.example/one"})
+    desk.models = ScriptedModels(roles={"filter": lambda _: asked.append("asked") or '{"results": []}'})
+    bench = await searched(desk, forgiving=True)
+    await bench.use("lookup_url", {"url": "https://news.example/one"})
+    assert asked
+    assert len(desk.fetcher.requests) == 1

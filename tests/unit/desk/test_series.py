@@ -16,6 +16,7 @@ from bot.domain.question import Crowd, Question, Target
 from bot.domain.research import Series, SeriesModel
 from bot.domain.step import Json
 from bot.science import timeseries
+from bot.store.forecasts import Opening
 from bot.testing.research import MemoryPages, MemorySeries
 from plugins.data import dbnomics, fred, yahoo
 from tests.unit.desk.workbench import (
@@ -159,7 +160,9 @@ async def test_a_shelf_shows_headings_first_and_then_a_section(desk: Desk) -> No
 
 async def forecast(desk: Desk, question: Question, who: str, days: int, said: Prediction) -> None:
     at = CUTOFF + timedelta(days=days)
-    running = await desk.ledger.forecasts.begin(question=question, forecaster=who, cutoff=at, why="new", now=at)
+    running = await desk.ledger.forecasts.begin(
+        Opening(question=question, forecaster=who, cutoff=at, why="new", now=at)
+    )
     made = Forecast(
         id=running.id,
         ref=question.ref,

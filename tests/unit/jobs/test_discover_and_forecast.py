@@ -7,6 +7,7 @@ from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary
 from bot.domain.question import QuestionRef
 from bot.errors import Unavailable
+from bot.store.forecasts import Opening
 from bot.store.schedule import Due
 from bot.testing.forecaster import ScriptedForecaster, say
 from tests.unit.jobs.conftest import FIRST, SECOND, VENUE, House
@@ -158,7 +159,7 @@ async def test_a_killed_run_is_taken_up_without_repeating_ended_trials(house: Ho
     assert len(claims) == 1
     asked = await house.ledger.questions.get(claims[0].ref)
     running = await house.ledger.forecasts.begin(
-        question=asked, forecaster=FIRST, cutoff=now, why="new question", now=now
+        Opening(question=asked, forecaster=FIRST, cutoff=now, why="new question", now=now)
     )
     first = ScriptedForecaster(say(0.2))
     house.forecasters, house.trials = {FIRST: first}, 1

@@ -124,3 +124,21 @@ async def test_the_cost_of_many_is_that_of_one_with_its_trials_and_steps_so_ofte
     assert await expected(prices, seats("paid")["paid"], 10) == pytest.approx(3.0)
     assert prices.asked == [("paid", 5, 7)]
     assert await expected(Prices({"paid": None}), seats("paid")["paid"], 10) is None
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_narrow_budgets_are_told_once_when_something_that_costs_is_due(*, confirmed: bool) -> None:
+    looks: list[str] = []
+
+    async def narrow() -> list[str]:
+        looks.append("look")
+        return ["too narrow"]
+
+    spending = Spending(prices=Prices({"paid": 0.1}), ask_above_usd=9.0, confirmed=confirmed, narrow=narrow)
+    with capture_logs() as logs:
+        for due in ({}, {"free": 1}, {"paid": 1}, {"paid": 1}):
+            assert spending.matters is (looks == [] or not confirmed)
+            people = {**seats("paid"), **seats("free", asks=False)}
+            assert await spending.held(people, due, now=NOON) == ()
+            assert len(looks) == ("paid" in due)
+    assert [entry["why"] for entry in logs] == ["too narrow"]

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.config.model import DeskSection
+from bot.desk.combine import Pool
 from bot.domain.belief import Belief
-from bot.domain.forecast import Forecast
+from bot.domain.forecast import Forecast, Limits
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question
 from bot.domain.step import Action, Observation, Step
@@ -131,7 +133,43 @@ async def test_another_forecaster_brings_its_own_prompts(theatre: Theatre) -> No
     before, after = told["prompts"]
     assert (before, [len(digest) for digest in after]) == ([], [64])
     text = (await theatre.ledger.documents.get(after[0])).content.decode()
-    assert "Will there be rain?" in text
+    # The texts as they are before a question is filled in.
+    assert "$title" in text
+    assert "Will there be rain?" not in text
+
+
+async def test_the_same_prompts_are_no_change_on_another_day_and_after_another_search(theatre: Theatre) -> None:
+    theatre.section = DeskSection(filter=True)
+    first = await theatre.forecast(question())
+    theatre.clock.pass_unnoticed(86_400)
+    theatre.llm.turns = [thoughts(0.3, 0.4, 0.7)]
+    second = await theatre.forecast(question(criteria="As the almanac says."))
+    told = changes(await compared(theatre, first, second))
+    assert first.cutoff != second.cutoff
+    assert not [what for what in told if what.startswith("prompts")]
+
+
+async def test_settings_that_changed_are_named(theatre: Theatre) -> None:
+    first = await theatre.forecast(question(), settings={"crowd": True, "deep": {"a": 1, "b": 2}})
+    changed: dict[str, Any] = {
+        "settings": {"crowd": False, "deep": {"a": 1, "b": 3}},
+        "pool": Pool.MEDIAN,
+        "limits": Limits(steps=7),
+    }
+    second = await theatre.forecast(question(), **changed)
+    told = changes(await compared(theatre, first, second))
+    assert {what: told[what] for what in told if what.startswith(("setting", "aggregate", "limit", "setup"))} == {
+        "setting: crowd": (True, False),
+        "setting: deep.b": (2, 3),
+        "aggregate": ("logit-mean", "median"),
+        "limit: steps": (10, 7),
+    }
+
+
+async def test_a_forecast_from_before_setups_were_kept_differs_in_that_alone(theatre: Theatre) -> None:
+    known = await side(theatre, await theatre.forecast(question()))
+    unknown = replace(known, trace=replace(known.trace, setup=None))
+    assert changes(difference(unknown, known)) == {"setup": ("not on record", "on record")}
 
 
 async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(theatre: Theatre) -> None:

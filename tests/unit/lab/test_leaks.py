@@ -19,6 +19,7 @@ from bot.desk.leaks.blocks import Blocks
 from bot.desk.leaks.caught import Caught
 from bot.domain.inquiry import Charge
 from bot.domain.prompt import Completion, Prompt
+from bot.domain.question import Question
 from bot.domain.step import Usage
 from bot.errors import Unavailable
 from bot.lab.leaks import Audit, Audition, Finding, ModelAuditor, Opinion, finding, opinions_in
@@ -67,9 +68,11 @@ class Lab:
     desk: Desk
     llm: ScriptedLlm
 
-    async def use(self, *uses: tuple[str, Mapping[str, Any]], scope: str = "f1", **more: Any) -> Caught:
+    async def use(
+        self, *uses: tuple[str, Mapping[str, Any]], scope: str = "f1", question: Question = BACKDATED, **more: Any
+    ) -> Caught:
         charge = Charge(scope=scope, ref="lantern:lamp", venue="lantern", forecaster="thinker", trial=1)
-        bench = await self.desk.bench(BACKDATED, charge=charge, **more)
+        bench = await self.desk.bench(question, charge=charge, **more)
         for tool, arguments in uses:
             await bench.use(tool, dict(arguments))
         return bench.caught
@@ -193,6 +196,37 @@ async def test_a_page_that_nobody_judged_was_not_used(tmp_path: Path) -> None:
         await lab.use(SEARCH, look("one"))
         audit = await lab.audit()
     assert counted(audit) == {("search result", "kept"): 1, ("page", "unchecked"): 1}
+
+
+def passing_over(prompt: Prompt) -> Completion:
+    """Play a filter that has a verdict on the second of two texts alone."""
+    assert "Result 2:" in prompt.messages[-1].text
+    return Completion(text='{"results": [{"number": 2, "verdict": "keep", "reason": "read"}]}')
+
+
+@pytest.mark.parametrize(
+    ("cutoff", "fates", "unjudged"),
+    [
+        (CUTOFF + DAY, {("search result", "kept"): 2}, {Kind.RESULT: 1}),
+        (CUTOFF, {("search result", "kept"): 1, ("search result", "unchecked"): 1}, {}),
+    ],
+    ids=["of today", "of an earlier day"],
+)
+async def test_what_the_filter_passed_over_is_told_whether_it_was_kept_or_left_out(
+    tmp_path: Path, cutoff: datetime, fates: dict[tuple[str, str], int], unjudged: dict[Kind, int]
+) -> None:
+    async with laboratory(tmp_path, passing_over) as lab:
+        lab.desk.engine.hits = [hit("one"), hit("two")]
+        await lab.use(SEARCH, question=market(), cutoff=cutoff)
+        audit = await lab.audit()
+    assert counted(audit) == fates
+    assert audit.unjudged() == unjudged
+    assert audit_as_plain(audit)["kept_without_verdict"] == {"search result": len(unjudged), "page": 0}
+    console = Console(file=io.StringIO(), width=200)
+    print_audit(console, audit)
+    told = "kept without a verdict of the filter: 1 of the 2 search results\n"
+    assert isinstance(console.file, io.StringIO)
+    assert (told in console.file.getvalue()) is bool(unjudged)
 
 
 async def test_a_host_that_is_blocked_since_is_found_in_what_was_read_before(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from bot.domain.step import Action, Observation, Step
 from bot.errors import NotFound, Rejected, Unavailable
 from bot.lab.replay import Discrepancy, Offline, Replayed, replay
 from bot.ports import Desk
+from bot.store.forecasts import Opening
 from bot.testing.llm import ScriptedLlm, said
 from plugins.blf.forecaster import Blf
 from plugins.blf.settings import BlfSettings
@@ -206,7 +207,7 @@ async def test_what_was_not_completed_cannot_be_replayed(theatre: Theatre) -> No
     await theatre.record(asked)
     now = theatre.clock.now()
     running = await theatre.ledger.forecasts.begin(
-        question=asked, forecaster="blf", cutoff=now, why="asked for", now=now
+        Opening(question=asked, forecaster="blf", cutoff=now, why="asked for", now=now)
     )
     with pytest.raises(NotFound, match="running"):
         await again(theatre, running.id)

@@ -356,3 +356,11 @@ def test_the_gateway_imports_no_provider_and_no_http() -> None:
     program = f"import sys, bot.llm.gateway; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+async def test_a_call_without_a_key_counts_as_no_request(open_rig: OpenRig) -> None:
+    llms = {"prime": ScriptedLlm(turns=[Unauthorized("no key; set KEY", sent=False)]), "other": ScriptedLlm()}
+    async with open_rig(section(), llms=llms) as rig:
+        with pytest.raises(Unauthorized, match="set KEY"):
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+        assert rig.rows("state, attempts, calls, cost_usd") == [("failed", 0, 0, 0.0)]

@@ -21,7 +21,7 @@ from bot.domain.step import Action, Observation, Step, Usage
 from bot.domain.submission import Intent, Mode, Send
 from bot.ids import derive_id
 from bot.store.calls import Reservation, Settlement
-from bot.store.forecasts import Running
+from bot.store.forecasts import Opening, Running
 from bot.store.invariants import INVARIANTS
 from bot.store.ledger import BALLAST_FILE, Ledger, open_ledger
 
@@ -58,7 +58,7 @@ class Scribe:
 
     async def begin(self, question: Question, **changes: Any) -> Running:
         given: dict[str, Any] = {"forecaster": "plain", "cutoff": self.now, "why": "new", "now": self.now}
-        return await self.ledger.forecasts.begin(question=question, **(given | changes))
+        return await self.ledger.forecasts.begin(Opening(question=question, **(given | changes)))
 
     def answer(self, question: Question, running: Running, probability: float, **changes: Any) -> Forecast:
         predictions = {target.key: Binary(probability) for target in question.targets}

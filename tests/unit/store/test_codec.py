@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.belief import Belief, Confidence, Evidence
-from bot.domain.forecast import Forecast, Trial, TrialEnd
+from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.resolution import Chosen, Happened, Landed, Resolution, Void
+from bot.domain.setup import Setup
 from bot.domain.step import Action, Observation, Step, Usage
 from bot.errors import ContractError
 from bot.store import codec
@@ -137,6 +138,16 @@ learned = st.builds(
     provenance=st.dictionaries(texts, texts, max_size=3),
 )
 
+setups = st.builds(
+    Setup,
+    settings=st.dictionaries(texts, json_values, max_size=3),
+    trials=st.integers(1, 99),
+    aggregate=names,
+    limits=st.builds(Limits, steps=st.integers(1, 99), seconds=st.floats(1, 1e6), tokens=st.none() | st.integers(1, 9)),
+    uses=st.none() | names,
+    clairvoyant=st.booleans(),
+)
+
 FORMS: dict[str, tuple[codec.Form[Any], st.SearchStrategy[Any]]] = {
     "question": (codec.QUESTION, questions()),
     "prediction": (codec.PREDICTION, predictions),
@@ -148,6 +159,7 @@ FORMS: dict[str, tuple[codec.Form[Any], st.SearchStrategy[Any]]] = {
     "forecast": (codec.FORECAST, forecasts),
     "resolution": (codec.RESOLUTION, resolutions),
     "fitted": (codec.FITTED, learned),
+    "setup": (codec.SETUP, setups),
 }
 
 

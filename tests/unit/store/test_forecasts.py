@@ -1,23 +1,31 @@
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from bot.domain.forecast import Trial, TrialEnd
+from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, Choice, ChoiceShape
 from bot.domain.question import Crowd, Target
+from bot.domain.setup import Setup
 from bot.domain.step import Step, Usage
 from bot.domain.submission import Hold
 from bot.errors import ContractError, NotFound, StoreError
 from bot.ids import derive_id
+from bot.store.checks import full_check
 from bot.store.forecasts import Basis
+from bot.store.invariants import INVARIANTS
+from bot.store.ledger import open_ledger
 from bot.store.schedule import Due
 from tests.unit.store.conftest import NOON, Scribe
 
 HOUR = timedelta(hours=1)
 Make = Callable[..., Step]
+SETUP = Setup(settings={"depth": 3}, trials=5, aggregate="mean", limits=Limits(steps=4))
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,55 @@ async def test_a_forecast_left_too_long_or_with_a_later_cutoff_is_abandoned(scri
     trace = await scribe.ledger.forecasts.trace(first.id)
     assert trace.state == "abandoned"
     assert "left unfinished" in trace.detail
+
+
+async def test_a_forecast_says_how_its_forecaster_was_configured(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    first = await scribe.begin(question, setup=SETUP)
+    forecasts = scribe.ledger.forecasts
+    assert (await forecasts.trace(first.id)).setup == SETUP
+    other = await scribe.begin(await scribe.ask("snow"), forecaster="other")
+    assert (await forecasts.trace(other.id)).setup is None
+
+
+async def test_forecasts_from_before_setups_were_kept_stay_and_do_not_say(scribe: Scribe, tmp_path: Path) -> None:
+    running = await scribe.begin(await scribe.ask())
+    old = tmp_path / "old.sqlite"
+    with closing(sqlite3.connect(scribe.path)) as connection:
+        connection.execute("vacuum into ?", [str(old)])
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("alter table forecast drop column setup")
+        for table in ("_sqlite_migrations", "_migration_checksum"):
+            connection.execute(f"delete from {table} where name = '0005_setup'")  # noqa: S608 - a name of ours
+    async with open_ledger(old, now=NOON) as ledger:
+        trace = await ledger.forecasts.trace(running.id)
+        assert (trace.state, trace.setup) == ("running", None)
+    assert full_check(old, INVARIANTS).sound
+
+
+async def test_settings_that_change_meanwhile_begin_a_forecast_anew(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    first = await scribe.begin(question, setup=SETUP)
+    second = await scribe.begin(question, setup=replace(SETUP, settings={"depth": 4}))
+    assert second.revision == 2
+    left = await scribe.ledger.forecasts.trace(first.id)
+    assert (left.state, left.setup) == ("abandoned", SETUP)
+    assert "settings of the forecaster changed" in left.detail
+
+
+async def test_another_number_of_trials_goes_on_and_is_noted(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    first = await scribe.begin(question, setup=SETUP)
+    more = replace(SETUP, trials=7, aggregate="median")
+    assert (await scribe.begin(question, setup=more)).id == first.id
+    assert (await scribe.ledger.forecasts.trace(first.id)).setup == more
+
+
+async def test_a_forecast_begun_without_a_setup_goes_on_without_one(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    first = await scribe.begin(question)
+    assert (await scribe.begin(question, setup=SETUP)).id == first.id
+    assert (await scribe.ledger.forecasts.trace(first.id)).setup is None
 
 
 async def test_a_question_that_changes_meanwhile_is_forecast_anew(scribe: Scribe) -> None:
