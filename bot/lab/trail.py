@@ -59,8 +59,8 @@ class Layer(StrEnum):
 class Met:
     """A document as it came, and what became of it: ``dropped`` is None where the forecaster could read it.
 
-    ``text`` is what it tells; ``shown`` what the tool gave back with it; ``judged`` says that the filter gave a verdict
-    on it; ``beyond`` counts the points of a series that were clamped away.
+    ``text`` is what it tells; ``shown`` what the tool gave back with it; ``judged`` says that the filter looked at it,
+    ``passed`` that it let it pass by name; ``beyond`` counts the points of a series that were clamped away.
     """
 
     trial: int
@@ -71,13 +71,14 @@ class Met:
     dated: datetime | None = None
     dropped: Layer | None = None
     judged: bool = False
+    passed: bool = False
     shown: str = ""
     beyond: int = 0
 
     @property
     def unjudged(self) -> bool:
         """Whether it was kept though nobody judged what it tells, as it may be for a question of today."""
-        return self.dropped is None and not self.judged and self.kind in {Kind.RESULT, Kind.PAGE}
+        return self.dropped is None and not self.passed and self.kind in {Kind.RESULT, Kind.PAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,8 @@ class Trail:
                 text=text,
                 dated=hit.published_at,
                 dropped=dropped,
-                judged=kept.get(place, dropped is Layer.CONTENT),
+                judged=verdict.checked and dropped in {None, Layer.CONTENT, Layer.UNCHECKED},
+                passed=kept.get(place, False),
             )
 
     def _pages(self, told: Sequence[tuple[ExchangeKey, Any]], verdict: Verdict, use: Use) -> Iterator[Met]:
@@ -153,13 +155,13 @@ class Trail:
             dropped = self._layer((page.url,), page.published_at)
             if dropped is None:
                 # The filter was shown those alone that had come so far, in this order.
-                judged = place in verdict.dropped | verdict.kept
+                passed = place in verdict.kept
                 dropped, place = self._by_content(place, verdict), place + 1
-                yield self._page(page, use, dropped, judged=judged)
+                yield self._page(page, use, dropped, judged=verdict.checked, passed=passed)
             else:
                 yield self._page(page, use, dropped)
 
-    def _page(self, page: Page, use: Use, dropped: Layer | None, *, judged: bool = False) -> Met:
+    def _page(self, page: Page, use: Use, dropped: Layer | None, *, judged: bool = False, passed: bool = False) -> Met:
         return Met(
             trial=self.trial,
             tool="pages",
@@ -169,6 +171,7 @@ class Trail:
             dated=page.published_at,
             dropped=dropped,
             judged=judged,
+            passed=passed,
             shown=use.result.observation.text,
         )
 

@@ -164,7 +164,8 @@ class Gateway:
                 return await self._paid(paid) or await self._call(order, patience)
         except TimeoutError as error:
             waited_s = asyncio.get_running_loop().time() - began
-            message = f"{order.model}, asked as {order.inquiry.role}: no answer within {round(waited_s, 0 if waited_s >= 1 else 2):g} s"
+            told_s = round(waited_s, 0 if waited_s >= 1.0 else 2)
+            message = f"{order.model}, asked as {order.inquiry.role}: no answer within {told_s:g} s"
             failure = Unavailable(message)
             failure.__cause__ = error
             return failure

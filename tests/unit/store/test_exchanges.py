@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.errors import ContractError, StoreError
+from bot.store.documents import PACKED_AT_ONCE
 from bot.store.exchanges import Exchange, ExchangeKey
 from bot.store.ledger import open_ledger, read_ledger
-from bot.store.documents import PACKED_AT_ONCE
 from tests.unit.store.conftest import NOON, Scribe
 
 PAGE = ExchangeKey("page", "aa")
