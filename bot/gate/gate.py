@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import mismatch
 from bot.domain.question import Question
-from bot.domain.submission import Decision, Hold, Intent, Mode, Send
+from bot.domain.submission import Decision, Hold, Intent, IntentAction, Mode, Send
 from bot.gate.brake import Brake
 from bot.ids import derive_id
 
 # How long a hold that time or a person may lift stands before the question is put again.
 ASK_AGAIN = timedelta(minutes=10)
-ACTION = "forecast"
+ACTION = IntentAction.FORECAST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_models
+from bot.store import schema_models, schema_trading
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -363,4 +363,11 @@ update question set series = coalesce(
 def models(database: Database) -> None:
     """Create the tables of exchanges, of calls to models and of how models did."""
     for statement in schema_models.STATEMENTS:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0004_trading")
+def trading(database: Database) -> None:
+    """Create the tables of orders, leave, readings of accounts, rates and the audit."""
+    for statement in schema_trading.STATEMENTS:
         database.execute(statement)

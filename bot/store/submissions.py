@@ -13,7 +13,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from bot.domain.question import QuestionRef
-from bot.domain.submission import FINAL_STATES, Decision, Hold, Intent, IntentState, Mode, Receipt, Send
+from bot.domain.submission import FINAL_STATES, Decision, Hold, Intent, IntentAction, IntentState, Mode, Receipt, Send
 from bot.errors import NotFound, StoreError
 from bot.ids import derive_id
 from bot.store.codec import PREDICTIONS, clean, listed, moment, stamp
@@ -373,7 +373,7 @@ def _intent(*columns: str) -> Intent:
         account=account,
         ref=QuestionRef.parse(ref),
         forecast=forecast,
-        action=action,
+        action=IntentAction(action),
         predictions=PREDICTIONS.decode(predictions),
         batch=batch,
     )
