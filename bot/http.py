@@ -1,8 +1,9 @@
-"""Bounded reading over HTTP: the only importer of httpx, and the only place where a status code becomes an error.
+"""Bounded reading over HTTP: the only place where a status code becomes an error.
 
 A body is read raw and unpacked here with a bound, because the library's own decompression has none. Writes never pass
-through this module: they must not be repeated, reads may. The library's pool takes time quadratic in its connections,
-so there are several small clients instead of a large one.
+through this module: they must not be repeated, reads may; ``bot.wire`` is theirs. The library's pool takes time
+quadratic in its connections, so there are several small clients instead of a large one. Each request, also one that
+follows a redirect or a failure, waits for its turn by the rates of the service it goes to.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
+from bot.address import public
 from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.rates import Rates, Turn, retry_after_s
 
 if TYPE_CHECKING:
     import ssl
@@ -72,10 +74,13 @@ class HttpReader:
     Environment variables (proxies, .netrc) are ignored. Neither errors nor logs show the query of an address.
     """
 
-    def __init__(self, *, clock: Clock, random: Random, limits: HttpLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, *, clock: Clock, random: Random, limits: HttpLimits = DEFAULT_LIMITS, rates: Rates | None = None
+    ) -> None:
         self._clock = clock
         self._random = random
         self._limits = limits
+        self._rates = rates or Rates((), clock=clock, random=random)
         self._lanes: list[_Lane] = []
         self._tls: ssl.SSLContext | None = None
         self._jitter: np.random.Generator | None = None
@@ -98,7 +103,8 @@ class HttpReader:
         """Return the unpacked body of a 200 answer.
 
         Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx,
-        with the wait that was asked for, which is 0.0 for a 429 that names none;
+        with the wait that was asked for, which is 0.0 for a 429 that names none, and at once where a pause that was
+        asked for earlier is longer than a call waits;
         Unauthorized for 401 and 403; NotFound for 404 and 410; Rejected for any other 4xx; ContractError for another
         status, a body of more than ``max_bytes`` bytes, an encoding that was not asked for, or a redirect to another
         host; ConfigError for an address that is none.
@@ -139,64 +145,66 @@ class HttpReader:
         return await self._attempt(request, self._limits.deadline_s if deadline_s is None else deadline_s)
 
     async def _attempt(self, request: _Request, deadline_s: float) -> bytes:
+        """Ask once, redirects followed; the deadline does not run while a turn is waited for."""
+        url, left_s, time = request.url, deadline_s, asyncio.get_running_loop().time
+        for _ in range(self._limits.redirects + 1):
+            async with self._rates.turn(request.method, url, patience_s=self._limits.longest_wait_s) as turn:
+                began = time()
+                came = await self._hop(request, url, turn, left_s)
+                left_s -= time() - began
+            if isinstance(came, bytes):
+                return came
+            url = came.url
+        message = f"{public(url)}: more than {self._limits.redirects} redirects"
+        raise ContractError(message)
+
+    async def _hop(self, request: _Request, url: str, turn: Turn, left_s: float) -> bytes | _Onward:
         import httpx  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
-        url = request.url
         try:
-            async with asyncio.timeout(deadline_s):
+            async with asyncio.timeout(left_s):
                 with self._client() as client:
-                    return await self._follow(client, request)
+                    return await self._ask(client, request, url, turn)
         except TimeoutError as error:
-            message = f"{_shown(url)}: no complete answer within {deadline_s:g} s"
+            message = f"{public(url)}: no complete answer within {left_s:g} s"
             raise Unavailable(message) from (error if request.wire.sent else None)
         except httpx.TransportError as error:
             # The library's own message may hold the whole address.
             name = type(error).__name__
-            message = f"{_shown(url)}: {name}"
+            message = f"{public(url)}: {name}"
             raise Unavailable(message) from (ConnectionResetError(name) if request.wire.sent else None)
         except httpx.InvalidURL:
-            message = f"{_shown(url)} is not an address"
+            message = f"{public(url)} is not an address"
             raise ConfigError(message) from None
 
-    async def _follow(self, client: httpx.AsyncClient, request: _Request) -> bytes:
-        url = request.url
-        for _ in range(self._limits.redirects + 1):
-            async with client.stream(
-                request.method,
-                url,
-                headers=request.headers,
-                content=request.content,
-                extensions=None if request.content is None else {"trace": request.wire},
-            ) as response:
-                if response.status_code not in _REDIRECTS or request.method != "GET":
-                    await self._check(response, url, request)
-                    return await _body(response, request.max_bytes, _shown(url))
-                url = _same_host(url, response.headers.get("location", ""))
-        message = f"{_shown(url)}: more than {self._limits.redirects} redirects"
-        raise ContractError(message)
+    async def _ask(self, client: httpx.AsyncClient, request: _Request, url: str, turn: Turn) -> bytes | _Onward:
+        async with client.stream(
+            request.method,
+            url,
+            headers=request.headers,
+            content=request.content,
+            extensions=None if request.content is None else {"trace": request.wire},
+        ) as response:
+            turn.heard(response.status_code, response.headers)
+            if response.status_code in _REDIRECTS and request.method == "GET":
+                return _Onward(_same_host(url, response.headers.get("location", "")))
+            await self._check(response, url, request)
+            return await _body(response, request.max_bytes, public(url))
 
     async def _check(self, response: httpx.Response, url: str, request: _Request) -> None:
         status = response.status_code
         if status == 200:
             return
         quoted = request.method == "POST" and status < 500
-        message = f"{_shown(url)}: status {status}" + (await _quoted(response, request.headers) if quoted else "")
+        message = f"{public(url)}: status {status}" + (await _quoted(response, request.headers) if quoted else "")
         if status in _REFUSED_CREDENTIALS:
             raise Unauthorized(message)
         if status in _GONE:
             raise NotFound(message)
         if status in _TRY_LATER or status >= 500:
-            asked_s = self._retry_after_s(response.headers.get("retry-after", ""))
+            asked_s = retry_after_s(response.headers.get("retry-after", ""), now=self._clock.now())
             raise Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
         raise Rejected(message) if status >= 400 else ContractError(message)
-
-    def _retry_after_s(self, text: str) -> float | None:
-        if text.isascii() and text.isdigit():
-            return float(text)
-        try:
-            return max(0.0, (parsedate_to_datetime(text) - self._clock.now()).total_seconds())
-        except (TypeError, ValueError):  # no date, or one without a zone
-            return None
 
     def _wait_s(self, attempt: int, asked_s: float) -> float:
         if self._jitter is None:
@@ -264,6 +272,13 @@ class _Request:
     wire: _Wire = field(default_factory=_Wire)
 
 
+@dataclass(frozen=True, slots=True)
+class _Onward:
+    """A redirect within the same host."""
+
+    url: str
+
+
 class _Body:
     """Collects a body up to a bound, unpacking gzip on the way without ever holding more than the bound."""
 
@@ -327,9 +342,9 @@ def _same_host(url: str, location: str) -> str:
         target = urljoin(url, location)
         before, after = urlsplit(url), urlsplit(target)
     except ValueError:
-        _refuse(f"{_shown(url)}: redirects to what is no address")
+        _refuse(f"{public(url)}: redirects to what is no address")
     if not location or (before.scheme, before.netloc) != (after.scheme, after.netloc):
-        _refuse(f"{_shown(url)}: redirects to {_shown(target)}, which is not the same host")
+        _refuse(f"{public(url)}: redirects to {public(target)}, which is not the same host")
     return target
 
 
@@ -342,13 +357,8 @@ def _require_address(url: str) -> None:
         message = "an address to be read is malformed"
         raise ConfigError(message) from None
     if not usable:
-        message = f"{_shown(url)} is not an http or https address without user name"
+        message = f"{public(url)} is not an http or https address without user name"
         raise ConfigError(message)
-
-
-def _shown(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _refuse(message: str) -> NoReturn:

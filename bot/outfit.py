@@ -1,12 +1,12 @@
 """Opens what config names: venues, writers, forecasters, and the workshop of models, engines, data and pages."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypedDict, TypeVar
 
 import structlog
 
@@ -27,22 +27,47 @@ from bot.jobs.job import Job
 from bot.jobs.sitting import Seat
 from bot.llm.gateway import Gateway, open_gateway
 from bot.llm.roles import provider_of
-from bot.ports import Clock, Http, Llm, Random, Submitter, Venue
+from bot.ports import Clock, Http, Llm, Planner, PriceFeed, Random, Submitter, Venue, Wire
+from bot.rates import Rates
 from bot.registry import Registry
-from bot.specs import Can, Configurable, ForecasterSpec, JobSpec, Workplace
+from bot.sockets import HttpSockets
+from bot.specs import Can, Configurable, ForecasterSpec, JobSpec, PaperPlace, PricePlace, Workplace, WriterPlace
 from bot.store.ledger import Ledger
+from bot.wire import HttpWire
 
 BUILT_IN = "plugins"
 HOSTS_FILE = "hosts.txt"
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+P = TypeVar("P", bound=Workplace)
 Alert = Callable[[str, str], Awaitable[None]]
+LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
+
+
+class OpenWire(Protocol):
+    """Makes a wire that keeps the rates."""
+
+    def __call__(self, *, rates: Rates) -> AbstractAsyncContextManager[Wire]:
+        """Return it, to be entered."""
+        ...
+
+
+class _Common(TypedDict):
+    """What every place has."""
+
+    clock: Clock
+    http: Http
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outfitter:
-    """Opens things on a stack, which closes them in the opposite order."""
+    """Opens things on a stack, which closes them in the opposite order.
+
+    ``rates`` are those of the venues, which reading over ``http`` keeps too; ``open_wire`` makes the wires of writers.
+    """
 
     config: Config
     registry: Registry
@@ -51,10 +76,12 @@ class Outfitter:
     http: Http
     folder: Path
     stack: AsyncExitStack
+    rates: Rates | None = None
+    open_wire: OpenWire = HttpWire
 
     def place(self, name: str) -> Workplace:
         """Return what the factory of a plugin is given."""
-        return Workplace(clock=self.clock, http=self.http, folder=self.folder / name)
+        return Workplace(**self._common(name))
 
     async def venue(self, name: str) -> Venue:
         """Open the reader of a venue."""
@@ -63,10 +90,28 @@ class Outfitter:
         return venue
 
     async def submitter(self, lane: Lane) -> Submitter | None:
-        """Open the paper book in paper mode; the venue's writer in live modes alone."""
-        spec = self.registry.venues[lane.venue]
-        opener = spec.paper if lane.mode is Mode.PAPER else spec.writer
-        return None if opener is None else await self._opened(spec, opener)
+        """Open the paper book in paper mode; the venue's writer, with a wire, in live modes alone."""
+        spec, common = self.registry.venues[lane.venue], self._common(lane.venue)
+        if lane.mode is Mode.PAPER and spec.paper is not None:
+            paper = self.config.venues[lane.venue].paper
+            return await self._entered(spec, spec.paper, PaperPlace(**common, cash=paper.cash, delay_s=paper.delay_s))
+        if lane.mode in LIVE_MODES and spec.writer is not None:
+            wire = await self.stack.enter_async_context(self.open_wire(rates=self._rates))
+            return await self._entered(spec, spec.writer, WriterPlace(**common, wire=wire))
+        return None
+
+    async def planner(self, name: str) -> Planner | None:
+        """Open what turns beliefs into orders, where the venue trades."""
+        spec = self.registry.venues[name]
+        return None if spec.planner is None else await self._opened(spec, spec.planner)
+
+    async def prices(self, name: str) -> PriceFeed | None:
+        """Open the price feed of a venue, where it has one; it connects when it is asked for quotes."""
+        spec = self.registry.venues[name]
+        if spec.prices is None:
+            return None
+        sockets = HttpSockets(clock=self.clock, rates=self._rates)
+        return await self._entered(spec, spec.prices, PricePlace(**self._common(name), sockets=sockets))
 
     def chore(self, spec: JobSpec) -> Job:
         """Return the job that a plugin brings."""
@@ -160,7 +205,19 @@ class Outfitter:
         }
 
     async def _opened(self, spec: Configurable[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
-        return await self.stack.enter_async_context(opener(settings_of(spec, self.config), self.place(spec.name)))
+        return await self._entered(spec, opener, self.place(spec.name))
+
+    async def _entered(
+        self, spec: Configurable[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], place: P
+    ) -> T:
+        return await self.stack.enter_async_context(opener(settings_of(spec, self.config), place))
+
+    def _common(self, name: str) -> _Common:
+        return _Common(clock=self.clock, http=self.http, folder=self.folder / name)
+
+    @property
+    def _rates(self) -> Rates:
+        return self.rates or Rates((), clock=self.clock, random=self.random)
 
 
 def lacking_roles(config: Config, spec: ForecasterSpec[Any]) -> str | None:

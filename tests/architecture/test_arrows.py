@@ -8,7 +8,7 @@ from tests.architecture.source import ROOT, Module, load
 # From low to high; a module imports its own component and lower layers, never its own layer or a higher one.
 LAYERS = (
     ("bot.errors",),
-    ("bot.domain", "bot.vitals", "bot.clock", "bot.ids"),
+    ("bot.domain", "bot.vitals", "bot.clock", "bot.ids", "bot.address"),
     ("bot.ports",),
     ("bot.rates",),
     ("bot.specs", "bot.http", "bot.wire", "bot.sockets", "bot.fetch", "bot.pages"),
@@ -18,6 +18,8 @@ LAYERS = (
     ("bot.outbox", "bot.api"),
     ("bot.jobs",),
     ("bot.lab", "bot.outfit"),
+    ("bot.venues",),
+    ("bot.means",),
     ("bot.app",),
     ("bot.daemon", "bot.web"),
     ("bot.cli",),

@@ -37,18 +37,20 @@ OWNERS = {
     "secrets": NOBODY,
     # An id is derived from content, so that a repeated step finds its own earlier work.
     "uuid": ("bot.ids",),
-    # One place persists rate limits, bounds sizes and turns statuses into errors.
+    # Few places speak HTTP: each bounds sizes and times and asks the rates, or guards against addresses inside.
     **dict.fromkeys(
         (
             "aiohttp",
             "asyncio.open_connection",
             "http.client",
-            "httpx",
             "requests",
             "urllib.request",
         ),
         ("bot.http", "bot.fetch"),
     ),
+    # What must not be repeated goes over a wire of its own.
+    "httpx": ("bot.http", "bot.fetch", "bot.wire"),
+    "websockets": ("bot.sockets", "bot.testing"),
     # The supervisor is told about life and readiness over a local socket.
     "socket": ("bot.http", "bot.fetch", "bot.daemon"),
     # Environment variables are read and checked once.
