@@ -31,6 +31,8 @@ COMMANDS: dict[str, Entry] = {
     "lock": Entry("bot.cli.lock", "Leave a question alone: no forecast, no submission.", "locking"),
     "unlock": Entry("bot.cli.lock", "Take a lock off a question.", "unlocking"),
     "locks": Entry("bot.cli.lock", "List the locks that hold now, with their reasons.", "listing"),
+    "portfolio": Entry("bot.cli.portfolio", "Show what each account has, on paper and live: cash, positions, gains."),
+    "orders": Entry("bot.cli.orders", "List what was to leave, what became of it, and what was filled."),
     "preflight": Entry("bot.cli.preflight", "Show what would leave to a venue now, and why all else would not."),
     "arm": Entry(
         "bot.cli.arm",

@@ -150,3 +150,18 @@ class RevokePrincipal(Signed):
 
 LeaveRequest = ArmVenue | DisarmVenue | Halt | Resume | AnswerApproval | AddPrincipal | RevokePrincipal
 Request = LockQuestion | UnlockQuestion | ForecastQuestion | LeaveRequest
+
+
+# What follows is asked of orders that were let go already, and waits in a folder of its own (``bot.store.cancels``).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelOrder:
+    """Take an order back that rests at its venue, by the id of its intent. Like halting, this is open to all."""
+
+    intent: str
+    by: str
+    asked_at: datetime
+    kind: Literal["cancel"] = "cancel"
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_aware("asked_at", self.asked_at)

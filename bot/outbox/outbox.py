@@ -154,21 +154,24 @@ class Outbox:
             raise
         except FoxcastError as error:
             log.warning("cannot be read back", venue=venue, batch=batch, error=str(error))
+        except Exception as error:  # noqa: BLE001 - a plugin's fault must not keep other venues from being read
+            log.error("cannot be read back", venue=venue, batch=batch, error=f"{type(error).__name__}: {error}")
         return 0
 
     async def _strays(self, detail: str) -> int:
         """Whatever is on the wire in the record while its account's turn is free has lost its answer."""
-        found = 0
-        for account in dict.fromkeys(
-            (row.intent.ref.venue, row.intent.account) for row in await self.ledger.submissions.sending()
-        ):
-            async with self._turn(*account):
-                for row in await self.ledger.submissions.sending():
-                    if (row.intent.ref.venue, row.intent.account) == account:
-                        name, at = row.intent.id, self.clock.now()
-                        await self.ledger.submissions.mark(name, IntentState.UNKNOWN, detail=detail, at=at)
-                        found += 1
-        return found
+        rows = await self.ledger.submissions.sending()
+        accounts = dict.fromkeys((row.intent.ref.venue, row.intent.account) for row in rows)
+        return sum([await self._strays_of(account, detail) for account in accounts])
+
+    async def _strays_of(self, account: Account, detail: str) -> int:
+        async with self._turn(*account):
+            rows = await self.ledger.submissions.sending()
+            strays = [row.intent for row in rows if (row.intent.ref.venue, row.intent.account) == account]
+            for intent in strays:
+                at = self.clock.now()
+                await self.ledger.submissions.mark(intent.id, IntentState.UNKNOWN, detail=detail, at=at)
+            return len(strays)
 
     def _turn(self, venue: str, account: str) -> asyncio.Lock:
         return self._turns.setdefault((venue, account), asyncio.Lock())

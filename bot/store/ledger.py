@@ -26,6 +26,7 @@ from bot.store.migrations import checksums, migrate, require_known
 from bot.store.questions import Questions
 from bot.store.rates import RateStates
 from bot.store.readers import Readers
+from bot.store.readings import Readings
 from bot.store.resolutions import Resolutions
 from bot.store.runs import Runs, Sealed, Writes
 from bot.store.schedule import Schedule
@@ -57,6 +58,7 @@ class Ledger:
     conducts: Conducts
     rates: RateStates
     leave: Leave
+    readings: Readings
 
 
 @asynccontextmanager
@@ -116,4 +118,5 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         conducts=Conducts(writer, readers),
         rates=RateStates(writer, readers),
         leave=Leave(writer, readers),
+        readings=Readings(writer, readers),
     )

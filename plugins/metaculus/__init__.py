@@ -5,7 +5,8 @@ question, and the two overlap. Questions of a group and the two branches of a co
 
 Facts of a question (all texts): ``market`` (the question's number), ``post`` and ``event`` (the post's), ``category``
 (its tournament), ``form`` (single, group or conditional), ``type`` (binary, multiple_choice, numeric, discrete, date);
-where they exist also ``label`` (within its group), ``options_ever`` (with those that are gone), ``projects`` (the
+where they exist also ``label`` (within its group), ``options_ever`` (with those that are gone), ``version`` (how
+many sets of options there were), ``projects`` (the
 numbers of tournaments and series), ``spot_at`` (when forecasts are scored), ``score``, ``weight``, ``scale`` (of a
 number or date). ``training`` is "no": the site's terms forbid training and evaluating models on what its interface
 says without written leave.
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 
 from bot.api import Can, Rate, VenueSpec, hookimpl
 from plugins.metaculus.check import check
+from plugins.metaculus.paper import open_paper
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import SPACING_S, VENUE
 from plugins.metaculus.venue import open_reader
@@ -36,10 +38,11 @@ def foxcast_venues() -> list[VenueSpec[MetaculusSettings]]:
         VenueSpec(
             name=VENUE,
             summary="Tournaments for bots and people: probabilities, choices, numbers and dates, scored against others",
-            abilities=frozenset({Can.SUBMIT, Can.COMMENT}),
+            abilities=frozenset({Can.SUBMIT, Can.COMMENT, Can.PAPER}),
             settings=MetaculusSettings,
             hosts=("metaculus.com",),
             reader=open_reader,
+            paper=open_paper,
             writer=open_writer,
             check=check,
             rates=rates_of,

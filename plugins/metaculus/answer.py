@@ -25,6 +25,8 @@ LEAST, MOST = 0.001, 0.999
 SAME = 1e-9
 YES, OPTIONS, CURVE = "probability_yes", "probability_yes_per_category", "continuous_cdf"
 _HALVINGS = 200
+# The site takes more, and official bots cut there.
+MAX_CHARS = 150_000
 
 Item = Mapping[str, Any]
 
@@ -48,6 +50,19 @@ def item_of(question_id: int, prediction: Prediction, shape: Shape) -> dict[str,
             return {"question": question_id, CURVE: [round(value, DIGITS) for value in valid]}
     message = f"question {question_id} is a {shape.kind} now, which the {prediction.kind} forecast does not answer"
     raise Rejected(message)
+
+
+def taken(prediction: Prediction, shape: Shape) -> Prediction:
+    """Return a prediction as the venue keeps it; raises Rejected for one of another shape."""
+    item = item_of(0, prediction, shape)
+    if YES in item:
+        return Binary(item[YES])
+    return Choice(item[OPTIONS]) if OPTIONS in item else Curve(tuple(item[CURVE]))
+
+
+def clean(text: str) -> str:
+    """Return a comment as the site keeps it: without blanks around it, cut, and encodable."""
+    return text.encode(errors="replace").decode().strip()[:MAX_CHARS].strip()
 
 
 def rules_of(shape: CurveShape) -> Rules:
@@ -125,7 +140,7 @@ def _same(asked: RawQuestion, values: Sequence[float | None], item: Item) -> boo
 def _same_options(stands: Mapping[str, float], meant: Mapping[str, float], ever: Sequence[str]) -> bool:
     folded = dict(meant)
     if early := [option for option in meant if option not in stands]:
-        if ever[-1] not in folded or ever[-1] in early:
+        if not ever or ever[-1] not in folded or ever[-1] in early:
             return False
         folded[ever[-1]] += math.fsum(folded.pop(option) for option in early)
     return stands.keys() == folded.keys() and _close(list(stands.values()), [folded[option] for option in stands])

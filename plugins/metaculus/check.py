@@ -6,6 +6,7 @@ from bot.api import NotFound, Rejected, Workplace
 from plugins.metaculus.client import Client
 from plugins.metaculus.raw import RawMe, RawTournament, parsed
 from plugins.metaculus.settings import MetaculusSettings
+from plugins.metaculus.terms import TABLE
 from plugins.metaculus.venue import MAY_FORECAST
 
 ENABLED = "enabled"
@@ -22,7 +23,7 @@ async def check(settings: MetaculusSettings, workplace: Workplace) -> Sequence[s
     if not me.is_bot:
         message = (
             f"{me.username} is no bot: automated forecasts need a bot account of its own; make one in the settings of"
-            " the site, and set its token in [venues.metaculus.settings]"
+            f" the site, and set its token in {TABLE}"
         )
         raise Rejected(message)
     if me.api_forecasting_access != ENABLED:
@@ -43,7 +44,7 @@ async def _tournaments(settings: MetaculusSettings, client: Client) -> list[str]
         try:
             found = parsed(RawTournament, await client.tournament(name), f"tournament {name}")
         except NotFound:
-            missing.append(f"tournament {name!r} is not there; see tournaments in [venues.metaculus.settings]")
+            missing.append(f"tournament {name!r} is not there; see tournaments in {TABLE}")
             continue
         told.append(_described(name, found))
     if missing and not told:

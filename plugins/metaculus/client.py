@@ -9,6 +9,7 @@ import structlog
 
 from bot.api import ContractError, Http, Json, Unauthorized
 from plugins.metaculus.settings import MetaculusSettings
+from plugins.metaculus.terms import TABLE
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +57,10 @@ class Client:
         try:
             body = await self._http.get(url, max_bytes=MAX_BYTES, headers=self._headers)
         except Unauthorized as error:
-            message = f"{error}; check token in [venues.metaculus.settings], and that the account is active"
+            message = (
+                f"{error}; check token in {TABLE}, that its account is active, and that the site"
+                " does not block this address"
+            )
             raise Unauthorized(message) from error
         try:
             answer: Json = json.loads(body)

@@ -24,7 +24,7 @@ def crowd_of(asked: RawQuestion, shape: Shape) -> Crowd | None:
             at=datetime.fromtimestamp(aggregate.start_time, UTC),
             explanation=f"community prediction, {method}",
         )
-    except (ContractError, ValueError, OverflowError, OSError):
+    except (ContractError, ValueError, ArithmeticError, LookupError, OSError):
         return None
 
 

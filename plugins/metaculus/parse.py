@@ -186,6 +186,7 @@ def _facts(entry: Entry) -> dict[str, str]:
         "type": asked.type,
         "label": asked.label or "",
         "options_ever": " | ".join(asked.all_options_ever or ()),
+        "version": str(len(asked.options_history)) if is_sequence(asked.options_history) else "",
         "projects": " ".join(_projects(entry.post.projects)),
         "spot_at": "" if spot is None else spot.isoformat(),
         "score": asked.default_score_type or "",

@@ -14,7 +14,11 @@ from bot.api import ContractError
 
 
 def _aware(moment: datetime) -> datetime:
-    return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
+    except OverflowError as error:
+        message = f"{moment} is before or after all years"
+        raise ValueError(message) from error
 
 
 Moment = Annotated[datetime, AfterValidator(_aware)]
@@ -45,6 +49,7 @@ class RawQuestion(_Raw):
     unit: str | None = None
     options: tuple[str, ...] | None = None
     all_options_ever: tuple[str, ...] | None = None
+    options_history: Any = None
     open_time: Moment | None = None
     scheduled_close_time: Moment | None = None
     scheduled_resolve_time: Moment | None = None

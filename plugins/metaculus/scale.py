@@ -14,7 +14,7 @@ _EDGE = 1e-10
 class Scale:
     """``low`` and ``high`` are the ends of the range, dates as seconds since 1970; ``steps`` cut it.
 
-    Raises ValueError for ends that are not finite and increasing, and a zero point that is not below both.
+    Raises ValueError for ends that are not finite and increasing, and a zero point that is not well below both.
     """
 
     low: float
@@ -25,16 +25,16 @@ class Scale:
     def __post_init__(self) -> None:
         """Check ends, steps and zero point."""
         finite = math.isfinite(self.low) and math.isfinite(self.high)
-        zero_fits = self.zero_point is None or self.zero_point < self.low
+        zero_fits = self.zero_point is None or (self.zero_point < self.low and 1.0 < self._ratio < math.inf)
         if not finite or self.low >= self.high or self.steps < 1 or not zero_fits:
             message = f"no scale from {self.low} to {self.high} in {self.steps} steps with zero at {self.zero_point}"
             raise ValueError(message)
 
     def place(self, value: float) -> float:
-        """Return where a value lies: 0 is the lower end of the range, 1 the upper; NaN far below a zero point."""
+        """Return where a value lies: 0 is the lower end of the range, 1 the upper; minus infinity beyond zero."""
         if self.zero_point is None:
             return (value - self.low) / (self.high - self.low)
-        ratio = (self.high - self.zero_point) / (self.low - self.zero_point)
+        ratio = self._ratio
         inner = (value - self.low) * (ratio - 1.0) + (self.high - self.low)
         if inner <= 0.0:
             return -math.inf
@@ -44,8 +44,13 @@ class Scale:
         """Return the value at a place; the inverse of ``place``."""
         if self.zero_point is None:
             return self.low + (self.high - self.low) * place
-        ratio = (self.high - self.zero_point) / (self.low - self.zero_point)
+        ratio = self._ratio
         return float(self.low + (self.high - self.low) * (ratio**place - 1.0) / (ratio - 1.0))
+
+    @property
+    def _ratio(self) -> float:
+        zero = self.zero_point or 0.0
+        return (self.high - zero) / (self.low - zero)
 
     def grid(self) -> tuple[float, ...]:
         """Return the values at which the CDF is read, one more than there are steps."""

@@ -7,6 +7,8 @@ from bot.api import NotFound, QuestionRef
 
 VENUE = "metaculus"
 SITE = "metaculus.com"
+# Where its settings are in config.toml.
+TABLE = "[venues.metaculus.settings]"
 # At most 1,000 requests an hour was documented until 2026, and nothing since; one queue for all that is asked.
 SPACING_S = 3.6
 # Of the name of a page: posts, as in its address, and questions have numbers of their own.

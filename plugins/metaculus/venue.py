@@ -26,7 +26,7 @@ from plugins.metaculus.client import PAGE, Client
 from plugins.metaculus.parse import KINDS, Entry, Form, Unpacked, ordered, question_of
 from plugins.metaculus.resolve import RESOLVED, resolution_of
 from plugins.metaculus.settings import MetaculusSettings
-from plugins.metaculus.terms import ids_of, named, ref_of
+from plugins.metaculus.terms import TABLE, ids_of, named, ref_of
 from plugins.metaculus.told import Told, load, store
 
 log = structlog.get_logger(__name__)
@@ -80,7 +80,7 @@ class MetaculusVenue:
             except Unauthorized:
                 raise
             except Rejected as error:
-                message = f"tournament {tournament!r} cannot be read, see [venues.metaculus.settings]: {error}"
+                message = f"tournament {tournament!r} cannot be read, see {TABLE}: {error}"
                 log.warning("tournament refused", tournament=tournament, error=str(error))
                 errors.append(Rejected(message))
             except FoxcastError as error:

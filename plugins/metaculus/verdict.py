@@ -63,6 +63,9 @@ def _said(reply: Reply) -> Mapping[str, object]:
 
 
 def _refusal(status: int, said: Mapping[str, object]) -> Verdict:
+    if status == _FORBIDDEN and not said:
+        why = "403 by a server in front of the site, which may block this address; nothing was done"
+        return Verdict(state=IntentState.ABSENT, detail=why, who=Who.OPERATOR)
     if status == _FORBIDDEN:
         return _refused(*_forbidden(said))
     if status == _NOT_FOUND:
@@ -73,8 +76,6 @@ def _refusal(status: int, said: Mapping[str, object]) -> Verdict:
 
 
 def _forbidden(said: Mapping[str, object]) -> tuple[str, Who]:
-    if not said:
-        return "403 by a server in front of the site, which may block this address", Who.OPERATOR
     detail = str(said.get("detail", "")).lower()
     account = said.get("code") in _OF_THE_ACCOUNT or any(words in detail for words in _OF_THE_TOKEN)
     return f"403{_colon(said)}", Who.OPERATOR if account else Who.POST

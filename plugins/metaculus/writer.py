@@ -32,14 +32,14 @@ from bot.api import (
     Unavailable,
     WriterPlace,
 )
-from plugins.metaculus.answer import is_withdrawn, item_of, read_item, standing_start
+from plugins.metaculus.answer import clean, is_withdrawn, item_of, read_item, standing_start
 from plugins.metaculus.client import Client, address, headers_of
 from plugins.metaculus.parse import Entry, Form, Unpacked, shape_of
 from plugins.metaculus.raw import RawComment, RawMe, parsed
 from plugins.metaculus.settings import MetaculusSettings
-from plugins.metaculus.terms import ids_of
+from plugins.metaculus.terms import TABLE, VENUE, ids_of
 from plugins.metaculus.venue import objection
-from plugins.metaculus.verdict import Who, json_of, verdict_of
+from plugins.metaculus.verdict import Verdict, Who, json_of, verdict_of
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,6 @@ FRESH_S = 30.0
 DEADLINE_S = 45.0
 # How long after that a request may still take effect there, and readings lag behind.
 SETTLE_S = 45.0
-MAX_CHARS = 150_000
 # A group or conditional gets one comment a round, whichever of its questions is first.
 ROUND = timedelta(hours=24)
 # So many posts in a row that refuse this account are no accident.
@@ -198,21 +197,21 @@ class MetaculusWriter:
         except (Unavailable, ContractError) as error:
             return _receipt(intent, IntentState.UNKNOWN, str(error))
         verdict = verdict_of(reply)
-        self._note(verdict.who, verdict.detail, post_id, sealed)
+        self._note(verdict, post_id, sealed)
         if verdict.state is not IntentState.ACKED:
             return _receipt(intent, verdict.state, verdict.detail)
         return await self._compared(intent, sealed, reply)
 
-    def _note(self, who: Who, detail: str, post_id: int, sealed: Sealed) -> None:
+    def _note(self, verdict: Verdict, post_id: int, sealed: Sealed) -> None:
         """Tell the log, and stop where the account itself was refused."""
-        if who is Who.NOBODY:
+        detail = verdict.detail
+        if verdict.who is Who.NOBODY:
             self._refusing.clear()
-        elif who is Who.OPERATOR:
-            self._stopped = (
-                f"the account was refused ({detail}); mend token in [venues.metaculus.settings], start again"
-            )
-            log.error("stopped", venue="metaculus", detail=detail)
-        elif who is Who.DEVELOPER:
+        elif verdict.who is Who.OPERATOR:
+            log.error("somebody must look at this", venue=VENUE, detail=detail)
+            if verdict.state is IntentState.REFUSED:
+                self._stopped = f"the account was refused ({detail}); mend token in {TABLE}, then start again"
+        elif verdict.who is Who.DEVELOPER:
             log.error("a request was at fault", tag=sealed.tag, body=sealed.body[:2000], detail=detail)
         else:
             self._refusing.add(post_id)
@@ -250,7 +249,7 @@ class MetaculusWriter:
 
     async def _comment_standing(self, intent: Intent, batch: Batch, post_id: int) -> Receipt:
         sealed = [one for one in batch.sealed if one.intent == intent.id]
-        texts = {_text_of(one.body) for one in sealed} or {_clean(intent.text)}
+        texts = {_text_of(one.body) for one in sealed} or {clean(intent.text)}
         for comment in await self._comments(post_id):
             if comment.text.strip() in texts:
                 return _receipt(intent, IntentState.ACKED, reference=str(comment.id))
@@ -294,18 +293,13 @@ def _sealed(intent: Intent, body: object, now: datetime) -> Sealed:
 
 
 def _comment(intent: Intent, post_id: int, form: Form) -> dict[str, object]:
-    text = _clean(intent.text)
+    text = clean(intent.text)
     if not text:
         message = f"the comment on {intent.ref} is empty"
         raise Rejected(message)
     # Posts of several questions take no forecast with a comment; the field would stay null.
     attached = {"included_forecast": True} if form is Form.SINGLE else {}
     return {"on_post": post_id, "text": text, "is_private": True, **attached}
-
-
-def _clean(text: str) -> str:
-    """Return a comment as the site keeps it: without blanks around it, cut, and encodable."""
-    return text.encode(errors="replace").decode().strip()[:MAX_CHARS].strip()
 
 
 def _text_of(body: str) -> str:

@@ -62,7 +62,7 @@ OWNERS = {
     "litellm": ("plugins.models",),
     "pluggy": ("bot.hookspecs", "bot.registry"),
     "sqlite3": ("bot.store", "bot.testing"),
-    "sqlite_utils": ("bot.store", "bot.testing"),
+    "sqlite_utils": ("bot.store", "bot.paper", "bot.testing"),
     # Output goes through rich or the log.
     "builtins.print": NOBODY,
 }

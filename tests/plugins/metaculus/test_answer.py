@@ -11,10 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.api import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Rejected
+from bot.testing.clock import START
+from bot.testing.venues.metaculus_state import Scaling
+from bot.testing.venues.metaculus_world import World
 from plugins.metaculus.answer import is_withdrawn, item_of, standing_start, within_bounds
+from plugins.metaculus.cdf import Rules
 from plugins.metaculus.parse import Unpacked
 from plugins.metaculus.raw import RawQuestion
 from tests.plugins.metaculus.samples import answer
+from tests.plugins.metaculus.test_cdf import cdfs
 
 NOW = datetime(2026, 11, 21, 21, tzinfo=UTC)
 GRID = CurveShape(grid=tuple(float(n) for n in range(11)), open_upper=True)
@@ -125,3 +130,24 @@ def test_mc_t1_a_question_without_our_forecasts_has_none(shared: Path) -> None:
     unpacked = Unpacked()
     unpacked.add(bare)
     assert is_withdrawn(unpacked.entries[0].asked, NOW)
+
+
+@given(case=cdfs())
+def test_mc_s3_the_fake_site_takes_every_curve_as_it_is_sent(case: tuple[Rules, list[float]]) -> None:
+    # Its rules were written by somebody else, after the same document.
+    rules, cdf = case
+    world = World(lambda: START)
+    scaling = Scaling(
+        low=0.0,
+        high=1.0,
+        count=rules.steps,
+        nominal=(0.0, 1.0),
+        open_lower=rules.open_lower,
+        open_upper=rules.open_upper,
+    )
+    asked = world.add_question(type="discrete", scaling=scaling)
+    grid = tuple(n / rules.steps for n in range(rules.steps + 1))
+    shape = CurveShape(grid=grid, open_lower=rules.open_lower, open_upper=rules.open_upper)
+    item = item_of(asked.id, Curve(tuple(cdf)), shape)
+    world.forecast(world.add_user("samplebot"), asked, item["continuous_cdf"])
+    assert asked.forecasts[0].values == item["continuous_cdf"]

@@ -1,7 +1,9 @@
 """The reader in front of the fake site, on a real socket."""
 
+import asyncio
 import json
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,17 +17,16 @@ from bot.api import (
     ContractError,
     CurveShape,
     Finder,
-    Happened,
     NotFound,
     Question,
     QuestionRef,
     Rejected,
-    Resolution,
     Unauthorized,
     Unavailable,
-    Void,
     Workplace,
 )
+from bot.clock import SeededRandom
+from bot.rates import Rates
 from bot.testing.clock import START, FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.venues.faults import Fault, Trouble
@@ -53,12 +54,6 @@ async def read(
     http = DictHttp(pages)
     venue = MetaculusVenue(settings, Workplace(clock=FakeClock(), http=http, folder=folder))
     return [one async for one in venue.questions()], http.asked
-
-
-async def outcomes(site: Site, *refs: QuestionRef) -> dict[str, Any]:
-    found: list[Resolution] = [one async for one in site.reader.resolutions(refs)]
-    assert len({one.ref for one in found}) == len(found)
-    return {one.ref.key: one.outcome for one in found}
 
 
 def ref(there: Any) -> QuestionRef:
@@ -116,7 +111,7 @@ async def test_mc_r2_every_path_ends_in_a_slash_and_no_read_is_redirected(site: 
     rain = site.fake.world.add_question("Rain?")
     await site.questions()
     await site.reader.find(ref(rain).key)
-    await outcomes(site, ref(rain))
+    assert [one async for one in site.reader.resolutions([ref(rain)])] == []
     assert site.fake.requests
     assert all(heard.path.endswith("/") for heard in site.fake.requests)
     with pytest.raises(ValueError, match="slash"):
@@ -329,77 +324,6 @@ def test_mc_r5_a_name_of_another_form_is_not_taken_for_one_of_ours() -> None:
             ids_of(other)
 
 
-async def test_outcomes_are_read_a_hundred_posts_a_call(site: Site) -> None:
-    there = [site.fake.world.add_question(f"Rain {n}?") for n in range(PAGE + 1)]
-    world = site.fake.world
-    for one in there:
-        world.forecast(site.bot, one, 0.6)
-        world.resolve(one, "yes")
-    found = await outcomes(site, *map(ref, there))
-    assert found == {ref(one).key: Happened(1.0) for one in there}
-    assert len(site.fake.requests) == 2
-
-
-async def test_outcomes_of_others_are_not_told(site: Site) -> None:
-    rain, snow = site.fake.world.add_question("Rain?"), site.fake.world.add_question("Snow?")
-    for one in (rain, snow):
-        site.fake.world.forecast(site.bot, one, 0.6)
-        site.fake.world.resolve(one, "no")
-    assert await outcomes(site, ref(rain)) == {ref(rain).key: Happened(0.0)}
-    assert await outcomes(site) == {}
-
-
-async def test_mc_v3_branches_of_a_conditional_resolve_apart(site: Site) -> None:
-    world = site.fake.world
-    condition, child = world.add_question("If?"), world.add_question("Then?")
-    parts = world.add_conditional(condition, child)
-    for branch in (parts.yes, parts.no):
-        world.forecast(site.bot, branch, 0.4)
-    refs = (ref(parts.yes), ref(parts.no))
-    assert await outcomes(site, *refs) == {}
-    world.resolve(condition, "no")
-    assert await outcomes(site, *refs) == {refs[0].key: Void("annulled")}
-    world.resolve(child, "yes")
-    assert await outcomes(site, *refs) == {refs[0].key: Void("annulled"), refs[1].key: Happened(1.0)}
-
-
-async def test_mc_v4_a_resolution_that_disappears_becomes_void_until_there_is_another(site: Site) -> None:
-    world = site.fake.world
-    rain = world.add_question("Rain?")
-    world.forecast(site.bot, rain, 0.6)
-    key = ref(rain).key
-    assert await outcomes(site, ref(rain)) == {}
-    world.resolve(rain, "yes")
-    assert await outcomes(site, ref(rain)) == {key: Happened(1.0)}
-    world.unresolve(rain)
-    reopened = site.set()  # a restart between the two readings
-    first = [one async for one in reopened.reader.resolutions([ref(rain)])]
-    assert [one.outcome for one in first] == [Void("the resolution was undone")]
-    site.clock.step(3600)
-    again = [one async for one in site.reader.resolutions([ref(rain)])]
-    assert again == first, "saying it again changes nothing"
-    world.resolve(rain, "no")
-    assert await outcomes(site, ref(rain)) == {key: Happened(0.0)}
-
-
-async def test_mc_v4_an_outcome_that_is_hidden_is_not_undone(site: Site) -> None:
-    world = site.fake.world
-    rain = world.add_question("Rain?")
-    world.resolve(rain, "yes")
-    site.fake.production = False
-    assert await outcomes(site, ref(rain)) == {ref(rain).key: Happened(1.0)}
-    site.fake.production = True
-    assert await outcomes(site, ref(rain)) == {}
-
-
-async def test_mc_v5_closed_is_said_by_the_status(site: Site) -> None:
-    rain = site.fake.world.add_question("Rain?")
-    site.fake.world.forecast(site.bot, rain, 0.6)
-    site.fake.world.close(rain)
-    assert await site.questions() == []
-    assert await outcomes(site, ref(rain)) == {}
-
-
 async def test_a_posts_list_that_ignores_its_filter_is_filtered_here(tmp_path: Path) -> None:
     http = DictHttp(
         {
@@ -417,6 +341,24 @@ def test_mc_l1_there_is_one_queue_of_a_request_every_3_6_seconds() -> None:
     assert rate.methods == frozenset(), "reading and writing alike"
     assert rate.prefixes == ("https://www.metaculus.com/",)
     assert LIST.startswith(rate.prefixes)
+
+
+async def test_mc_l1_whoever_asks_waits_for_his_turn() -> None:
+    clock = FakeClock()
+    rates = Rates(rates_of(SETTINGS), clock=clock, random=SeededRandom(1))
+    left: list[float] = []
+
+    async def ask(method: str) -> None:
+        async with rates.turn(method, LIST, patience_s=10.0) as turn:
+            left.append(clock.monotonic())
+            turn.heard(200, {})
+
+    asking = [asyncio.create_task(ask(method)) for method in ("GET", "POST", "GET", "POST")]
+    await clock.advance(60)
+    await asyncio.gather(*asking)
+    assert len(left) == 4
+    assert all(after - before >= 3.6 for before, after in pairwise(left))
+    assert left[-1] < 3 * 3.6 + 1.0
 
 
 async def test_mc_l2_a_429_is_tried_again_with_and_without_retry_after(site: Site) -> None:

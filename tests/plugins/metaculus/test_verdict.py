@@ -58,7 +58,7 @@ def test_refused_comments(shared: Path, name: str, who: Who) -> None:
         (202, IntentState.UNKNOWN, Who.NOBODY),
         (301, IntentState.REFUSED, Who.DEVELOPER),
         (400, IntentState.REFUSED, Who.DEVELOPER),
-        (403, IntentState.REFUSED, Who.OPERATOR),
+        (403, IntentState.ABSENT, Who.OPERATOR),
         (404, IntentState.REFUSED, Who.NOBODY),
         (405, IntentState.REFUSED, Who.DEVELOPER),
         (408, IntentState.UNKNOWN, Who.NOBODY),

@@ -102,5 +102,8 @@ def case(mode: Mode = Mode.PAPER, **changes: Any) -> Case:
 
 def trade(mode: Mode = Mode.PAPER, *, bought: Order | None = None, **changes: Any) -> Case:
     """Return the case of an order."""
-    given = {"trades": True, "plan": Plan(why="a good price", order=bought or order(), state='{"p":0.5}')}
+    given: dict[str, Any] = {
+        "trades": True,
+        "plan": Plan(why="a good price", order=bought or order(), state='{"p":0.5}'),
+    }
     return replace(case(mode), **(given | changes))

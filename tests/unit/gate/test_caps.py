@@ -1,6 +1,7 @@
 import math
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,8 @@ CAPS = {
 
 @pytest.mark.parametrize(("cap", "used"), CAPS.items())
 def test_each_cap_bounds_what_an_order_may_cost_and_is_named(cap: str, used: str | None) -> None:
-    usage = Usage() if used is None else Usage(**{used: 7.0})
+    counted: dict[str, Any] = {} if used is None else {used: 7.0}
+    usage = Usage(**counted)
     limit = 10.0 if used is None else 17.0
     fits = trade(lane=lane(caps={cap: limit}), question=question(facts=FACTS), usage=usage)
     assert isinstance(GATE.decide(fits), Send)
@@ -56,7 +58,7 @@ def test_a_group_that_is_not_known_bounds_nothing(cap: str) -> None:
     ],
 )
 def test_the_amounts_of_the_arm_record_bind_live_and_not_on_paper(
-    amounts: dict[str, float], usage: dict[str, float]
+    amounts: dict[str, float], usage: dict[str, Any]
 ) -> None:
     bound = trade(Mode.LIVE, arm=arm(**amounts), usage=Usage(**usage))
     decision = GATE.decide(bound)

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_what_must_not_leave_is_held_with_its_reason(gate: Gate, before: Case, w
 
 
 def test_a_stop_of_another_venue_holds_nothing_here(gate: Gate) -> None:
-    assert sent(gate, case(stops=[Stop(venue="torch", at=NOW, why="odd")]))
+    sent(gate, case(stops=[Stop(venue="torch", at=NOW, why="odd")]))
 
 
 @pytest.mark.parametrize("mode", [Mode.PAPER, *LIVE])
@@ -89,12 +90,12 @@ def test_an_arm_record_holds_only_for_its_time_and_configuration(
     gate: Gate, mode: Mode, changes: dict[str, object], why: str
 ) -> None:
     assert why in held(gate, case(mode, arm=arm(**changes))).why
-    assert sent(gate, case(Mode.PAPER, arm=arm(**changes)))
+    sent(gate, case(Mode.PAPER, arm=arm(**changes)))
 
 
 def test_orders_need_an_arm_record_with_amounts(gate: Gate) -> None:
     bare = arm(per_order=None, per_day=None, total=None)
-    assert sent(gate, case(Mode.LIVE, arm=bare))
+    sent(gate, case(Mode.LIVE, arm=bare))
     assert "has no amounts" in held(gate, trade(Mode.LIVE, arm=bare)).why
 
 
@@ -120,7 +121,7 @@ def test_an_order_is_sent_once_for_each_forecast(gate: Gate) -> None:
     first = trade()
     assert "was sent already" in held(gate, replace(first, standing=intent_of(first))).why
     later = replace(first, standing=intent_of(first), forecast=replace(first.forecast, id="f2"))
-    assert sent(gate, later)
+    sent(gate, later)
 
 
 def test_planning_twice_gives_the_same_intent() -> None:
@@ -201,12 +202,12 @@ def test_an_approval_covers_no_more_than_was_shown(gate: Gate, now_it_is: object
 @pytest.mark.parametrize("as_good", [order(cost=9.0), order(limit=0.53), order(limit=0.4, expected=0.4)])
 def test_an_approval_covers_what_is_as_good_or_better(gate: Gate, as_good: object) -> None:
     before = approved(trade(Mode.APPROVE), gate)
-    assert sent(gate, replace(before, plan=Plan(why="a price", order=as_good)))  # type: ignore[arg-type]  # as above
+    sent(gate, replace(before, plan=Plan(why="a price", order=as_good)))  # type: ignore[arg-type]  # as above
 
 
 def test_far_from_the_market_a_person_looks_first_and_paper_only_says_so(gate: Gate) -> None:
     # Log-odds of 0.6 and of 0.2 are 0.405 and -1.386.
-    far = {"question": question(crowd=crowd(0.2))}
+    far: dict[str, Any] = {"question": question(crowd=crowd(0.2))}
     bound = 1.5
     assert "1.79 from the market" in held(gate, case(Mode.LIVE, lane=lane(Mode.LIVE, divergence=bound), **far)).why
     assert sent(gate, case(Mode.LIVE, lane=lane(Mode.LIVE, divergence=2.0), **far)).why == "armed"

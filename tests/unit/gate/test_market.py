@@ -34,7 +34,7 @@ def test_what_is_sold_may_have_any_price_and_no_edge() -> None:
 
 
 def test_the_distance_is_that_of_log_odds() -> None:
-    # ln(0.6/0.4) - ln(0.5/0.5)
+    # The log-odds of 0.6 are ln(1.5), those of one half are none.
     assert divergence(case(question=question(crowd=crowd(0.5)))) == pytest.approx(0.4054651081081644)
     assert divergence(case()) == 0.0
 

@@ -1,7 +1,7 @@
 """The outbox is tried in the house of the jobs that use it, and beside an exchange where forecasts become orders."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +11,7 @@ import pytest
 from bot.domain.forecast import Forecast
 from bot.domain.order import Leg, Order, Side
 from bot.domain.prediction import Binary
-from bot.domain.submission import Intent, IntentAction, IntentState, Mode, Send
+from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Mode, Receipt, Sealed, Send
 from bot.ids import derive_id
 from bot.outbox.door import Recheck
 from bot.outbox.outbox import Outbox
@@ -122,3 +122,27 @@ def snapshot(house: House) -> Callable[[], list[str]]:
             ]
 
     return read
+
+
+class Odd(MemoryExchange):
+    """An exchange whose requests are made, or whose answers are given, as the test says."""
+
+    seals: Callable[[Sequence[Sealed]], Sequence[Sealed]] = staticmethod(lambda made: made)
+    reads: Callable[[Sequence[Receipt]], Sequence[Receipt]] = staticmethod(lambda found: found)
+    answers: Callable[[Sequence[Receipt]], Sequence[Receipt]] = staticmethod(lambda said: said)
+
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return self.seals(await super().seal(batch))
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return self.reads(await super().standing(batch))
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return self.answers(await super().submit(batch))
+
+
+@pytest.fixture
+def odd(floor: Floor) -> Odd:
+    exchange = Odd(floor.house.clock)
+    floor.exchange = exchange
+    return exchange
