@@ -13,6 +13,7 @@ LOCKED := --require-hashes --only-binary :all:
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
 EXTRAS := --extra report --extra duckduckgo
+SIGNING := --extra polymarket
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 
@@ -66,7 +67,7 @@ crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models,
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the two lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
-	$(COMPILE) --upgrade --group dev $(EXTRAS) --constraint requirements.lock pyproject.toml \
+	$(COMPILE) --upgrade --group dev $(EXTRAS) $(SIGNING) --constraint requirements.lock pyproject.toml \
 		--output-file tests/requirements.lock
 
 clean: ## remove .venv and every cache (state/ stays)

@@ -14,11 +14,9 @@ import structlog
 
 from bot.clock import SeededRandom
 from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
-from bot.config.tables import place_of
 from bot.desk.workshop import Workshop
 from bot.domain.submission import Mode
-from bot.errors import ConfigError, NotFound
+from bot.errors import NotFound
 from bot.gate.brake import STOP_FILE, Brake
 from bot.gate.gate import Gate, Lane
 from bot.http import HttpReader
@@ -28,7 +26,6 @@ from bot.jobs.backup import BackingUp, back_up
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, forecast_due
 from bot.jobs.job import JOB_LIMIT, Job
-from bot.jobs.learn import School, Teacher
 from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
 from bot.jobs.restored import Settling, settle_restored
@@ -36,13 +33,17 @@ from bot.jobs.score import Scoring, score
 from bot.jobs.sitting import Means, Seat
 from bot.jobs.spending import Spending
 from bot.jobs.submit import BatchWait, Submitting, submit_due
+from bot.jobs.watch import AGAIN, WATCH_LIMIT, PriceWatch, Watching
 from bot.llm.gateway import Gateway
+from bot.means import means_of
 from bot.outbox.outbox import Outbox
-from bot.outfit import Outfitter, calibrator_of, narrow, policy_of
-from bot.ports import Archive, Clock, Random, Venue
+from bot.outfit import Outfitter, narrow
+from bot.ports import Clock, Planner, PriceFeed, Random, Venue
+from bot.rates import Rates
 from bot.registry import Registry
 from bot.store.ledger import Ledger, open_ledger, read_ledger
 from bot.store.lock import instance_lock
+from bot.venues import forecasters_of, open_venues, own_archive, rates_of, usable
 
 log = structlog.get_logger(__name__)
 
@@ -94,6 +95,8 @@ class App:
     clock: Clock
     venues: Mapping[str, Venue]
     lanes: Mapping[str, Lane]
+    planners: Mapping[str, Planner]
+    feeds: Mapping[str, PriceFeed]
     seats: Mapping[str, Seat]
     means: Means
     gateway: Gateway | None
@@ -108,6 +111,10 @@ class App:
     def jobs(self) -> tuple[Job, ...]:
         """Return what the daemon runs, in the order of one pass."""
         return tuple(_jobs(self))
+
+    def watches(self) -> tuple[Job, ...]:
+        """Return what the daemon runs besides, each for as long as it lives: they come last, and in no single pass."""
+        return tuple(_watches(self))
 
 
 class Terms(TypedDict, total=False):
@@ -134,35 +141,36 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
     async with AsyncExitStack() as stack:
         holder = stack.enter_context(instance_lock(folder, started_at=started_at))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=started_at))
-        outfitter = await _outfitter(config, registry, clock, stack, folder=folder)
-        only, usable = terms.get("only"), [*_usable(config, registry)]
-        lanes = {} if only is not None else {name: _lane(config, name) for name in usable}
-        venues = {name: await outfitter.venue(name) for name in lanes}
-        submitters = {name: await outfitter.submitter(lane) for name, lane in lanes.items()}
-        named = [name for venue in venues for name in _forecasters(config, registry, venue)]
+        opening = _outfitter(config, registry, clock, folder=folder, ledger=ledger)
+        outfitter = await stack.enter_async_context(opening)
+        only, names = terms.get("only"), [*usable(config, registry)]
+        opened = await open_venues(outfitter, names if only is None else ())
+        named = [name for venue in opened.readers for name in forecasters_of(config, registry, venue)]
         seats = await outfitter.seats(named if only is None else only)
         gateway, workshop = await _models(outfitter, seats, ledger)
         surveyed = set[str]()
-        archives = [archive for name in usable if (archive := _own_archive(config, registry, name))]
+        archives = [archive for name in names if (archive := own_archive(config, registry, name))]
         app = App(
             config=config,
             registry=registry,
             folder=folder,
             ledger=ledger,
             clock=clock,
-            venues=venues,
-            lanes=lanes,
+            venues=opened.readers,
+            lanes=opened.lanes,
+            planners=opened.planners,
+            feeds=opened.feeds,
             seats=seats,
-            means=_means(outfitter, seats, ledger, archives, workshop),
+            means=means_of(outfitter, seats, ledger, archives, workshop),
             gateway=gateway,
             spending=_spending(outfitter, seats, gateway, confirmed=terms.get("confirmed", False)),
             surveyed=surveyed,
             outbox=Outbox(
                 ledger=ledger,
-                submitters={name: submitter for name, submitter in submitters.items() if submitter is not None},
+                submitters=opened.submitters,
                 clock=clock,
                 brake=Brake(stop_file=config.state / STOP_FILE, ledger=folder / LEDGER_FILE),
-                ready=BatchWait(ledger=ledger, lanes=lanes, surveyed=surveyed),
+                ready=BatchWait(ledger=ledger, lanes=opened.lanes, surveyed=surveyed),
             ),
             chores=[outfitter.chore(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
@@ -191,7 +199,7 @@ async def open_bay(config: Config, registry: Registry, name: str, *, clock: Cloc
     """
     folder = config.state / LAB_FOLDER
     async with AsyncExitStack() as stack:
-        outfitter = await _outfitter(config, registry, clock, stack, folder=folder)
+        outfitter = await stack.enter_async_context(_outfitter(config, registry, clock, folder=folder))
         seat = await outfitter.seat(name)
         if not seat.asks:
             yield Bay(seat=seat, random=outfitter.random, workshop=None, gateway=None)
@@ -205,32 +213,25 @@ async def open_bay(config: Config, registry: Registry, name: str, *, clock: Cloc
         yield Bay(seat=seat, random=outfitter.random, workshop=workshop, gateway=gateway)
 
 
+@asynccontextmanager
 async def _outfitter(
-    config: Config, registry: Registry, clock: Clock, stack: AsyncExitStack, *, folder: Path
-) -> Outfitter:
+    config: Config, registry: Registry, clock: Clock, *, folder: Path, ledger: Ledger | None = None
+) -> AsyncIterator[Outfitter]:
+    """Open what opens everything else; with a ledger, what is asked of the venues is asked at their rates."""
     random = SeededRandom(config.seed)
-    http = await stack.enter_async_context(HttpReader(clock=clock, random=random))
-    return Outfitter(
-        config=config, registry=registry, clock=clock, random=random, http=http, folder=folder, stack=stack
-    )
-
-
-def _means(
-    outfitter: Outfitter, seats: Iterable[str], ledger: Ledger, archives: Sequence[Archive], workshop: Workshop | None
-) -> Means:
-    config, registry, clock = outfitter.config, outfitter.registry, outfitter.clock
-    schools = {name: school_of(config, registry, name) for name in seats}
-    return Means(
-        ledger=ledger,
-        teacher=Teacher(ledger=ledger, archives=archives, schools=schools, clock=clock),
-        calibrator=calibrator_of(config, ledger, clock),
-        policy=policy_of(config),
-        clock=clock,
-        random=outfitter.random,
-        benches=workshop,
-        # What only a person asked for, of a question of their own or of another forecaster, is forecast once.
-        repeats=lambda venue, name: venue in config.venues and name in _forecasters(config, registry, venue),
-    )
+    wanted, book = ((), None) if ledger is None else (rates_of(config, registry), ledger.rates)
+    rates = Rates(wanted, clock=clock, random=random, book=book)
+    async with HttpReader(clock=clock, random=random, rates=rates) as http, AsyncExitStack() as stack:
+        yield Outfitter(
+            config=config,
+            registry=registry,
+            clock=clock,
+            random=random,
+            http=http,
+            folder=folder,
+            stack=stack,
+            rates=rates,
+        )
 
 
 async def _models(
@@ -256,57 +257,6 @@ def _spending(outfitter: Outfitter, seats: Iterable[str], gateway: Gateway | Non
         confirmed=confirmed,
         narrow=None if gateway is None else partial(narrow, config, registry, tuple(seats), gateway.worst_usd),
     )
-
-
-def school_of(config: Config, registry: Registry, name: str) -> School:
-    """Return how a forecaster learns."""
-    spec = registry.forecasters[name]
-    learner = spec.learner(settings_of(spec, config)) if spec.learner else None
-    return School(learner=learner, shipped=spec.shipped())
-
-
-def archive_of(config: Config, registry: Registry, venue: str | None, folder: Path) -> tuple[str, Archive]:
-    """Return the archive of past rounds in a folder, in the form of the given venue or of the only one that has one.
-
-    Raises ConfigError where no venue has archives, or several have and none is named.
-    """
-    able = [spec for spec in registry.venues if spec.archive and venue in {None, spec.name}]
-    if len(able) != 1 or able[0].archive is None:
-        found = ", ".join(sorted(spec.name for spec in able)) or "none"
-        message = f"of the enabled venues, {found} can read past rounds; name one with --venue"
-        raise ConfigError(message)
-    return able[0].name, able[0].archive(settings_of(able[0], config), folder)
-
-
-def _own_archive(config: Config, registry: Registry, name: str) -> Archive | None:
-    spec = registry.venues[name]
-    settings = settings_of(spec, config)
-    folder = spec.archive_folder(settings)
-    return spec.archive(settings, folder) if spec.archive and folder else None
-
-
-def _usable(config: Config, registry: Registry) -> Iterator[str]:
-    """Yield the venues that are on, whose plugin works, and which somebody can forecast; say why others are not."""
-    for name in config.venues:
-        if config.mode_of(name) is Mode.OFF:
-            continue
-        if name in registry.venues and _forecasters(config, registry, name):
-            yield name
-        else:
-            log.warning("venue left out: its plugin, or that of its forecasters, is broken", venue=name)
-
-
-def _forecasters(config: Config, registry: Registry, venue: str) -> tuple[str, ...]:
-    return tuple(name for name in config.venues[venue].forecasters if name in registry.forecasters)
-
-
-def _lane(config: Config, name: str) -> Lane:
-    table = config.venues[name]
-    if config.forecaster(table.forecasters[0]).clairvoyant:
-        place = place_of(config, "venues", name, "forecasters", 0)
-        message = f"{place}{table.forecasters[0]} is clairvoyant, so its forecasts never leave; put another one first"
-        raise ConfigError(message)
-    return Lane(venue=name, mode=config.mode_of(name), primary=table.forecasters[0], account=table.account)
 
 
 async def _recover(app: App) -> None:
@@ -343,7 +293,7 @@ def _jobs(app: App) -> Iterator[Job]:
         finding = Discovery(
             name=name,
             venue=venue,
-            forecasters=_forecasters(app.config, app.registry, name),
+            forecasters=forecasters_of(app.config, app.registry, name),
             ledger=app.ledger,
             clock=app.clock,
             policy=app.means.policy,
@@ -365,6 +315,25 @@ def _jobs(app: App) -> Iterator[Job]:
     yield from app.chores
     backing_up = BackingUp(path=app.folder / LEDGER_FILE, folder=app.folder / "backups", clock=app.clock)
     yield _job("backup", "copy the ledger", every.backup_every_s, partial(back_up, backing_up))
+
+
+def _watches(app: App) -> Iterator[Job]:
+    every = app.config.daemon
+    for name, feed in app.feeds.items() if every.watch_questions else ():
+        watching = Watching(
+            name=name,
+            forecasters=forecasters_of(app.config, app.registry, name),
+            ledger=app.ledger,
+            clock=app.clock,
+            policy=app.means.policy,
+            feed=feed,
+            random=app.means.random,
+            stopping=app.stopping,
+            most=every.watch_questions,
+            step=every.watch_step,
+        )
+        run = PriceWatch(watching).run
+        yield Job(name=f"prices {name}", summary="watch prices move", every=AGAIN, run=run, limit=WATCH_LIMIT)
 
 
 def _job(

@@ -1,8 +1,9 @@
 """Bounded reading over HTTP from known services, and the only place where a status code becomes an error.
 
 A body is read raw and unpacked here with a bound, because the library's own decompression has none. Writes never pass
-through this module: they must not be repeated, reads may. Connections are those of httpcore, without its pool, which
-takes time quadratic in them, and without httpx around it, with which a request takes three times as long.
+through this module: they must not be repeated, reads may; ``bot.wire`` is theirs. Connections are of httpcore,
+without its pool, which takes time quadratic in them, and without httpx around it, with which a request takes thrice
+as long. Each request, also one that follows a redirect or a failure, waits for its turn by the rates of its service.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
+from bot.address import public
+from bot.body import body_of, header
 from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.rates import Rates, Turn, retry_after_s
 
 if TYPE_CHECKING:
     import ssl
@@ -38,7 +40,6 @@ _TRY_LATER, _FULL = frozenset({408, 425, 429}), 429
 _UNREACHED = "cannot be reached: look at the address and the network, and whether the server runs"
 _LOST = "dropped the connection before its answer was whole; it may help to try again"
 QUOTED_BYTES, QUOTED_CHARS = 16_384, 300
-_GZIP = 16 + zlib.MAX_WBITS
 # Parts of a header's value that are shorter than this are words, not keys.
 _KEY_CHARS = 8
 _NO_KEYS = frozenset({"content-type", "content-length", "accept"})
@@ -75,10 +76,13 @@ class HttpReader:
     Environment variables (proxies, .netrc) are ignored. Neither errors nor logs show the query of an address.
     """
 
-    def __init__(self, *, clock: Clock, random: Random, limits: HttpLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, *, clock: Clock, random: Random, limits: HttpLimits = DEFAULT_LIMITS, rates: Rates | None = None
+    ) -> None:
         self._clock = clock
         self._random = random
         self._limits = limits
+        self._rates = rates or Rates((), clock=clock, random=random)
         self._places = asyncio.Semaphore(limits.connections)
         self._lines: set[_Line] = set()
         # Those that are not in use, the one that was used last at the end.
@@ -102,7 +106,8 @@ class HttpReader:
         """Return the unpacked body of a 200 answer.
 
         Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx,
-        with the wait that was asked for, which is 0.0 for a 429 that names none;
+        with the wait that was asked for, which is 0.0 for a 429 that names none, and at once where a pause that was
+        asked for earlier is longer than a call waits;
         Unauthorized for 401 and 403; NotFound for 404 and 410; Rejected for any other 4xx; ContractError for another
         status, a body of more than ``max_bytes`` bytes, an encoding that was not asked for, or a redirect to another
         host; ConfigError for an address that is none.
@@ -143,56 +148,62 @@ class HttpReader:
         return await self._attempt(request, self._limits.deadline_s if deadline_s is None else deadline_s)
 
     async def _attempt(self, request: _Request, deadline_s: float) -> bytes:
+        """Ask once, redirects followed; the deadline does not run while a turn is waited for."""
+        url, left_s, time = request.url, deadline_s, asyncio.get_running_loop().time
+        for _ in range(self._limits.redirects + 1):
+            async with self._rates.turn(request.method, url, patience_s=self._limits.longest_wait_s) as turn:
+                began = time()
+                came = await self._hop(request, url, turn, left_s)
+                left_s -= time() - began
+            if isinstance(came, bytes):
+                return came
+            url = came
+        message = f"{public(url)}: more than {self._limits.redirects} redirects"
+        raise ContractError(message)
+
+    async def _hop(self, request: _Request, url: str, turn: Turn, left_s: float) -> bytes | str:
+        """Return the body, or where it redirects to."""
         import httpcore  # noqa: PLC0415 - a tenth of a second, and most commands read no address
 
         try:
-            async with asyncio.timeout(deadline_s):
-                return await self._follow(request)
+            async with asyncio.timeout(left_s):
+                return await self._ask(request, url, turn)
         except TimeoutError as error:
-            message = f"{_shown(request.url)}: no complete answer within {deadline_s:g} s"
+            message = f"{public(url)}: no complete answer within {left_s:g} s"
             raise Unavailable(message) from (error if request.sent else None)
         except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
             # Its own message may hold the whole address.
-            message = f"{_shown(request.url)} {_UNREACHED if isinstance(error, httpcore.ConnectError) else _LOST}"
+            message = f"{public(url)} {_UNREACHED if isinstance(error, httpcore.ConnectError) else _LOST}"
             raise Unavailable(message) from (ConnectionResetError(message) if request.sent else None)
 
-    async def _follow(self, request: _Request) -> bytes:
-        url = request.url
-        for _ in range(self._limits.redirects + 1):
-            target = _target(url)
-            async with (
-                self._connection(target) as connection,
-                connection.stream(request.method, target, headers=request.lines, content=request.content) as response,
-            ):
-                if response.status not in _REDIRECTS or request.method != "GET":
-                    await self._check(response, url, request)
-                    return await _body(response, request.max_bytes, _shown(url))
-                url = _same_host(url, _header(response, b"location"))
-        message = f"{_shown(url)}: more than {self._limits.redirects} redirects"
-        raise ContractError(message)
+    async def _ask(self, request: _Request, url: str, turn: Turn) -> bytes | str:
+        target = _target(url)
+        async with (
+            self._connection(target) as connection,
+            connection.stream(request.method, target, headers=request.lines, content=request.content) as response,
+        ):
+            turn.heard(
+                response.status, {name.decode("latin-1"): text.decode("latin-1") for name, text in response.headers}
+            )
+            if response.status in _REDIRECTS and request.method == "GET":
+                return _same_host(url, header(response, b"location"))
+            await self._check(response, url, request)
+            return await body_of(response, request.max_bytes, public(url))
 
     async def _check(self, response: httpcore.Response, url: str, request: _Request) -> None:
         status = response.status
         if status == 200:
             return
         quoted = request.method == "POST" and status < 500
-        message = f"{_shown(url)}: status {status}" + (await _quoted(response, request.headers) if quoted else "")
+        message = f"{public(url)}: status {status}" + (await _quoted(response, request.headers) if quoted else "")
         if status in _REFUSED_CREDENTIALS:
             raise Unauthorized(message)
         if status in _GONE:
             raise NotFound(message)
         if status in _TRY_LATER or status >= 500:
-            asked_s = self._retry_after_s(_header(response, b"retry-after"))
+            asked_s = retry_after_s(header(response, b"retry-after"), now=self._clock.now())
             raise Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
         raise Rejected(message) if status >= 400 else ContractError(message)
-
-    def _retry_after_s(self, text: str) -> float | None:
-        if text.isascii() and text.isdigit():
-            return float(text)
-        try:
-            return max(0.0, (parsedate_to_datetime(text) - self._clock.now()).total_seconds())
-        except (TypeError, ValueError):  # no date, or one without a zone
-            return None
 
     def _wait_s(self, attempt: int, asked_s: float) -> float:
         self._jitter = self._jitter or self._random.stream("http", "jitter")
@@ -287,49 +298,14 @@ class _Request:
         try:
             return [(name.encode("ascii"), text.encode("ascii")) for name, text in (*ours, *self.headers.items())]
         except UnicodeEncodeError:
-            message = f"a header for {_shown(self.url)} has a character that headers cannot carry; correct it in config"
+            message = f"a header for {public(self.url)} has a character that headers cannot carry; correct it in config"
             raise ConfigError(message) from None
-
-
-class _Body:
-    """Collects a body up to a bound, unpacking gzip on the way without ever holding more than the bound."""
-
-    def __init__(self, max_bytes: int, *, encoding: str, shown: str) -> None:
-        self._room = max_bytes
-        self._max_bytes = max_bytes
-        self._shown = shown
-        self._parts: list[bytes] = []
-        self._unpacker = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
-
-    def feed(self, chunk: bytes) -> None:
-        """Take what came over the wire; raises ContractError beyond the bound or for broken gzip."""
-        part = chunk if self._unpacker is None else self._unpack(self._unpacker, chunk)
-        if len(part) > self._room:
-            _refuse(f"{self._shown}: the body is larger than {self._max_bytes} bytes")
-        self._room -= len(part)
-        self._parts.append(part)
-
-    def whole(self) -> bytes:
-        """Return the body; raises Unavailable where gzip was cut short."""
-        if self._unpacker is not None and not self._unpacker.eof:
-            message = f"{self._shown}: the body was cut short"
-            raise Unavailable(message) from ConnectionResetError("cut short")
-        return b"".join(self._parts)
-
-    def _unpack(self, unpacker: zlib._Decompress, chunk: bytes) -> bytes:
-        try:
-            part = unpacker.decompress(chunk, self._room + 1)
-        except zlib.error:
-            _refuse(f"{self._shown}: the body is not gzip as announced")
-        if unpacker.unused_data:
-            _refuse(f"{self._shown}: there is more after the end of the gzip body")
-        return part
 
 
 async def _quoted(response: httpcore.Response, headers: Mapping[str, str]) -> str:
     """Return the beginning of what the other side says about a refusal, in one line, without our keys, or nothing."""
     try:
-        said = await _body(response, QUOTED_BYTES, "")
+        said = await body_of(response, QUOTED_BYTES, "")
     except (ContractError, Unavailable):
         return ""
     text = " ".join(said.decode(errors="replace").split())
@@ -339,29 +315,14 @@ async def _quoted(response: httpcore.Response, headers: Mapping[str, str]) -> st
     return f": {text[:QUOTED_CHARS]}" if text else ""
 
 
-def _header(response: httpcore.Response, wanted: bytes) -> str:
-    """Return a header of an answer, given in small letters; "" where there is none."""
-    return ", ".join(value.decode(errors="replace") for name, value in response.headers if name.lower() == wanted)
-
-
-async def _body(response: httpcore.Response, max_bytes: int, shown: str) -> bytes:
-    encoding = _header(response, b"content-encoding").strip().lower() or "identity"
-    if encoding not in {"identity", "gzip"}:
-        _refuse(f"{shown}: encoding {encoding!r} was not asked for")
-    body = _Body(max_bytes, encoding=encoding, shown=shown)
-    async for chunk in response.aiter_stream():
-        body.feed(chunk)
-    return body.whole()
-
-
 def _same_host(url: str, location: str) -> str:
     try:
         target = urljoin(url, location)
         before, after = urlsplit(url), urlsplit(target)
     except ValueError:
-        _refuse(f"{_shown(url)}: redirects to what is no address")
+        _refuse(f"{public(url)}: redirects to what is no address")
     if not location or (before.scheme, before.netloc) != (after.scheme, after.netloc):
-        _refuse(f"{_shown(url)}: redirects to {_shown(target)}, which is not the same host")
+        _refuse(f"{public(url)}: redirects to {public(target)}, which is not the same host")
     return target
 
 
@@ -373,7 +334,7 @@ def _require_address(url: str) -> None:
         message = "an address to be read is malformed"
         raise ConfigError(message) from None
     if not usable:
-        message = f"{_shown(url)} is not an http or https address without user name"
+        message = f"{public(url)} is not an http or https address without user name"
         raise ConfigError(message)
 
 
@@ -386,14 +347,9 @@ def _target(url: str) -> httpcore.URL:
     try:
         parts = httpx.URL(url)
     except httpx.InvalidURL:
-        message = f"{_shown(url)} is not an address"
+        message = f"{public(url)} is not an address"
         raise ConfigError(message) from None
     return httpcore.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path)
-
-
-def _shown(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _refuse(message: str) -> NoReturn:

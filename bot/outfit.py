@@ -1,18 +1,17 @@
 """Opens what config names: venues, writers, forecasters, and the workshop of models, engines, data and pages."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from importlib import resources
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypedDict, TypeVar
 
 import structlog
 
-from bot.config.model import CalibrationUse, Config
+from bot.config.model import Config
 from bot.config.nearest import instead
 from bot.config.plugin_settings import recorded, settings_as_recorded, settings_of
 from bot.config.tables import place_of
@@ -28,16 +27,27 @@ from bot.domain.setup import Setup
 from bot.domain.submission import Mode
 from bot.errors import ConfigError
 from bot.gate.gate import Lane
-from bot.jobs.calibrate import Calibrator, Chosen, Identity
 from bot.jobs.job import Job
-from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Seat
 from bot.llm.gateway import Gateway, open_gateway
 from bot.llm.roles import models_of, provider_of
-from bot.ports import Clock, Http, Llm, Random, Submitter, Venue
+from bot.ports import Clock, Http, Llm, Planner, PriceFeed, Random, Submitter, Venue, Wire
+from bot.rates import Rates
 from bot.registry import Registry
-from bot.specs import Can, Configurable, ForecasterSpec, JobSpec, Settings, Workplace
+from bot.sockets import HttpSockets
+from bot.specs import (
+    Can,
+    Configurable,
+    ForecasterSpec,
+    JobSpec,
+    PaperPlace,
+    PricePlace,
+    Settings,
+    Workplace,
+    WriterPlace,
+)
 from bot.store.ledger import Ledger
+from bot.wire import HttpWire
 
 BUILT_IN = "plugins"
 HOSTS_FILE = "hosts.txt"
@@ -46,12 +56,34 @@ ROLES = frozenset({"main", "critic", "auditor", FILTER, SUMMARISER})
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+P = TypeVar("P", bound=Workplace)
 Alert = Callable[[str, str], Awaitable[None]]
+LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
+
+
+class OpenWire(Protocol):
+    """Makes a wire that keeps the rates."""
+
+    def __call__(self, *, rates: Rates) -> AbstractAsyncContextManager[Wire]:
+        """Return it, to be entered."""
+        ...
+
+
+class _Common(TypedDict):
+    """What every place has."""
+
+    clock: Clock
+    http: Http
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outfitter:
-    """Opens things on a stack, which closes them in the opposite order."""
+    """Opens things on a stack, which closes them in the opposite order.
+
+    ``rates`` are those of the venues, which reading over ``http`` keeps too; ``open_wire`` makes the wires of writers.
+    """
 
     config: Config
     registry: Registry
@@ -60,10 +92,12 @@ class Outfitter:
     http: Http
     folder: Path
     stack: AsyncExitStack
+    rates: Rates | None = None
+    open_wire: OpenWire = HttpWire
 
     def place(self, name: str) -> Workplace:
         """Return what the factory of a plugin is given."""
-        return Workplace(clock=self.clock, http=self.http, folder=self.folder / name)
+        return Workplace(**self._common(name))
 
     async def venue(self, name: str) -> Venue:
         """Open the reader of a venue."""
@@ -72,10 +106,28 @@ class Outfitter:
         return venue
 
     async def submitter(self, lane: Lane) -> Submitter | None:
-        """Open the paper book in paper mode; the venue's writer in live modes alone."""
-        spec = self.registry.venues[lane.venue]
-        opener = spec.paper if lane.mode is Mode.PAPER else spec.writer
-        return None if opener is None else await self._opened(spec, opener)
+        """Open the paper book in paper mode; the venue's writer, with a wire, in live modes alone."""
+        spec, common = self.registry.venues[lane.venue], self._common(lane.venue)
+        if lane.mode is Mode.PAPER and spec.paper is not None:
+            paper = self.config.venues[lane.venue].paper
+            return await self._entered(spec, spec.paper, PaperPlace(**common, cash=paper.cash, delay_s=paper.delay_s))
+        if lane.mode in LIVE_MODES and spec.writer is not None:
+            wire = await self.stack.enter_async_context(self.open_wire(rates=self._rates))
+            return await self._entered(spec, spec.writer, WriterPlace(**common, wire=wire))
+        return None
+
+    async def planner(self, name: str) -> Planner | None:
+        """Open what turns beliefs into orders, where the venue trades."""
+        spec = self.registry.venues[name]
+        return None if spec.planner is None else await self._opened(spec, spec.planner)
+
+    async def prices(self, name: str) -> PriceFeed | None:
+        """Open the price feed of a venue, where it has one; it connects when it is asked for quotes."""
+        spec = self.registry.venues[name]
+        if spec.prices is None:
+            return None
+        sockets = HttpSockets(clock=self.clock, rates=self._rates)
+        return await self._entered(spec, spec.prices, PricePlace(**self._common(name), sockets=sockets))
 
     def chore(self, spec: JobSpec) -> Job:
         """Return the job that a plugin brings."""
@@ -94,7 +146,7 @@ class Outfitter:
         settings = settings_of(spec, self.config)
         return Seat(
             name=name,
-            forecaster=await self._entered(spec, spec.open, settings),
+            forecaster=await self._started(spec.open, settings, self.place(spec.name)),
             trials=table.trials or spec.trials,
             pool=Pool(table.aggregate),
             limits=Limits(steps=limits.steps, seconds=limits.seconds, tokens=limits.tokens, cost_usd=limits.cost_usd),
@@ -110,7 +162,7 @@ class Outfitter:
         settings = settings_as_recorded(spec, self.config, setup.settings)
         return Seat(
             name=name,
-            forecaster=await self._entered(spec, spec.open, settings),
+            forecaster=await self._started(spec.open, settings, self.place(spec.name)),
             trials=setup.trials,
             pool=Pool(setup.aggregate),
             limits=setup.limits,
@@ -189,37 +241,24 @@ class Outfitter:
         }
 
     async def _opened(self, spec: Configurable[Any], opener: Callable[..., Any]) -> Any:  # noqa: ANN401 - what it opens
-        return await self._entered(spec, opener, settings_of(spec, self.config))
+        return await self._entered(spec, opener, self.place(spec.name))
 
-    async def _entered(self, spec: Configurable[Any], opener: Callable[..., Any], settings: Settings) -> Any:  # noqa: ANN401 - what it opens
-        return await self.stack.enter_async_context(opener(settings, self.place(spec.name)))
+    async def _entered(
+        self, spec: Configurable[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], place: P
+    ) -> T:
+        return await self._started(opener, settings_of(spec, self.config), place)
 
+    async def _started(
+        self, opener: Callable[[Any, P], AbstractAsyncContextManager[T]], settings: Settings, place: P
+    ) -> T:
+        return await self.stack.enter_async_context(opener(settings, place))
 
-def policy_of(config: Config) -> Reforecast:
-    """Return when a question is forecast again, as configured."""
-    policy = config.policy
-    return Reforecast(
-        stale_after=timedelta(hours=policy.stale_after_h),
-        near_close=tuple(timedelta(hours=hours) for hours in policy.near_close_h),
-        price_move=policy.price_move,
-        min_gap=timedelta(hours=policy.min_gap_h),
-    )
+    def _common(self, name: str) -> _Common:
+        return _Common(clock=self.clock, http=self.http, folder=self.folder / name)
 
-
-def calibrator_of(config: Config, ledger: Ledger, clock: Clock) -> Calibrator:
-    """Return the common calibrator, but for the forecasters that have a word of their own."""
-    uses = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
-    if CalibrationUse.GATED not in {config.calibration.use, *uses.values()}:
-        return Identity()
-    from bot.jobs.gated import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
-
-    calibrators: dict[CalibrationUse, Calibrator] = {
-        CalibrationUse.IDENTITY: Identity(),
-        CalibrationUse.GATED: GatedCalibrator(ledger=ledger, clock=clock),
-    }
-    return Chosen(
-        common=calibrators[config.calibration.use], own={name: calibrators[use] for name, use in uses.items()}
-    )
+    @property
+    def _rates(self) -> Rates:
+        return self.rates or Rates((), clock=self.clock, random=self.random)
 
 
 async def narrow(

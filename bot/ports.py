@@ -5,7 +5,7 @@ Readers and writers are different objects: code that holds a ``Venue`` cannot su
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
+    from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
 
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from bot.domain.conduct import Conduct
     from bot.domain.forecast import Limits
     from bot.domain.learning import Fitted, Round, Sheet
+    from bot.domain.order import Account, Plan, Wish
     from bot.domain.prompt import Answer, Completion, Dialect, Price, Prompt, Sampling, Tool
     from bot.domain.question import Question, QuestionRef
     from bot.domain.research import Fetched, Hit, Notice, Passage, Quote, Series, SourcePolicy
     from bot.domain.resolution import Example, Resolution
     from bot.domain.step import Json, Step, ToolResult
-    from bot.domain.submission import Batch, Receipt
+    from bot.domain.submission import Batch, Receipt, Sealed
+    from bot.domain.wire import Reply, Request
 
 
 class Clock(Protocol):
@@ -113,6 +116,18 @@ class Venue(Protocol):
         ...
 
 
+@runtime_checkable
+class Finder(Venue, Protocol):
+    """A reader that can read one question by its name."""
+
+    async def find(self, name: str) -> Question:
+        """Return a question as it stands now, by the key of its reference or by its address.
+
+        Raises NotFound for a name that is none of the venue's, Rejected for one that cannot be forecast, with why.
+        """
+        ...
+
+
 class Archive(Protocol):
     """Past rounds of a venue, to learn from and to be tested on; reads files, never a network."""
 
@@ -142,6 +157,90 @@ class Submitter(Protocol):
 
     async def standing(self, batch: Batch) -> Sequence[Receipt]:
         """Read back what stands: acked for what is there as intended, absent for what is provably not."""
+        ...
+
+
+@runtime_checkable
+class Sealer(Submitter, Protocol):
+    """A submitter whose requests are made before they are written, so that they can be found again, or sent again."""
+
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        """Return the request of each intent, complete: tag, signature, expiry. Nothing is sent.
+
+        One that is missing is refused without touching the wire; raises Rejected where that holds for all.
+        """
+        ...
+
+
+@runtime_checkable
+class Trader(Sealer, Protocol):
+    """The submitter of a venue where forecasts become orders: a paper book, or a real account."""
+
+    async def account(self) -> Account:
+        """Return what the account has now, positions marked at the price they could be sold at."""
+        ...
+
+    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
+        """Cancel resting orders, all of them for None; return the ids of those that rest no more."""
+        ...
+
+
+@runtime_checkable
+class PaperTrader(Trader, Protocol):
+    """A paper book where forecasts become orders: it needs to be told what time and outcomes bring."""
+
+    async def settle(self, resolutions: Sequence[Resolution]) -> int:
+        """Pay out, or take back, what these outcomes say of positions; saying them again changes nothing.
+
+        Returns how many positions were settled.
+        """
+        ...
+
+    async def advance(self) -> int:
+        """Let resting orders expire or be filled by what happened since; return how many changed."""
+        ...
+
+
+class Planner(Protocol):
+    """Turns beliefs into orders: policy in code, with no model near it."""
+
+    async def plan(self, wish: Wish) -> Plan:
+        """Return what to do, on the market as it is read now.
+
+        Raises Unavailable where it cannot be read, and Rejected for a question that is not traded.
+        """
+        ...
+
+
+class Wire(Protocol):
+    """HTTP as writers need it: one request, one answer of whatever status, nothing retried or followed."""
+
+    async def send(self, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
+        """Send once, when the venue's rates allow it.
+
+        Raises Rejected where nothing left this machine (no connection was made), Unavailable where it may have arrived
+        and no whole answer came, ContractError for an answer of more than ``max_bytes``.
+        """
+        ...
+
+
+class Socket(Protocol):
+    """An open WebSocket that speaks text."""
+
+    async def send(self, text: str) -> None:
+        """Send a message; raises Unavailable where the connection is gone."""
+        ...
+
+    async def receive(self, *, within_s: float) -> str:
+        """Return the next message; raises Unavailable where none came in time or the connection is gone."""
+        ...
+
+
+class Sockets(Protocol):
+    """Opens WebSockets of known services."""
+
+    def connect(self, url: str, *, max_bytes: int) -> AbstractAsyncContextManager[Socket]:
+        """Connect; messages of more than ``max_bytes`` end the connection. Raises Unavailable, Unauthorized."""
         ...
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
 from bot.domain.research import SeriesModel, SourcePolicy
+from bot.domain.wire import Rate
 from bot.ports import (
     Archive,
     Clock,
@@ -24,10 +25,13 @@ from bot.ports import (
     Llm,
     Notifier,
     PageSource,
+    Planner,
     PriceFeed,
     SearchEngine,
+    Sockets,
     Submitter,
     Venue,
+    Wire,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +61,7 @@ class Can(StrEnum):
     SUBMIT = "submit"
     COMMENT = "comment"
     PAPER = "paper"
+    TRADE = "trade"
     PUSH_PRICES = "push prices"
     ARCHIVE = "archive"
     LEARN = "learn"
@@ -94,6 +99,31 @@ class Workplace:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricePlace(Workplace):
+    """What the factory of a price feed is given."""
+
+    sockets: Sockets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaperPlace(Workplace):
+    """What the factory of a paper book is given: ``cash`` to begin with, and after how long an order meets the market.
+
+    ``currency`` and ``cash`` count once, when the book is begun.
+    """
+
+    cash: float
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterPlace(Workplace):
+    """What the factory of a live writer is given; nothing else holds a wire."""
+
+    wire: Wire
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """The head of all specs: name as used in config, a one-line summary, and the API version it was built for."""
@@ -127,14 +157,20 @@ class VenueSpec(Configurable[S]):
 
     ``archive`` reads past rounds in a folder; ``archive_folder`` tells which one the settings themselves name, if any.
     ``hosts`` are the venue's own hosts: what stands there gives the answer away, so no forecaster reads it.
+    ``planner`` is there where forecasts become orders; its paper book is then a PaperTrader and its writer a Trader.
+    ``rates`` bound what is asked of the venue, by reader, feed and writer together. ``check`` proves the credentials
+    before anything is written, and returns what a person should know; it raises Unauthorized or Rejected.
     """
 
     table: ClassVar[Table] = Table.VENUES
     hosts: tuple[str, ...] = ()
     reader: Callable[[S, Workplace], AbstractAsyncContextManager[Venue]]
-    paper: Callable[[S, Workplace], AbstractAsyncContextManager[Submitter]] | None = None
-    writer: Callable[[S, Workplace], AbstractAsyncContextManager[Submitter]] | None = None
-    prices: Callable[[S, Workplace], AbstractAsyncContextManager[PriceFeed]] | None = None
+    paper: Callable[[S, PaperPlace], AbstractAsyncContextManager[Submitter]] | None = None
+    writer: Callable[[S, WriterPlace], AbstractAsyncContextManager[Submitter]] | None = None
+    prices: Callable[[S, PricePlace], AbstractAsyncContextManager[PriceFeed]] | None = None
+    planner: Callable[[S, Workplace], AbstractAsyncContextManager[Planner]] | None = None
+    check: Callable[[S, Workplace], Awaitable[Sequence[str]]] | None = None
+    rates: Callable[[S], Sequence[Rate]] = field(default=lambda _: ())
     archive: Callable[[S, Path], Archive] | None = None
     archive_folder: Callable[[S], Path | None] = field(default=lambda _: None)
 

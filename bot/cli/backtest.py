@@ -10,7 +10,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from bot.app import Bay, archive_of, open_bay, school_of
+from bot.app import Bay, open_bay
 from bot.cli.agree import agree
 from bot.cli.interrupt import interruptible
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
@@ -29,11 +29,13 @@ from bot.lab.backtest import Subject, Window
 from bot.lab.backtest import backtest as tested
 from bot.lab.report import report_of
 from bot.lab.rows import Scored
+from bot.means import school_of
 from bot.ports import Archive
 from bot.registry import Registry
 from bot.store.calls import CallState
 from bot.store.ledger import Ledger
 from bot.store.tallies import Tally, answered, tallies
+from bot.venues import archive_of
 
 log = structlog.get_logger(__name__)
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bot.app import LEDGER_FILE, folder_of
+from bot.cli.checkup_leave import leave
 from bot.cli.checkup_models import demotions, means
 from bot.cli.finding import Finding, Verdict
 from bot.cli.output.figures import ago, size
@@ -57,6 +58,8 @@ def checkup(config_path: Path | None, now: datetime) -> Iterator[Finding]:
     yield _clock(folder / LEDGER_FILE, now)
     yield _daemon(folder, now)
     yield from _ledger(folder / LEDGER_FILE, now)
+    if (folder / LEDGER_FILE).exists():
+        yield from leave(config, folder / LEDGER_FILE, now)
 
 
 def _python() -> Finding:
@@ -152,7 +155,9 @@ def _disk(folder: Path) -> Finding:
 def _halt(config: Config) -> Finding:
     stop = config.state / STOP_FILE
     if stop.exists():
-        return Finding(Verdict.WARN, "halt", f"{stop} is there, so nothing leaves", f"to go on run: rm {stop}")
+        return Finding(
+            Verdict.WARN, "halt", f"{stop} is there, so nothing leaves", f"to go on run: foxcast resume, or rm {stop}"
+        )
     return Finding(Verdict.OK, "halt", "not halted")
 
 

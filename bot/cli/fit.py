@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from bot.app import archive_of, school_of
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import Column, Kind, progress, stdout, table
 from bot.cli.output.deliver import STDOUT, deliver
@@ -21,8 +20,10 @@ from bot.domain.learning import Fitted
 from bot.domain.step import Json
 from bot.errors import ConfigError, NotFound
 from bot.jobs.learn import fit as fitted_before
+from bot.means import school_of
 from bot.ports import Archive, Learner
 from bot.store.codec import FITTED
+from bot.venues import archive_of
 
 app = typer.Typer(add_completion=False)
 

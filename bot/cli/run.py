@@ -21,12 +21,14 @@ from bot.cli.output.plain import plain
 from bot.cli.output.summary import print_summary
 from bot.cli.session import equipped
 from bot.cli.summary import summary_of
+from bot.cli.usr1 import halt_on_signal
 from bot.cli.vitals import Recorder, Tally
 from bot.clock import SystemClock
 from bot.daemon.serve import obey_signals, serve
 from bot.daemon.serve import once as one_pass
 from bot.daemon.watch import DRAIN_S, Exit, ExitReason, Watch
 from bot.errors import ConfigError
+from bot.gate.brake import STOP_FILE
 from bot.ports import Clock
 
 app = typer.Typer(add_completion=False)
@@ -87,10 +89,11 @@ def _say_unclean(end: Exit) -> None:
 
 async def _for_ever(opening: Opening, watch: Watch) -> Exit:
     async with opening as opened:
-        with obey_signals(opened.stopping):
+        with obey_signals(opened.stopping), halt_on_signal(opened.config.state / STOP_FILE):
             record = Recorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
-            return await serve(opened.jobs(), clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
+            jobs = [*opened.jobs(), *opened.watches()]
+            return await serve(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
 
 
 async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> Exit:

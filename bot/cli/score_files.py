@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.app import archive_of
 from bot.cli.output.console import Column, Kind, heading, stdout, table
 from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.output.figures import number
@@ -14,6 +13,7 @@ from bot.config.model import Config
 from bot.lab.report import Report, report_of
 from bot.lab.sheets import ScoredSheet, pooling_notes, score_sheets
 from bot.registry import Registry
+from bot.venues import archive_of
 
 COLUMNS = (
     Column("file", Kind.TEXT),

@@ -19,9 +19,11 @@ from bot.errors import ConfigError, ContractError, NotFound, Rejected
 from bot.http import HttpReader
 from bot.outfit import Outfitter
 from bot.ports import Clock
+from bot.rates import Rates
 from bot.registry import Registry
 from bot.specs import Can
 from bot.store.attempts import with_url
+from bot.venues import rates_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +73,17 @@ class Sources:
 
     async def _open_questions(self, url: str, stack: AsyncExitStack) -> AsyncIterator[Question]:
         random = SeededRandom(self.config.seed)
+        rates = Rates(rates_of(self.config, self.registry), clock=self.clock, random=random)
+        http = await stack.enter_async_context(HttpReader(clock=self.clock, random=random, rates=rates))
         outfitter = Outfitter(
             config=self.config,
             registry=self.registry,
             clock=self.clock,
             random=random,
-            http=await stack.enter_async_context(HttpReader(clock=self.clock, random=random)),
+            http=http,
             folder=folder_of(self.config),
             stack=stack,
+            rates=rates,
         )
         for name in self._venues(url):
             venue = await outfitter.venue(name)

@@ -15,8 +15,10 @@ from bot.config.shape import at, is_table, leaves, names
 from bot.config.sources import DELIMITER, PREFIX, Variable, variable_name
 from bot.errors import ConfigError
 
-# Where config.toml is; the one variable that is not a setting itself.
+# Where config.toml is, and the token of whoever calls: the variables that are no settings.
 CONFIG_VARIABLE = "FOXCAST_CONFIG"
+TOKEN_VARIABLE = "FOXCAST_TOKEN"  # noqa: S105 - a name
+NO_SETTINGS = frozenset({CONFIG_VARIABLE, TOKEN_VARIABLE})
 
 
 def read_variables(environ: Mapping[str, str]) -> dict[Key, Variable]:
@@ -26,7 +28,7 @@ def read_variables(environ: Mapping[str, str]) -> dict[Key, Variable]:
     """
     found: dict[Key, Variable] = {}
     for name, value in sorted(environ.items()):
-        if not name.upper().startswith(PREFIX) or name.upper() == CONFIG_VARIABLE:
+        if not name.upper().startswith(PREFIX) or name.upper() in NO_SETTINGS:
             continue
         if not value:
             message = f"env {name}: is empty; give it a value or unset it"

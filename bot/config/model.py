@@ -73,7 +73,11 @@ class LogSection(Section):
 
 
 class DaemonSection(Section):
-    """How often each job runs and how much runs at once; times in seconds."""
+    """How often each job runs and how much runs at once; times in seconds.
+
+    At each venue with a price feed the prices of so many ``watch_questions`` are watched as they move, the soonest to
+    close first (0: none); one that moves by less than ``watch_step`` in log-odds is not written down.
+    """
 
     concurrency: int = Field(default=16, ge=1, le=1000)
     lease_s: Seconds = 900.0
@@ -85,6 +89,8 @@ class DaemonSection(Section):
     resolve_every_s: Seconds = 3600.0
     score_every_s: Seconds = 3600.0
     backup_every_s: Seconds = 3600.0
+    watch_questions: int = Field(default=200, ge=0, le=10_000)
+    watch_step: float = Field(default=0.05, gt=0)
 
 
 class LimitsSection(Section):
@@ -125,12 +131,73 @@ class PluginTable(Section):
     settings: dict[str, Any] = Field(default_factory=dict, repr=False)
 
 
+Amount = Annotated[float, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class CapsSection(Section):
+    """The most that may be at stake at one venue, in its currency, in paper too; None is no limit of this kind.
+
+    What is in doubt counts as spent. ``daily_loss`` and ``drawdown`` halt the venue until a person resumes it.
+    """
+
+    per_order: Amount | None = None
+    per_question: Amount | None = None
+    per_event: Amount | None = None
+    per_creator: Amount | None = None
+    per_category: Amount | None = None
+    per_day: Amount | None = None
+    total: Amount | None = None
+    orders_per_hour: int | None = Field(default=None, ge=0)
+    daily_loss: Amount | None = None
+    drawdown: Amount | None = None
+
+
+class TradingSection(Section):
+    """When a belief becomes an order, and how large.
+
+    ``kelly`` is the share of the full Kelly stake, ``shrink`` moves the belief towards the market in log-odds first,
+    ``edge`` is the least gain per share after fees, ``band`` the prices that are traded at, ``divergence`` the distance
+    from the market, in log-odds, beyond which a person must look first (None: none).
+    """
+
+    kelly: Probability = 0.25
+    shrink: Probability = 0.0
+    edge: Probability = 0.03
+    band: tuple[Probability, Probability] = (0.03, 0.97)
+    divergence: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _has_a_band(self) -> "TradingSection":
+        if self.band[0] >= self.band[1]:
+            message = f"band = [{self.band[0]:g}, {self.band[1]:g}] holds no price; the first must be below the second"
+            raise ValueError(message)
+        return self
+
+
+class PaperSection(Section):
+    """The paper book: the cash it is begun with, and the seconds after which an order meets the market."""
+
+    cash: float = Field(default=1000.0, gt=0)
+    delay_s: float = Field(default=2.0, ge=0, le=3600)
+
+
 class VenueTable(PluginTable):
-    """One venue: its mode where it differs from the common one, and who forecasts; the first one's forecast leaves."""
+    """One venue: its mode where it differs from the common one, and who forecasts; the first one's forecast leaves.
+
+    Nothing leaves in the last ``close_margin_s`` before a question closes. ``approval_h`` is how long a person's
+    approval is waited for, and how long it holds.
+    """
 
     mode: Mode | None = None
     forecasters: tuple[Name, ...] = Field(min_length=1)
     account: str = Field(default="default", min_length=1, max_length=100)
+    comment: bool = False
+    close_margin_s: float = Field(default=60.0, ge=0, le=30 * 86_400)
+    approval_h: Hours = 12.0
+    caps: CapsSection = CapsSection()
+    trading: TradingSection = TradingSection()
+    paper: PaperSection = PaperSection()
 
 
 class RoleSection(Section):

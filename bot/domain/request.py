@@ -1,9 +1,11 @@
 """What a person asks of the running daemon; it alone writes the ledger, so it is asked and does it itself."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from bot.domain.permission import Role
 from bot.domain.question import Question, QuestionRef, require_aware
 
 
@@ -50,4 +52,116 @@ class ForecastQuestion:
             raise ValueError(message)
 
 
-Request = LockQuestion | UnlockQuestion | ForecastQuestion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """The head of what only some people may ask for: who asks, when, and the proof that it is they.
+
+    ``proof`` is "" where nobody has a token yet.
+    """
+
+    by: str
+    asked_at: datetime
+    proof: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_aware("asked_at", self.asked_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmVenue(Signed):
+    """Give leave to submit to a venue until a moment, under the configuration of that digest.
+
+    Raises ValueError for amounts that are none.
+    """
+
+    venue: str
+    account: str
+    config: str
+    until: datetime
+    per_order: float | None = None
+    per_day: float | None = None
+    total: float | None = None
+    kind: Literal["arm"] = "arm"
+
+    def __post_init__(self) -> None:
+        """Check amounts and moments."""
+        require_aware("asked_at", self.asked_at)
+        require_aware("until", self.until)
+        for name in ("per_order", "per_day", "total"):
+            amount = getattr(self, name)
+            if amount is not None and not (math.isfinite(amount) and amount > 0.0):
+                message = f"{name} {amount} is no amount that may be spent"
+                raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisarmVenue(Signed):
+    """Take back leave to submit to a venue."""
+
+    venue: str
+    kind: Literal["disarm"] = "disarm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt(Signed):
+    """Let nothing leave to a venue, or anywhere ("")."""
+
+    reason: str
+    venue: str = ""
+    kind: Literal["halt"] = "halt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(Signed):
+    """End what stops a venue; None: everything that stops anything."""
+
+    venue: str | None = None
+    kind: Literal["resume"] = "resume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerApproval(Signed):
+    """Approve or reject a forecast that waits for it; ``approval`` is the id of what was asked."""
+
+    approval: str
+    approved: bool
+    kind: Literal["answer"] = "answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPrincipal(Signed):
+    """Give somebody a token, of which only salt and hash are known here."""
+
+    name: str
+    role: Role
+    salt: str = field(repr=False)
+    hash: str = field(repr=False)
+    kind: Literal["principal"] = "principal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevokePrincipal(Signed):
+    """Take somebody's token away."""
+
+    name: str
+    kind: Literal["revoke"] = "revoke"
+
+
+LeaveRequest = ArmVenue | DisarmVenue | Halt | Resume | AnswerApproval | AddPrincipal | RevokePrincipal
+Request = LockQuestion | UnlockQuestion | ForecastQuestion | LeaveRequest
+
+
+# What follows is asked of orders that were let go already, and waits in a folder of its own (``bot.store.cancels``).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelOrder:
+    """Take an order back that rests at its venue, by the id of its intent. Like halting, this is open to all."""
+
+    intent: str
+    by: str
+    asked_at: datetime
+    kind: Literal["cancel"] = "cancel"
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_aware("asked_at", self.asked_at)

@@ -1,11 +1,13 @@
 """What leaves: decisions, intents, the batch they travel in, and what the other side said."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from bot.domain.order import Fill, Order
+from bot.domain.permission import Exposure
 from bot.domain.prediction import Prediction
 from bot.domain.question import Question, QuestionRef
 
@@ -19,20 +21,33 @@ class Mode(StrEnum):
     LIVE = "live"
 
 
+class IntentAction(StrEnum):
+    """What is done at the venue."""
+
+    FORECAST = "forecast"
+    ORDER = "order"
+    WITHDRAW = "withdraw"
+    COMMENT = "comment"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """The durable wish to have one forecast stand at one venue.
+    """The durable wish to do one thing about one question at one venue.
 
     ``id`` is derived from venue, account, question, forecast and action, so that planning twice is planning once.
+    ``order`` is there where the venue trades, ``text`` where something is said. A withdrawal has no predictions.
     """
 
     id: str
     account: str
     ref: QuestionRef
     forecast: str
-    action: str
+    action: IntentAction
     predictions: Mapping[str, Prediction]
     batch: str
+    order: Order | None = None
+    text: str = ""
+    exposure: Exposure = field(default_factory=Exposure)
 
     def __post_init__(self) -> None:
         """Freeze the predictions."""
@@ -57,17 +72,35 @@ FINAL_STATES = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState.SU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """The request of one intent as it will be written, byte for byte; kept before the wire is touched.
+
+    ``tag`` finds it again at the venue. ``fence`` is the moment from which on it can take effect no more and every
+    reading shows it, so that its absence is proof; None where any reading proves it.
+    """
+
+    intent: str
+    tag: str
+    body: str
+    fence: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Intents that go to a venue in one write, and all questions the ledger knows to belong to that write."""
+    """Intents that go to a venue in one write, and all questions the ledger knows to belong to that write.
+
+    ``sealed`` are their requests: to be written, one an intent; or, to be read back, all that were, newest first.
+    """
 
     key: str
     intents: tuple[Intent, ...]
     questions: tuple[Question, ...]
+    sealed: tuple[Sealed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What became of one intent.
+    """What became of one intent; ``fills`` are all that are known of its order, also those known before.
 
     To a write ``state`` is acked, refused (with proof, for good), unknown, or absent: provably not written, because its
     batch is not complete yet. Nothing else is honest.
@@ -77,15 +110,20 @@ class Receipt:
     state: IntentState
     reference: str = ""
     detail: str = ""
+    fills: tuple[Fill, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """May leave: to the venue, or in paper mode to the paper book, as the gate's mode says."""
+    """May leave: to the venue, or in paper mode to the paper book, as the gate's mode says.
+
+    ``state`` is the market on which its order was planned, as JSON text.
+    """
 
     intent: Intent
     mode: Mode
     why: str
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,45 +1,27 @@
 """The checks between a recorded forecast and an intent, in order; the first that objects decides.
 
-mode -> primary forecaster -> form -> brake -> lock -> window -> arming -> duplicates -> send. Every answer, also "no",
-becomes a stored decision with its reason. A check that cannot be made counts as an objection.
+mode -> primary forecaster -> form -> brake and stops -> lock -> window -> arm -> answers of people -> plan -> caps ->
+losses -> edge and band -> approval -> duplicates -> send. Every answer, also "no", becomes a stored decision with its
+reason. A check that cannot be made counts as an objection. On paper nobody arms or approves; all else is the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from bot.domain.forecast import Forecast
+from bot.domain.permission import Approval
 from bot.domain.prediction import mismatch
-from bot.domain.question import Question
-from bot.domain.submission import Decision, Hold, Intent, Mode, Send
+from bot.domain.submission import Decision, Hold, Mode, Send
+from bot.gate import asking, window
+from bot.gate.armed import unarmed, without_amounts
 from bot.gate.brake import Brake
-from bot.ids import derive_id
+from bot.gate.caps import losing, most, over_cap, room, too_often
+from bot.gate.case import ASK_AGAIN, PLAN_AGAIN, Case, Lane, intent_of
+from bot.gate.market import out_of_band, thin
 
-# How long a hold that time or a person may lift stands before the question is put again.
-ASK_AGAIN = timedelta(minutes=10)
-ACTION = "forecast"
+__all__ = ["ASK_AGAIN", "Case", "Gate", "Lane", "intent_of"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One venue's way out: its mode, whose forecasts leave, and under which account."""
-
-    venue: str
-    mode: Mode
-    primary: str
-    account: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One forecast before the gate, with what already stands for its question in this lane."""
-
-    lane: Lane
-    forecast: Forecast
-    question: Question
-    standing: Intent | None
-    locked: str | None
-    now: datetime
+Check = Callable[[Case], Hold | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,39 +29,37 @@ class Gate:
     """Decides over cases; the brake halts everything while it holds."""
 
     brake: Brake
-    armed: Callable[[Lane, datetime], bool]
+    # Until the composition root is wired to arm records: what it hands in is not asked any more.
+    armed: Callable[[Lane, datetime], bool] | None = None
 
     def decide(self, case: Case) -> Decision:
         """Return Send with the intent, or Hold with the reason and, where time alone can change it, until when."""
-        checks = (_off, _not_primary, _unfit, self._halted, _locked, _closed, self._unarmed, _repeats)
-        for check in checks:
-            if hold := check(case):
-                return hold
-        return Send(intent=intent_of(case), mode=case.lane.mode, why=_why(case))
+        if hold := self.before(case) or _first(_WITH_PLAN, case) or _unapproved(case) or _repeats(case):
+            return hold
+        state = "" if case.plan is None else case.plan.state
+        return Send(intent=intent_of(case), mode=case.lane.mode, why=_why(case), state=state)
+
+    def before(self, case: Case) -> Hold | None:
+        """Return the objection of the checks that need neither a market nor what is at stake, if one objects."""
+        checks = (_off, _not_primary, _unfit, self._halted, _locked, _early, _closed, _reworded, _unarmed, _unready)
+        return _first((*checks, asking.unanswered, _sent), case)
+
+    def question(self, case: Case) -> Approval | None:
+        """Return what a person must be asked, where that is all that keeps the case from leaving."""
+        if self.before(case) or _first(_WITH_PLAN, case) or _repeats(case):
+            return None
+        why = asking.misses(case)
+        return None if why is None else asking.question(case, why)
 
     def _halted(self, case: Case) -> Hold | None:
-        why = self.brake.holds()
-        return None if why is None else Hold(why=why, until=case.now + ASK_AGAIN)
-
-    def _unarmed(self, case: Case) -> Hold | None:
-        if case.lane.mode is Mode.PAPER or self.armed(case.lane, case.now):
-            return None
-        return Hold(why=f"{case.lane.venue} is not armed for {case.lane.mode} submissions", until=case.now + ASK_AGAIN)
+        if (why := self.brake.holds()) is not None:
+            return case.later(why)
+        stop = next((stop for stop in case.stops if stop.holds(case.lane.venue)), None)
+        return None if stop is None else case.later(f"{stop}; resume it with: foxcast resume")
 
 
-def intent_of(case: Case) -> Intent:
-    """Return the intent of the case; the same case always has the same intent id."""
-    lane, forecast = case.lane, case.forecast
-    intent_id = derive_id("intent", lane.venue, lane.account, str(forecast.ref), forecast.id, ACTION)
-    return Intent(
-        id=intent_id,
-        account=lane.account,
-        ref=forecast.ref,
-        forecast=forecast.id,
-        action=ACTION,
-        predictions=forecast.predictions,
-        batch=case.question.batch or intent_id,
-    )
+def _first(checks: Sequence[Check], case: Case) -> Hold | None:
+    return next((hold for check in checks if (hold := check(case))), None)
 
 
 def _off(case: Case) -> Hold | None:
@@ -101,26 +81,76 @@ def _unfit(case: Case) -> Hold | None:
 
 
 def _locked(case: Case) -> Hold | None:
-    return None if case.locked is None else Hold(why=f"locked: {case.locked}", until=case.now + ASK_AGAIN)
+    return None if case.locked is None else case.later(f"locked: {case.locked}")
+
+
+def _early(case: Case) -> Hold | None:
+    why = window.early(case.question, case.now)
+    return None if why is None else Hold(why=why, until=case.question.opens_at)
 
 
 def _closed(case: Case) -> Hold | None:
-    closes_at = case.question.closes_at
-    if case.lane.mode is Mode.PAPER or closes_at is None or case.now <= closes_at:
+    why = window.closed(case.lane, case.question, case.now, binding=case.binding)
+    return None if why is None else Hold(why=why)
+
+
+def _reworded(case: Case) -> Hold | None:
+    why = window.reworded(case.forecast.version, case.version)
+    return None if why is None else case.later(why)
+
+
+def _unarmed(case: Case) -> Hold | None:
+    if not case.lane.live:
         return None
-    return Hold(why=f"the window closed at {closes_at.isoformat()}")
+    why = unarmed(case.lane, case.arm, case.now)
+    if why is None and case.trades and case.arm is not None:
+        why = without_amounts(case.lane, case.arm)
+    return None if why is None else case.later(why)
+
+
+def _unready(case: Case) -> Hold | None:
+    if not case.lane.live or not case.lacking:
+        return None
+    return case.later(f"{case.lane.venue} is not ready: {'; '.join(case.lacking)}")
+
+
+def _sent(case: Case) -> Hold | None:
+    """Hold a forecast whose order stands: what is left of its edge is for the next forecast to see."""
+    if not case.trades or case.standing is None or case.standing.forecast != case.forecast.id:
+        return None
+    return Hold(why=f"its order was sent already (intent {case.standing.id})")
+
+
+def _unplanned(case: Case) -> Hold | None:
+    if not case.trades or case.order is not None:
+        return None
+    if most(case) <= 0.0:
+        return case.later(f"nothing may be bought: {room(case)}")
+    why = "no order was planned" if case.plan is None else f"no order: {case.plan.why}"
+    return case.later(why, PLAN_AGAIN)
+
+
+def _unapproved(case: Case) -> Hold | None:
+    why = asking.misses(case)
+    return None if why is None else case.later(f"needs a person's approval: {why}")
 
 
 def _repeats(case: Case) -> Hold | None:
-    if case.standing is None or dict(case.standing.predictions) != dict(case.forecast.predictions):
+    if case.trades or case.standing is None or dict(case.standing.predictions) != dict(case.forecast.predictions):
         return None
     return Hold(why=f"the same forecast already stands (intent {case.standing.id})")
 
 
 def _why(case: Case) -> str:
-    closes_at = case.question.closes_at
-    if case.lane.mode is not Mode.PAPER:
-        return "armed"
-    if closes_at is not None and case.now > closes_at:
-        return f"paper, after the window closed at {closes_at.isoformat()}: live would hold it"
-    return "paper"
+    said = [] if case.plan is None else [case.plan.why]
+    if case.lane.live:
+        approved = asking.needs(case) is not None and case.approval is not None
+        return "; ".join([f"approved by {case.approval.by}" if approved and case.approval else "armed", *said])
+    if why := window.closed(case.lane, case.question, case.now, binding=True):
+        said.append(f"after {why.removeprefix('the ')}: live would hold it")
+    if why := asking.diverges(case):
+        said.append(f"{why}: live would ask a person")
+    return "; ".join(["paper", *said])
+
+
+_WITH_PLAN: tuple[Check, ...] = (_unplanned, over_cap, too_often, losing, thin, out_of_band)

@@ -10,8 +10,9 @@ import structlog
 from bot.config.nearest import instead
 from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
-from bot.domain.request import ForecastQuestion, LockQuestion, Request, UnlockQuestion
-from bot.errors import ContractError, NotFound, Rejected
+from bot.domain.request import ForecastQuestion, LeaveRequest, LockQuestion, Request, UnlockQuestion
+from bot.errors import ContractError, NotFound, Rejected, Unauthorized
+from bot.jobs.permit import Permitting, permit
 from bot.jobs.sitting import ASKED_FOR, Seat
 from bot.jobs.spending import Spending
 from bot.ports import Clock
@@ -30,7 +31,8 @@ def _nobody() -> None:
 class Attending:
     """Whose requests are read, the ledger they change, and the open forecasters with what they may cost unasked.
 
-    ``wake`` is called where a forecast was made due: a person waits for it.
+    ``wake`` is called where a forecast was made due: a person waits for it. ``permitting`` is there where leave to
+    submit is given.
     """
 
     folder: Path
@@ -39,6 +41,7 @@ class Attending:
     seats: Mapping[str, Seat] = field(default_factory=dict)
     spending: Spending = field(default_factory=Spending)
     wake: Callable[[], None] = _nobody
+    permitting: Permitting | None = None
 
 
 async def attend(parts: Attending) -> str:
@@ -47,7 +50,7 @@ async def attend(parts: Attending) -> str:
     for request in waiting(parts.folder):
         try:
             note = await _do(parts, request.read())
-        except (ContractError, NotFound, Rejected) as error:
+        except (ContractError, NotFound, Rejected, Unauthorized) as error:
             refused += 1
             note = f"request refused, kept in {request.refuse()}: {error}"
             log.warning("request refused", request=request.path.name, why=str(error))
@@ -80,6 +83,8 @@ async def require_open(ledger: Ledger, question: Question, forecaster: str, *, n
 async def _do(parts: Attending, request: Request) -> str:
     if isinstance(request, ForecastQuestion):
         return await _make_due(parts, request)
+    if isinstance(request, LeaveRequest):
+        return await _permit(parts, request)
     await parts.ledger.questions.current_version(request.ref)
     whose = request.forecaster or "every forecaster"
     match request:
@@ -96,6 +101,13 @@ async def _do(parts: Attending, request: Request) -> str:
         case UnlockQuestion():
             there = await parts.ledger.schedule.unlock(request.ref, forecaster=request.forecaster)
             return f"{request.ref} unlocked for {whose}" if there else f"{request.ref} was not locked for {whose}"
+
+
+async def _permit(parts: Attending, request: LeaveRequest) -> str:
+    if parts.permitting is None:
+        message = f"leave to submit is not given here, so no {request.kind} is done"
+        raise Rejected(message)
+    return await permit(parts.permitting, request)
 
 
 async def _make_due(parts: Attending, request: ForecastQuestion) -> str:

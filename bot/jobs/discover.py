@@ -15,18 +15,24 @@ CHUNK = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
-    """What discovery of one venue needs; ``forecasters`` are those that forecast its questions.
-
-    ``surveyed`` names the venues that were seen whole in their last pass of this run; who submits looks at it.
-    """
+class Planning:
+    """What planning forecasts of one venue needs; ``forecasters`` are those that forecast its questions."""
 
     name: str
-    venue: Venue
     forecasters: Sequence[str]
     ledger: Ledger
     clock: Clock
     policy: Reforecast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery(Planning):
+    """What discovery of one venue needs besides.
+
+    ``surveyed`` names the venues that were seen whole in their last pass of this run; who submits looks at it.
+    """
+
+    venue: Venue
     surveyed: set[str]
 
 
@@ -42,17 +48,18 @@ async def discover(parts: Discovery) -> str:
         parts.surveyed.discard(parts.name)
         recorded = await parts.ledger.questions.record(chunk, seen_at=parts.clock.now())
         for forecaster in parts.forecasters:
-            planned += await parts.ledger.schedule.plan(await _dues(parts, chunk, forecaster))
+            planned += await plan(parts, chunk, forecaster)
         seen += len(chunk)
         changed += recorded.new + recorded.changed
     parts.surveyed.add(parts.name)
     return f"{parts.name}: {seen} questions seen, {changed} new or changed, {planned} planned"
 
 
-async def _dues(parts: Discovery, chunk: Sequence[Question], forecaster: str) -> list[Due]:
-    bases = await parts.ledger.forecasts.bases([question.ref for question in chunk], forecaster)
+async def plan(parts: Planning, questions: Sequence[Question], forecaster: str) -> int:
+    """Plan what needs a forecast as the questions are now; return how many were brought forward."""
+    bases = await parts.ledger.forecasts.bases([question.ref for question in questions], forecaster)
     now = parts.clock.now()
-    return [
+    dues = [
         Due(
             ref=question.ref,
             forecaster=forecaster,
@@ -61,9 +68,10 @@ async def _dues(parts: Discovery, chunk: Sequence[Question], forecaster: str) ->
             closes_at=question.closes_at,
             answered_at=basis.made_at if basis else None,
         )
-        for question in chunk
+        for question in questions
         if (why := reason_to_forecast(question, basis := bases.get(question.ref), parts.policy))
     ]
+    return await parts.ledger.schedule.plan(dues)
 
 
 def reason_to_forecast(question: Question, basis: Basis | None, policy: Reforecast) -> str | None:

@@ -1,45 +1,79 @@
 """Decide over every new forecast, then let the outbox carry what may leave."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
 
 from bot.domain.forecast import Forecast
-from bot.domain.submission import Decision, Hold, Mode, Send
-from bot.gate.gate import Case, Gate, Lane
+from bot.domain.order import Account
+from bot.domain.permission import Approval
+from bot.domain.submission import Decision, Hold, Send
+from bot.errors import FoxcastError, StoreError
+from bot.gate.case import Case, Lane
+from bot.gate.gate import Gate
+from bot.gate.readiness import Readiness
+from bot.jobs.cases import Around, Shop, counted, counts, with_dockets
+from bot.jobs.losses import stop_losing
 from bot.jobs.together import together
+from bot.jobs.waits import BatchWait
 from bot.outbox.outbox import Outbox
-from bot.ports import Clock
-from bot.store.dockets import Asked, Docket
+from bot.ports import Clock, Planner, Trader
+from bot.store import approvals, usage
+from bot.store.audit import AuditRow
+from bot.store.dockets import Docket
 from bot.store.ledger import Ledger
-from bot.store.submissions import BatchRow
+
+__all__ = ["BatchWait", "Submitting", "submit_due"]
+
+log = structlog.get_logger(__name__)
 
 CHUNK = 500
 PLACES = 64
-LAST_CALL = timedelta(hours=1)
+
+Pair = tuple[Forecast, Docket]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitting:
-    """What the submit job works with."""
+    """What the submit job works with; a venue with a planner takes orders."""
 
     ledger: Ledger
     lanes: Mapping[str, Lane]
     gate: Gate
     outbox: Outbox
     clock: Clock
+    planners: Mapping[str, Planner] = field(default_factory=dict)
+    readiness: Readiness | None = None
 
 
 async def submit_due(parts: Submitting) -> str:
     """Store a decision for each undecided forecast, ask again about held ones, send what is ready."""
+    around = await _look_around(parts)
+    shops: dict[str, Shop | str] = {}
     sent = held = 0
     async for forecasts in _to_decide(parts):
-        pairs = await _with_dockets(parts, forecasts)
-        decisions = await together(lambda pair: _decide(parts, *pair), pairs, places=PLACES)
+        pairs = await with_dockets(around, forecasts, parts.clock.now())
+        decisions = await _decide_all(_Pass(parts, around, shops), pairs)
         sent += sum(isinstance(decision, Send) for decision in decisions)
         held += sum(isinstance(decision, Hold) for decision in decisions)
     acknowledged = await parts.outbox.flush()
     return f"{sent} planned, {held} held, {acknowledged} acknowledged"
+
+
+async def _look_around(parts: Submitting) -> Around:
+    """Read how all lanes stand; a venue that lost too much is stopped first, and questions that expired are closed."""
+    now = parts.clock.now()
+    await parts.ledger.leave.write(lambda database: approvals.expire(database, now))
+    await stop_losing(parts.ledger, parts.lanes, now=now)
+    accounts = {venue: lane.account for venue, lane in parts.lanes.items()}
+    return Around(
+        ledger=parts.ledger,
+        lanes=parts.lanes,
+        planners=parts.planners,
+        readiness=parts.readiness,
+        leaves=await parts.ledger.leave.standing(accounts, now=now),
+    )
 
 
 async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
@@ -50,66 +84,110 @@ async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
         yield again
 
 
-async def _with_dockets(parts: Submitting, forecasts: Sequence[Forecast]) -> list[tuple[Forecast, Docket]]:
-    """Return each forecast with what stands around it, all read at one moment."""
-    asked = [
-        Asked(
-            ref=forecast.ref,
-            forecaster=forecast.forecaster,
-            revision=forecast.revision,
-            account=_lane(parts, forecast.ref.venue).account,
-        )
-        for forecast in forecasts
-    ]
-    dockets = await parts.ledger.dockets.of(asked, now=parts.clock.now())
-    return list(zip(forecasts, dockets, strict=True))
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One pass: ``shops`` are those opened in it, or why one could not be."""
+
+    parts: Submitting
+    around: Around
+    shops: dict[str, Shop | str]
+
+    async def shop(self, venue: str) -> Shop | str:
+        """Return the shop of a venue, with its account read once a pass."""
+        if venue not in self.shops:
+            self.shops[venue] = await _opened(self.parts, venue)
+        return self.shops[venue]
 
 
-def _lane(parts: Submitting, venue: str) -> Lane:
-    """Return the way out of a venue; one that config no longer uses, or whose plugin is broken, has none."""
-    return parts.lanes.get(venue) or Lane(venue=venue, mode=Mode.OFF, primary="", account="")
+async def _decide_all(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
+    """Decide side by side; what would be orders at one venue one after the other, since each takes of the same cash."""
+    ways: dict[str, list[Pair]] = {}
+    apart = [pair for pair in pairs if pair[0].ref.venue not in this.parts.planners]
+    for pair in pairs:
+        if pair[0].ref.venue in this.parts.planners:
+            ways.setdefault(pair[0].ref.venue, []).append(pair)
+    decisions = [*await together(lambda pair: _decide(this, *pair), apart, places=PLACES)]
+    for done in await together(lambda way: _one_by_one(this, way), [*ways.values()], places=PLACES):
+        decisions += done
+    return decisions
 
 
-async def _decide(parts: Submitting, forecast: Forecast, docket: Docket) -> Decision:
-    now = parts.clock.now()
-    decision = _decision(parts, forecast, docket, now)
-    return await parts.ledger.submissions.decide(forecast_id=forecast.id, decision=decision, at=now)
+async def _one_by_one(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
+    return [await _decide(this, *pair) for pair in pairs]
 
 
-def _decision(parts: Submitting, forecast: Forecast, docket: Docket, now: datetime) -> Decision:
+async def _decide(this: _Pass, forecast: Forecast, docket: Docket) -> Decision:
+    parts, now = this.parts, this.parts.clock.now()
     if docket.successor is not None:
-        return Hold(why=f"superseded by revision {docket.successor}")
-    case = Case(
-        lane=_lane(parts, forecast.ref.venue),
-        forecast=forecast,
-        question=docket.question,
-        standing=docket.standing,
-        locked=docket.locked,
-        now=now,
-    )
-    return parts.gate.decide(case)
+        return await _store(parts, forecast, Hold(why=f"superseded by revision {docket.successor}"))
+    case = await this.around.case(forecast, docket, now)
+    if hold := parts.gate.before(case):
+        return await _store(parts, forecast, hold)
+    if counts(case):
+        case = replace(case, usage=await parts.ledger.leave.usage(counted(case), now=now))
+    if case.trades:
+        planned = await _planned(this, case)
+        if isinstance(planned, Hold):
+            return await _store(parts, forecast, planned)
+        case = replace(planned, now=parts.clock.now())
+    if asked := parts.gate.question(case):
+        return await _store(parts, forecast, await _ask(parts, case, asked))
+    return await _settle(parts, case)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchWait:
-    """A batch waits for the first forecast of each of its questions.
+async def _planned(this: _Pass, case: Case) -> Case | Hold:
+    shop = await this.shop(case.lane.venue)
+    if isinstance(shop, str):
+        return case.later(shop)
+    reserved = await this.parts.ledger.leave.waiting(case.lane.venue, case.lane.account)
+    return await shop.plan(case, reserved=reserved)
 
-    From the last hour of its window on it goes without those that are locked or were put off, but still waits for
-    those whose turn has come: a venue may take whole batches only. Of a venue that is not in ``surveyed``, no batch
-    goes: what is on record of it may be a part. A question without a batch waits for nothing.
-    """
 
-    ledger: Ledger
-    lanes: Mapping[str, Lane]
-    surveyed: Collection[str]
+async def _settle(parts: Submitting, case: Case) -> Decision:
+    """Decide and store in one transaction, in which what is at stake is counted again where caps depend on it."""
+    if counts(case):
+        stake = counted(case)
+        decision = await parts.ledger.submissions.decide_by(
+            lambda database: parts.gate.decide(replace(case, usage=usage.usage(database, stake, case.now))),
+            forecast_id=case.forecast.id,
+            at=case.now,
+        )
+    else:
+        decision = await _store(parts, case.forecast, parts.gate.decide(case))
+    if isinstance(decision, Send) and case.approval is not None:
+        await parts.ledger.leave.write(lambda database: approvals.use(database, case.forecast.id))
+    return decision
 
-    async def __call__(self, row: BatchRow, now: datetime) -> bool:
-        """Say whether the batch may go now."""
-        load = await self.ledger.schedule.load(row.venue, row.batch, self.lanes[row.venue].primary, now=now)
-        if load.questions == 0:
-            return True
-        if row.venue not in self.surveyed:
-            return False
-        if row.closes_at is not None and now >= row.closes_at - LAST_CALL:
-            return load.busy == 0 and load.waiting == 0
-        return load.unforecast == 0
+
+async def _store(parts: Submitting, forecast: Forecast, decision: Decision) -> Decision:
+    return await parts.ledger.submissions.decide(forecast_id=forecast.id, decision=decision, at=parts.clock.now())
+
+
+async def _ask(parts: Submitting, case: Case, asked: Approval) -> Hold:
+    """Put the question to people, with its row in the audit."""
+    body = {"approval": asked.id, "forecast": asked.forecast, "cost": f"{asked.cost:.6f}", **asked.shown}
+    row = AuditRow(at=asked.asked_at, kind="ask", venue=asked.venue, actor="", body=body)
+    await parts.ledger.leave.act(lambda database: approvals.ask(database, asked), row)
+    log.warning("needs approval", approval=asked.id, question=str(case.forecast.ref), why=asked.shown["why"])
+    return case.later(f"waits for approval {asked.id}: foxcast approve {asked.id}")
+
+
+async def _opened(parts: Submitting, venue: str) -> Shop | str:
+    account = account_reader(parts.outbox, venue)
+    if account is None:
+        return f"{venue} has no account to pay from"
+    try:
+        return Shop(planner=parts.planners[venue], account=await account())
+    except StoreError:
+        raise
+    except FoxcastError as error:
+        return f"the account cannot be read: {error}"
+    except Exception as error:
+        log.exception("account cannot be read", venue=venue)
+        return f"the account cannot be read: {type(error).__name__}"
+
+
+def account_reader(outbox: Outbox, venue: str) -> Callable[[], Awaitable[Account]] | None:
+    """Return what reads the account of a venue; None where no orders are taken."""
+    submitter = outbox.submitters.get(venue)
+    return submitter.account if isinstance(submitter, Trader) else None

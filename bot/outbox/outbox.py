@@ -1,30 +1,25 @@
-"""Carries planned intents to the venue, or to its paper book, batch by batch.
+"""Carries planned intents to the venue, or to its paper book, and finds out what became of them.
 
 An intent is committed as ``sending`` before the first byte. What comes back is acknowledged, refused with proof, or
-unknown; unknown counts as sent until reading back proves otherwise. Nothing here retries a write.
+unknown; unknown counts as sent until reading back proves otherwise. Nothing here retries a write, and of one account
+one write is under way at a time.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 
-import structlog
-
-from bot.domain.submission import Batch, Intent, IntentState, Receipt
+from bot.domain.submission import Intent, IntentState, Mode
 from bot.errors import FoxcastError, StoreError
 from bot.gate.brake import Brake
+from bot.outbox import reading, sending
+from bot.outbox.door import UNSETTLED, WAITING, Alarm, Door, Recheck, log, unknown
 from bot.ports import Clock, Submitter
 from bot.store.ledger import Ledger
-from bot.store.submissions import BatchRow, IntentRow
+from bot.store.submissions import Adoption, BatchRow
 
-log = structlog.get_logger()
-
-WAITING = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.ABSENT})
-STANDING = WAITING | {IntentState.ACKED}
-ANSWERS = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT})
-UNSETTLED = frozenset({IntentState.SENDING, IntentState.UNKNOWN, IntentState.IN_DOUBT})
-# A batch that came back as incomplete goes again with the next intent that joins it, or else after so long.
-AGAIN_AFTER = timedelta(hours=6)
+Account = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +31,18 @@ class Stock:
     doubtful: int
 
 
+async def _no_objection(_: Intent) -> str | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbox:
     """``ready`` says whether a batch may go now or still waits for forecasts that belong to it.
 
-    Nothing is written while the brake holds, whatever was decided before.
+    Nothing is written while the brake holds, whatever was decided before. ``recheck`` is asked of each intent just
+    before it is written, and what it objects to goes back to the gate. ``modes`` are those in which the submitters were
+    opened: what was decided for paper reaches no venue, and the other way round. ``alarm`` is told of what needs a
+    person; without one it is noted in the journal.
     """
 
     ledger: Ledger
@@ -48,47 +50,45 @@ class Outbox:
     clock: Clock
     brake: Brake
     ready: Callable[[BatchRow, datetime], Awaitable[bool]]
+    recheck: Recheck = _no_objection
+    modes: Mapping[str, Mode] = field(default_factory=dict)
+    alarm: Alarm | None = None
+    _turns: dict[Account, asyncio.Lock] = field(default_factory=dict, repr=False)
 
     async def recover(self) -> int:
         """At start, before anything is sent: whatever was on the wire when the process died is unknown."""
-        left = await self.ledger.submissions.sending()
-        for row in left:
-            await self.ledger.submissions.mark(
-                row.intent.id, IntentState.UNKNOWN, detail="the process ended before an answer", at=self.clock.now()
-            )
-        return len(left)
+        return await self._strays("the process ended before an answer")
 
     async def flush(self) -> int:
         """Send every batch that has waiting intents and is ready; return how many intents were acknowledged.
 
-        A batch with an intent in doubt stays: a write that left the doubtful one out might undo it.
+        Accounts go side by side, the batches of one account one after the other.
         """
-        acknowledged = 0
+        rows: dict[Account, list[BatchRow]] = {}
         for row in await self.ledger.submissions.batches(states=[*WAITING]):
-            if row.venue not in self.submitters or not UNSETTLED.isdisjoint(row.counts):
-                continue
-            if self.brake.holds():
-                break
-            if await self.ready(row, self.clock.now()):
-                acknowledged += await self._send(row)
-        return acknowledged
+            if row.venue in self.submitters and (row.comments or UNSETTLED.isdisjoint(row.counts)):
+                rows.setdefault((row.venue, row.account), []).append(row)
+        done = await asyncio.gather(*map(self._flush, rows.values()), return_exceptions=True)
+        if errors := [one for one in done if isinstance(one, BaseException)]:
+            raise errors[0]
+        return sum(one for one in done if isinstance(one, int))
 
     async def reconcile(self) -> int:
-        """Read back every batch with unknown intents; doing it twice changes nothing more.
+        """Read back what is unknown, and orders that may have been filled; return how many doubts that settled.
 
-        A venue that does not answer leaves its own intents in doubt and nobody else's.
+        Doing it twice changes nothing more. A venue that does not answer leaves its own intents in doubt and nobody
+        else's.
         """
+        await self._strays("the write was broken off before an answer")
         settled = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.UNKNOWN]):
-            submitter = self.submitters.get(row.venue)
-            if submitter is None:
+            settled += await self._read_back(row)
+        for item in await self.ledger.submissions.resting():
+            venue, account = item.intent.ref.venue, item.intent.account
+            if venue not in self.submitters or not self._door(venue).fits(item.mode):
                 continue
-            try:
-                settled += await self._read_back(row, submitter)
-            except StoreError:
-                raise
-            except FoxcastError as error:
-                log.warning("cannot be read back", venue=row.venue, batch=row.batch, error=str(error))
+            async with self._turn(venue, account):
+                await self._asked(venue, item.intent.batch, reading.read_resting(self._door(venue), item))
         return settled
 
     async def take_stock(self) -> Stock:
@@ -101,93 +101,91 @@ class Outbox:
             await self._doubt(row)
         revoked = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.ACKED]):
-            if submitter := self.submitters.get(row.venue):
-                revoked += await self._revoke(row, submitter)
+            if row.venue in self.submitters and not row.comments and self._door(row.venue).fits(row.mode):
+                revoked += await reading.revoke(self._door(row.venue), row)
         settled = await self.reconcile()
         left = await self.ledger.submissions.batches(states=[IntentState.UNKNOWN])
         doubtful = sum(row.counts[IntentState.UNKNOWN] for row in left if row.venue in self.submitters)
         return Stock(settled=settled, revoked=revoked, doubtful=doubtful)
 
+    async def adopt(self, intent: str, state: IntentState, by: str, why: str = "") -> None:
+        """Take a person's word for an intent that is unknown or in doubt: it is there (acked), or it is not (absent).
+
+        Raises NotFound, and StoreError for an intent that needs no word, for another state, and for absence while the
+        request may still take effect.
+        """
+        row = await self.ledger.submissions.get(intent)
+        async with self._turn(row.intent.ref.venue, row.intent.account):
+            adoption = Adoption(intent=intent, state=state, by=by, why=why)
+            await self.ledger.submissions.adopt(adoption, at=self.clock.now())
+
     async def _doubt(self, row: BatchRow) -> None:
-        waiting = [item.intent for item in await self._intents(row, WAITING)]
+        read = self.ledger.submissions.comments if row.comments else self.ledger.submissions.intents
+        items = await read(row.venue, row.account, row.batch)
+        waiting = [item.intent for item in items if item.state in WAITING]
         await self.ledger.submissions.begin_attempt([intent.id for intent in waiting], at=self.clock.now())
-        receipts = [_unknown(intent, "it may have left since the backup was made") for intent in waiting]
+        receipts = [unknown(intent, "it may have left since the backup was made") for intent in waiting]
         await self.ledger.submissions.settle(receipts, at=self.clock.now())
 
-    async def _revoke(self, row: BatchRow, submitter: Submitter) -> int:
-        acknowledged = await self._intents(row, frozenset({IntentState.ACKED}))
-        receipts = await submitter.standing(await self._batch(row, [item.intent for item in acknowledged]))
-        gone = [receipt.intent for receipt in receipts if receipt.state is IntentState.ABSENT]
-        detail = "read back after a restore: it does not stand"
-        await self.ledger.submissions.revoke(gone, detail=detail, at=self.clock.now())
-        return len(gone)
+    async def _flush(self, rows: Sequence[BatchRow]) -> int:
+        acknowledged = 0
+        for row in rows:
+            async with self._turn(row.venue, row.account):
+                if self.brake.holds():
+                    break
+                door = self._door(row.venue)
+                if row.comments:
+                    acknowledged += await sending.send_comments(door, row)
+                elif await self.ready(row, self.clock.now()):
+                    acknowledged += await sending.send(door, row)
+        return acknowledged
 
-    async def _send(self, row: BatchRow) -> int:
-        """Send all that shall stand, with what stands already; what is absent after that waits again."""
-        standing = await self._intents(row, STANDING)
-        waiting = [item for item in standing if item.state is not IntentState.ACKED]
-        if all(_came_back(item, self.clock.now()) for item in waiting):
+    async def _read_back(self, row: BatchRow) -> int:
+        if row.venue not in self.submitters or not self._door(row.venue).fits(row.mode):
             return 0
-        fresh = [item.intent for item in waiting]
-        batch = await self._batch(row, [item.intent for item in standing])
-        await self.ledger.submissions.begin_attempt([intent.id for intent in fresh], at=self.clock.now())
-        receipts = await self._write(self.submitters[row.venue], batch)
-        sent = {intent.id for intent in fresh}
-        mine = [receipt for receipt in receipts if receipt.intent in sent]
-        back = [replace(receipt, state=IntentState.PLANNED) for receipt in mine if receipt.state is IntentState.ABSENT]
-        await self.ledger.submissions.settle([*mine, *back], at=self.clock.now())
-        acked = sum(receipt.state is IntentState.ACKED for receipt in mine)
-        details = sorted({receipt.detail for receipt in mine if receipt.detail})
-        log.info("sent", venue=row.venue, batch=row.batch, acked=acked, of=len(mine), detail="; ".join(details[:3]))
-        return acked
+        async with self._turn(row.venue, row.account):
+            return await self._asked(row.venue, row.batch, reading.read_back(self._door(row.venue), row))
 
-    async def _write(self, submitter: Submitter, batch: Batch) -> Sequence[Receipt]:
-        """Write once; an error of any kind is no proof of refusal, and an intent without an answer is unknown."""
+    async def _asked(self, venue: str, batch: str, read: Awaitable[int]) -> int:
+        """Await a reading; a venue that cannot be read settles nothing."""
         try:
-            receipts = {receipt.intent: receipt for receipt in await submitter.submit(batch)}
+            return await read
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a plugin raises, the write may have happened
-            log.warning("submission in doubt", batch=batch.key, error=f"{type(error).__name__}: {error}")
-            return [_unknown(intent, f"{type(error).__name__}: {error}") for intent in batch.intents]
-        return [_answer(intent, receipts.get(intent.id)) for intent in batch.intents]
+        except FoxcastError as error:
+            log.warning("cannot be read back", venue=venue, batch=batch, error=str(error))
+        except Exception as error:  # noqa: BLE001 - a plugin's fault must not keep other venues from being read
+            log.error("cannot be read back", venue=venue, batch=batch, error=f"{type(error).__name__}: {error}")
+        return 0
 
-    async def _read_back(self, row: BatchRow, submitter: Submitter) -> int:
-        doubtful = await self._intents(row, frozenset({IntentState.UNKNOWN}))
-        batch = await self._batch(row, [item.intent for item in doubtful])
-        settled = 0
-        for receipt in await submitter.standing(batch):
-            if receipt.state in {IntentState.ACKED, IntentState.ABSENT}:
-                await self.ledger.submissions.mark(
-                    receipt.intent, receipt.state, detail=receipt.detail, at=self.clock.now()
-                )
-                settled += 1
-        return settled
+    async def _strays(self, detail: str) -> int:
+        """Whatever is on the wire in the record while its account's turn is free has lost its answer."""
+        rows = await self.ledger.submissions.sending()
+        accounts = dict.fromkeys((row.intent.ref.venue, row.intent.account) for row in rows)
+        return sum([await self._strays_of(account, detail) for account in accounts])
 
-    async def _intents(self, row: BatchRow, states: frozenset[IntentState]) -> list[IntentRow]:
-        intents = await self.ledger.submissions.intents(row.venue, row.account, row.batch)
-        return [item for item in intents if item.state in states]
+    async def _strays_of(self, account: Account, detail: str) -> int:
+        async with self._turn(*account):
+            rows = await self.ledger.submissions.sending()
+            strays = [row.intent for row in rows if (row.intent.ref.venue, row.intent.account) == account]
+            for intent in strays:
+                at = self.clock.now()
+                await self.ledger.submissions.mark(intent.id, IntentState.UNKNOWN, detail=detail, at=at)
+            return len(strays)
 
-    async def _batch(self, row: BatchRow, intents: Sequence[Intent]) -> Batch:
-        questions = await self.ledger.questions.in_batch(row.venue, row.batch)
-        if not questions:
-            questions = [await self.ledger.questions.get(intent.ref) for intent in intents]
-        return Batch(key=row.batch, intents=tuple(intents), questions=tuple(questions))
+    def _turn(self, venue: str, account: str) -> asyncio.Lock:
+        return self._turns.setdefault((venue, account), asyncio.Lock())
 
+    def _door(self, venue: str) -> Door:
+        return Door(
+            ledger=self.ledger,
+            submitter=self.submitters[venue],
+            clock=self.clock,
+            brake=self.brake,
+            recheck=self.recheck,
+            alarm=self.alarm or self._note,
+            mode=self.modes.get(venue),
+        )
 
-def _came_back(item: IntentRow, now: datetime) -> bool:
-    """Say whether the intent was sent and came back a short while ago."""
-    returned = item.state is IntentState.PLANNED and item.changed_at > item.planned_at
-    return returned and now < item.changed_at + AGAIN_AFTER
-
-
-def _answer(intent: Intent, receipt: Receipt | None) -> Receipt:
-    if receipt is None:
-        return _unknown(intent, "no receipt")
-    if receipt.state not in ANSWERS:
-        return _unknown(intent, f"{receipt.state} is no answer to a write")
-    return receipt
-
-
-def _unknown(intent: Intent, detail: str) -> Receipt:
-    return Receipt(intent=intent.id, state=IntentState.UNKNOWN, detail=detail)
+    async def _note(self, venue: str, text: str) -> None:
+        await self.ledger.journal.note("alert", f"{venue}: {text}", at=self.clock.now())

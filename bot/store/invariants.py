@@ -45,6 +45,7 @@ _JSON_COLUMNS = (
     ("trial", "body"),
     ("step", "body"),
     ("intent", "predictions"),
+    ("intent", "order_body"),
     ("resolution", "body"),
     ("fitted", "provenance"),
 )
@@ -186,8 +187,8 @@ where i.state in ('sending', 'acked', 'refused', 'unknown', 'in doubt') and a.st
     Invariant(
         name="one_open_intent",
         sql="""
-select ref, account from intent where state not in ('acked', 'refused', 'superseded')
-group by ref, account having count(*) > 1
+select ref, account, action = 'comment' from intent where state not in ('acked', 'refused', 'superseded')
+group by ref, account, action = 'comment' having count(*) > 1
 """,
         meaning="two intents of one question that may both still reach the venue",
     ),
@@ -198,6 +199,51 @@ select id from forecast f
 where (decided_at is not null) <> exists (select 1 from decision d where d.forecast = f.id)
 """,
         meaning="a forecast marked as decided without a decision, or the other way round",
+    ),
+    Invariant(
+        name="comment_follows_its_forecast",
+        sql="""
+select c.id from intent c
+where c.action = 'comment' and exists (select 1 from attempt a where a.intent = c.id)
+  and not exists (
+    select 1 from intent i join attempt a on a.intent = i.id
+    where i.forecast = c.forecast and i.account = c.account and i.action in ('forecast', 'order'))
+""",
+        meaning="a comment that was sent before what it belongs to",
+    ),
+    Invariant(
+        name="order_has_its_terms",
+        sql="select id, action from intent where (action = 'order') <> (order_body is not null)",
+        meaning="an order that does not say what is bought, or something else that does",
+    ),
+    Invariant(
+        name="request_has_its_tag",
+        sql="select id, tag, request from attempt where (tag <> '') <> (request is not null)",
+        meaning="a request that could not be found at the venue, or a tag without its request",
+    ),
+    Invariant(
+        name="tag_is_of_one_intent",
+        sql="""
+select i.venue, i.account, a.tag from attempt a join intent i on i.id = a.intent
+where a.tag <> '' group by i.venue, i.account, a.tag having count(distinct a.intent) > 1
+""",
+        meaning="two intents that would be taken for each other at the venue",
+    ),
+    Invariant(
+        name="fill_is_of_an_acknowledged_order",
+        sql="""
+select f.intent, f.reference, i.action, i.state from fill f join intent i on i.id = f.intent
+where i.action <> 'order' or i.state <> 'acked'
+""",
+        meaning="something was traded by an order that is not known to have arrived",
+    ),
+    Invariant(
+        name="order_costs_its_fills",
+        sql="""
+select i.id, i.cost, -sum(f.cash) from intent i join fill f on f.intent = i.id
+group by i.id having i.cost + 1e-6 < -sum(f.cash)
+""",
+        meaning="an order that took more than is counted for it",
     ),
 )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlite_utils import Database
 
 from bot.errors import StoreError
+from bot.store import audit
 from bot.store.ballast import Ballast
 from bot.store.calls import Calls
 from bot.store.checks import quick_check
@@ -20,9 +21,12 @@ from bot.store.exchanges import Exchanges
 from bot.store.forecasts import Forecasts
 from bot.store.journal import Journal
 from bot.store.learning import Learning
+from bot.store.leave import Leave
 from bot.store.migrations import checksums, migrate, require_known
 from bot.store.questions import Questions
+from bot.store.rates import RateStates
 from bot.store.readers import Readers
+from bot.store.readings import Readings
 from bot.store.resolutions import Resolutions
 from bot.store.runs import Runs, Sealed, Writes
 from bot.store.schedule import Schedule
@@ -52,6 +56,9 @@ class Ledger:
     exchanges: Exchanges
     calls: Calls
     conducts: Conducts
+    rates: RateStates
+    leave: Leave
+    readings: Readings
 
 
 @asynccontextmanager
@@ -100,7 +107,7 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         questions=Questions(writer, readers),
         schedule=Schedule(writer, readers),
         forecasts=Forecasts(writer, readers),
-        submissions=Submissions(writer, readers),
+        submissions=Submissions(writer, readers, audit.append),
         dockets=Dockets(readers),
         resolutions=Resolutions(writer, readers),
         scores=Scores(writer, readers),
@@ -109,4 +116,7 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         exchanges=Exchanges(writer, readers),
         calls=Calls(writer, readers),
         conducts=Conducts(writer, readers),
+        rates=RateStates(writer, readers),
+        leave=Leave(writer, readers),
+        readings=Readings(writer, readers),
     )

@@ -13,11 +13,11 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from bot.domain.question import Question, QuestionRef
+from bot.domain.question import Crowd, Question, QuestionRef
 from bot.errors import NotFound
 from bot.store.codec import listed, moment, stamp, version_of
 from bot.store.runs import Runs
-from bot.store.versions import STATED, question_from, store_prices, store_versions
+from bot.store.versions import STATED, question_from, store_crowds, store_prices, store_versions
 
 CHUNK = 500
 
@@ -40,6 +40,15 @@ where q.venue = :venue and f.state = 'done'
       and not exists (select 1 from resolution later where later.ref = r.ref and later.target = r.target
                       and later.seen_at >= :since))
 order by f.ref
+"""
+# The questions whose prices matter: open, and forecast at least once; the soonest to close first.
+PRICED = """
+select q.ref from question q
+where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
+  and exists (select 1 from forecast f where f.ref = q.ref and f.state = 'done')
+  and exists (select 1 from target t where t.version = q.version
+    and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))
+order by q.closes_at is null, q.closes_at, q.ref limit :limit
 """
 ROWS = """
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
@@ -150,6 +159,16 @@ class Questions:
 
     async def _record_chunk(self, chunk: Sequence[Question], seen_at: datetime) -> Recorded:
         return await self.writer.run(lambda database: _record(database, chunk, stamp(seen_at)))
+
+    async def reprice(self, crowds: Sequence[tuple[QuestionRef, Crowd]], *, seen_at: datetime) -> int:
+        """Keep newer views of the crowd of known questions, their texts untouched; return how many differ."""
+        return await self.writer.run(lambda database: store_crowds(database, crowds, stamp(seen_at)))
+
+    async def priced(self, venue: str, *, now: datetime, limit: int) -> list[QuestionRef]:
+        """Return the open questions of a venue that were forecast, the soonest to close first."""
+        values = {"venue": venue, "now": stamp(now), "limit": limit}
+        rows = await self.readers.run(lambda database: database.execute(PRICED, values).fetchall())
+        return [QuestionRef.parse(ref) for (ref,) in rows]
 
     async def get(self, ref: QuestionRef) -> Question:
         """Return the question in its current version with its newest crowd; raises NotFound naming near ones."""

@@ -4,11 +4,11 @@ A file appears whole or not at all, and goes when it has been done; doing one tw
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from bot.domain.request import Request
+from bot.domain.request import LeaveRequest, Request
 from bot.errors import ContractError
 from bot.ids import derive_id
 from bot.store.codec import Form, stamp
@@ -59,7 +59,7 @@ def ask(state: Path, request: Request, *, at: datetime) -> Path:
     """
     text = _REQUEST.encode(request)
     if len(text.encode()) > MAX_BYTES:
-        message = f"a {request.kind} of {request.ref} takes more than {MAX_BYTES} bytes; shorten its texts"
+        message = f"a request ({request.kind}) takes more than {MAX_BYTES} bytes; shorten its texts"
         raise ContractError(message)
     name = f"{stamp(at).replace(':', '')}-{derive_id('request', text)}"
     path = state / FOLDER / f"{name}.json"
@@ -73,6 +73,11 @@ def ask(state: Path, request: Request, *, at: datetime) -> Path:
         partial.replace(path)
         sync(path.parent)
     return path
+
+
+def said(request: LeaveRequest) -> str:
+    """Return what a request says, without its proof: the text that the proof is of."""
+    return _REQUEST.encode(replace(request, proof=""))
 
 
 def waiting(state: Path) -> list[Waiting]:

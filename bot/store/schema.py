@@ -8,7 +8,7 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_models, schema_scores, schema_setups
+from bot.store import schema_models, schema_scores, schema_setups, schema_trading
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -377,4 +377,11 @@ def scores_by_kind(database: Database) -> None:
 def setup(database: Database) -> None:
     """Have each forecast say how its forecaster was configured."""
     for statement in schema_setups.STATEMENTS:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0006_trading")
+def trading(database: Database) -> None:
+    """Create the tables of orders, leave, readings of accounts, rates and the audit."""
+    for statement in schema_trading.STATEMENTS:
         database.execute(statement)

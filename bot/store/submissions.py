@@ -1,391 +1,271 @@
-"""Decisions, intents and attempts: what was to leave, whether it left, and what the other side said.
+"""The outbox on disk: what was to leave, whether it left, and what the other side said.
 
-An intent is written before the wire is touched, and its state moves only along the machine below; whatever is not
-proved to be refused or absent counts as sent.
+An intent is written before the wire is touched, and its state moves only along its machine; whatever is not proved to
+be refused or absent counts as sent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any
 
 from sqlite_utils import Database
 
+from bot.domain.order import Fill
 from bot.domain.question import QuestionRef
-from bot.domain.submission import FINAL_STATES, Decision, Hold, Intent, IntentState, Mode, Receipt, Send
-from bot.errors import NotFound, StoreError
+from bot.domain.submission import (
+    FINAL_STATES,
+    Decision,
+    Intent,
+    IntentAction,
+    IntentState,
+    Mode,
+    Receipt,
+    Sealed,
+)
+from bot.errors import StoreError
 from bot.ids import derive_id
-from bot.store.codec import PREDICTIONS, clean, listed, moment, stamp
+from bot.store import batches as by_batch
+from bot.store import decisions as decided
+from bot.store import intents, writes
+from bot.store.batches import BatchRow
+from bot.store.codec import stamp
+from bot.store.decisions import DecisionRow, Rule
+from bot.store.intents import AT_STAKE, INTENT, NEXT_STATES, IntentRow, standing
 from bot.store.runs import Runs
+from bot.store.writes import AttemptRow, Auditor, Trail
 
-NEXT_STATES: Mapping[IntentState, frozenset[IntentState]] = MappingProxyType(
-    {
-        IntentState.PLANNED: frozenset({IntentState.READY, IntentState.SUPERSEDED}),
-        IntentState.READY: frozenset({IntentState.SENDING, IntentState.SUPERSEDED}),
-        IntentState.SENDING: frozenset(
-            {IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT}
-        ),
-        IntentState.UNKNOWN: frozenset({IntentState.ACKED, IntentState.ABSENT, IntentState.IN_DOUBT}),
-        IntentState.ABSENT: frozenset({IntentState.PLANNED}),
-        IntentState.IN_DOUBT: frozenset(),
-        IntentState.ACKED: frozenset(),
-        IntentState.REFUSED: frozenset(),
-        IntentState.SUPERSEDED: frozenset(),
-    }
-)
-# The way to the wire from wherever an intent may wait; each move on it is one of the machine's.
-_TO_WIRE: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
-    {
-        IntentState.PLANNED: (IntentState.READY, IntentState.SENDING),
-        IntentState.READY: (IntentState.SENDING,),
-        IntentState.ABSENT: (IntentState.PLANNED, IntentState.READY, IntentState.SENDING),
-    }
-)
-_TO_REST: Mapping[IntentState, tuple[IntentState, ...]] = MappingProxyType(
-    {
-        IntentState.PLANNED: (IntentState.SUPERSEDED,),
-        IntentState.READY: (IntentState.SUPERSEDED,),
-        IntentState.ABSENT: (IntentState.PLANNED, IntentState.SUPERSEDED),
-    }
-)
-_ANSWERS = frozenset(
-    {IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT, IntentState.IN_DOUBT}
-)
+__all__ = [
+    "AT_STAKE",
+    "NEXT_STATES",
+    "Adoption",
+    "AttemptRow",
+    "BatchRow",
+    "DecisionRow",
+    "IntentRow",
+    "Rule",
+    "Submissions",
+    "standing",
+]
 
-_OPEN = """
-select id, state from intent
-where ref = ? and account = ? and id <> ? and state not in ('acked', 'refused', 'superseded')
-"""
-_PLAN = """
-insert into intent (id, forecast, ref, venue, account, batch, action, mode, predictions, state, planned_at, changed_at)
-values (:id, :forecast, :ref, :venue, :account, :batch, :action, :mode, :predictions, 'planned', :at, :at)
-on conflict (id) do nothing
-"""
-_DECIDE = """
-insert into decision (forecast, at, verdict, why, until, mode, intent)
-values (:forecast, :at, :verdict, :why, :until, :mode, :intent)
-"""
-# Asking again and hearing the same is no new decision: only the time until which it holds moves.
-_REPEAT = """
-update decision set until = :until
-where verdict = 'hold' and why = :why and id = (select max(id) from decision where forecast = :forecast)
-"""
-_DECIDED = "update forecast set decided_at = :at where id = :forecast"
-_STATE = "select state from intent where id = ?"
-_MOVE = "update intent set state = :state, detail = :detail, changed_at = :at where id = :id"
-_ATTEMPTS = "select count(*) from attempt where intent = ?"
-_BEGIN_ATTEMPT = "insert into attempt (id, intent, number, started_at, state) values (?, ?, ?, ?, 'sending')"
-_SETTLE_ATTEMPT = """
-update attempt set state = :state, settled_at = :at, reference = coalesce(nullif(:reference, ''), reference),
-                   detail = :detail
-where intent = :id and number = (select max(number) from attempt where intent = :id)
-"""
-_INTENT = """
-select i.id, i.account, i.ref, i.forecast, i.action, i.predictions, i.batch, i.state, i.mode, i.detail, i.planned_at,
-       i.changed_at from intent i
-"""
-# Of each question, the newest intent that stands at the venue, may stand there, or is still to go.
-_STANDING = f"""
-{_INTENT}
-where i.state not in ('refused', 'superseded') and not exists (
-  select 1 from intent later where later.ref = i.ref and later.account = i.account and later.seq > i.seq
-    and later.state not in ('refused', 'superseded'))
-"""  # noqa: S608 - made of constants
-_IN_BATCH = f"{_STANDING} and i.venue = ? and i.account = ? and i.batch = ? order by i.ref"
-_OF_QUESTION = f"{_STANDING} and i.ref = ? and i.account = ?"
-_SENDING = f"{_INTENT} where i.state = 'sending' order by i.seq"
-_BATCHES = """
-select i.venue, i.account, i.batch, i.mode, i.state, count(*),
-       (select min(q.closes_at) from question q where q.ref in (
-          select ref from question where venue = i.venue and batch = i.batch
-          union all select ref from intent where venue = i.venue and account = i.account and batch = i.batch))
-from intent i
-where (i.venue, i.account, i.batch) in (
-  select venue, account, batch from intent where state in (select value from json_each(?)))
-group by i.venue, i.account, i.batch, i.mode, i.state order by 7 is null, 7, i.venue, i.batch, i.account, i.mode
-"""
-_DECISIONS = """
-select d.at, d.why, d.until, d.mode, i.id, i.account, i.ref, i.forecast, i.action, i.predictions, i.batch
-from decision d left join intent i on i.id = d.intent where d.forecast = ? order by d.id
-"""
+_SENDING = f"{INTENT} where i.state = 'sending' order by i.seq"
+_UNSURE = frozenset({IntentState.UNKNOWN, IntentState.IN_DOUBT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntentRow:
-    """An intent and where it stands."""
+class Adoption:
+    """What a person who looked at the venue says became of an intent: acknowledged, or absent."""
 
-    intent: Intent
+    intent: str
     state: IntentState
-    mode: Mode
-    detail: str
-    planned_at: datetime
-    changed_at: datetime
+    by: str
+    why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRow:
-    """A batch of one account and mode; ``counts`` holds its intents by state, ``closes_at`` the first close in it."""
-
-    venue: str
-    account: str
-    batch: str
-    mode: Mode
-    closes_at: datetime | None
-    counts: Mapping[IntentState, int]
-
-    @property
-    def planned(self) -> int:
-        """How many intents wait to be sent."""
-        return self.counts.get(IntentState.PLANNED, 0)
-
-    @property
-    def acked(self) -> int:
-        """How many intents the venue has acknowledged."""
-        return self.counts.get(IntentState.ACKED, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRow:
-    """A decision and when it was taken."""
-
-    at: datetime
-    decision: Decision
+def _untold(_database: Database, _trail: Trail) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submissions:
-    """The outbox on disk."""
+    """Decisions, intents, attempts and fills; the ``auditor`` is told of each live write in the same transaction."""
 
     writer: Runs
     readers: Runs
+    auditor: Auditor = _untold
 
     async def decide(self, *, forecast_id: str, decision: Decision, at: datetime) -> Decision:
         """Store a decision; for Send also plan the intent, and supersede what still waited for the question.
 
-        While an earlier intent of the question may be on its way, a Send is stored as a Hold that says so. Returns the
-        decision as stored.
+        While an earlier intent of the question may be on its way, a Send is stored as a Hold that says so. An intent
+        that was superseded before is planned anew under another id. Returns the decision as stored.
         """
-        return await self.writer.run(lambda database: _decide(database, forecast_id, decision, at))
+        return await self.writer.run(lambda database: decided.decide(database, forecast_id, decision, at))
+
+    async def decide_by(self, rule: Rule, *, forecast_id: str, at: datetime) -> Decision:
+        """Take a decision in the transaction that stores it, such as one over what is at stake; else as ``decide``.
+
+        The rule may run twice, and does nothing but read. What it raises is raised here, and nothing is stored.
+        """
+        return await self.writer.run(lambda database: decided.decide(database, forecast_id, rule(database), at))
 
     async def decisions(self, forecast_id: str) -> list[DecisionRow]:
         """Return all decisions over a forecast, oldest first."""
-        return await self.readers.run(lambda database: _decisions(database, forecast_id))
+        return await self.readers.run(lambda database: decided.decisions(database, forecast_id))
 
     async def batches(self, *, states: Sequence[IntentState]) -> list[BatchRow]:
-        """Return the batches with an intent in one of the states, soonest close first."""
-        return await self.readers.run(lambda database: _batches(database, states))
+        """Return the batches with an intent in one of the states, soonest close first, comments last."""
+        return await self.readers.run(lambda database: by_batch.batches(database, states))
 
     async def intents(self, venue: str, account: str, batch: str) -> list[IntentRow]:
-        """Return, by question, the newest intent that is neither refused nor superseded."""
-        return await self.readers.run(lambda database: _intents(database, _IN_BATCH, venue, account, batch))
+        """Return, by question, the newest intent that is neither refused nor superseded, comments aside."""
+        return await self.readers.run(lambda database: by_batch.intents(database, venue, account, batch))
+
+    async def comments(self, venue: str, account: str, batch: str) -> list[IntentRow]:
+        """Return the comments that are neither refused nor superseded, oldest first."""
+        return await self.readers.run(lambda database: by_batch.comments(database, venue, account, batch))
+
+    async def leader(self, comment_id: str) -> IntentState | None:
+        """Return where the forecast or order stands that a comment goes with, None where there is none."""
+        return await self.readers.run(lambda database: decided.state_of_leader(database, comment_id))
+
+    async def get(self, intent_id: str) -> IntentRow:
+        """Return one intent; raises NotFound."""
+        return await self.readers.run(lambda database: intents.get(database, intent_id))
 
     async def standing(self, ref: QuestionRef, account: str) -> Intent | None:
-        """Return the newest intent of the question that is neither refused nor superseded."""
+        """Return the newest intent of the question that is neither refused nor superseded, comments aside."""
         return await self.readers.run(lambda database: standing(database, ref, account))
 
     async def sending(self) -> list[IntentRow]:
         """Return the intents on the wire; found at start, each of them is unknown."""
-        return await self.readers.run(lambda database: _intents(database, _SENDING))
+        return await self.readers.run(lambda database: intents.rows_of(database, _SENDING))
 
-    async def begin_attempt(self, intent_ids: Sequence[str], *, at: datetime) -> list[str]:
+    async def resting(self) -> list[IntentRow]:
+        """Return the acknowledged orders that may still be filled, or were not read back since they cannot be."""
+        return await self.readers.run(writes.resting)
+
+    async def attempts(self, intent_ids: Sequence[str]) -> list[AttemptRow]:
+        """Return the attempts at the intents with their requests, newest first."""
+        return await self.readers.run(lambda database: writes.attempts_of(database, intent_ids))
+
+    async def fills(self, intent_id: str) -> list[Fill]:
+        """Return what was filled of an order, oldest first."""
+        return await self.readers.run(lambda database: writes.fills_of(database, intent_id))
+
+    async def begin_attempt(
+        self, intent_ids: Sequence[str], *, at: datetime, sealed: Sequence[Sealed] = ()
+    ) -> list[str]:
         """Mark waiting intents (planned, ready or proved absent) as on the wire; return the ids of the attempts.
 
-        All or none: raises StoreError if one of them does not wait. On return this is durable, and the wire is free.
+        Their requests are kept with the attempts. All or none: raises StoreError if one of them does not wait, and
+        ContractError for a tag that another intent of the account has. On return this is durable, and the wire is free.
         """
-        return await self.writer.run(lambda database: [_attempt(database, one, stamp(at)) for one in intent_ids])
+        requests = {one.intent: one for one in sealed}
+        return await self.writer.run(
+            lambda database: [self._begin(database, one, requests.get(one), at) for one in intent_ids]
+        )
 
-    async def settle(self, receipts: Sequence[Receipt], *, at: datetime) -> None:
-        """Record what became of intents; a final state is proof and stays. Raises StoreError for an illegal move."""
-        await self.writer.run(lambda database: _settle(database, receipts, stamp(at)))
+    async def refuse(self, intent_ids: Sequence[str], *, why: str, at: datetime) -> None:
+        """Record, as an attempt that never touched the wire, that waiting intents are refused for good."""
+
+        def work(database: Database) -> None:
+            for one in intent_ids:
+                self._begin(database, one, None, at)
+                self._mark(database, Receipt(intent=one, state=IntentState.REFUSED, detail=why), at)
+
+        await self.writer.run(work)
+
+    async def settle(self, receipts: Sequence[Receipt], *, at: datetime, as_of: datetime | None = None) -> None:
+        """Record what became of intents; a final state is proof and stays. Raises StoreError for an illegal move.
+
+        ``as_of`` is when the other side was asked, where that is not now: an order costs what it took, and no more,
+        once it was read back at its fence or later. An order that is absent is superseded, and its forecast comes
+        before the gate again.
+        """
+        asked = at if as_of is None else as_of
+        await self.writer.run(lambda database: self._settle(database, receipts, at, asked))
 
     async def mark(self, intent_id: str, state: IntentState, detail: str, at: datetime) -> None:
         """Move one intent; the state it has already changes nothing. Raises StoreError for an illegal move."""
         receipt = Receipt(intent=intent_id, state=state, detail=detail)
-        await self.writer.run(lambda database: _mark(database, receipt, stamp(at)))
+        await self.writer.run(lambda database: self._mark(database, receipt, at))
+
+    async def abandon(self, intent_id: str, *, why: str, at: datetime) -> None:
+        """Take back an intent that waits; its forecast comes before the gate again. Raises StoreError for others."""
+        await self.writer.run(lambda database: decided.abandon(database, intent_id, why, at))
+
+    async def adopt(self, adoption: Adoption, *, at: datetime) -> None:
+        """Take a person's word for what became of an intent that is unknown or in doubt.
+
+        Raises NotFound, and StoreError for an intent that is neither, for another state than acknowledged or absent,
+        and for absence while the request may still take effect.
+        """
+        await self.writer.run(lambda database: self._adopt(database, adoption, at))
 
     async def revoke(self, intent_ids: Sequence[str], *, detail: str, at: datetime) -> None:
         """Take back that intents were acknowledged: in a restored ledger only, of what was read back and is not there.
 
         They are then proved absent and wait to be sent again. Raises StoreError for one that was not acknowledged.
         """
-        await self.writer.run(lambda database: _revoke(database, intent_ids, detail, stamp(at)))
+        await self.writer.run(lambda database: _revoke(database, intent_ids, detail, at))
+
+    def _begin(self, database: Database, intent_id: str, sealed: Sealed | None, at: datetime) -> str:
+        attempt = writes.begin(database, intent_id, sealed, at)
+        row = intents.get(database, intent_id)
+        if row.mode is not Mode.PAPER:
+            self.auditor(database, writes.before(attempt, row.intent, row.mode, at))
+        return derive_id("attempt", intent_id, str(attempt.number))
+
+    def _settle(self, database: Database, receipts: Sequence[Receipt], at: datetime, as_of: datetime) -> None:
+        for receipt in receipts:
+            if intents.state_of(database, receipt.intent) not in FINAL_STATES:
+                self._mark(database, receipt, at, as_of)
+            _account_for(database, receipt, as_of)
+
+    def _mark(self, database: Database, receipt: Receipt, at: datetime, as_of: datetime | None = None) -> None:
+        row = intents.get(database, receipt.intent)
+        if row.state is receipt.state:
+            return
+        if receipt.state is IntentState.SENDING:
+            message = f"intent {receipt.intent} cannot go to {receipt.state} but by an attempt"
+            raise StoreError(message)
+        intents.move(database, receipt.intent, receipt.state, detail=receipt.detail, at=stamp(at))
+        if receipt.state in writes.ANSWERS:
+            writes.settle(database, receipt, stamp(as_of or at))
+            if row.mode is not Mode.PAPER:
+                self.auditor(database, writes.after(receipt, row.intent.ref.venue, at))
+        _decide_anew(database, row.intent, receipt, at)
+
+    def _adopt(self, database: Database, adoption: Adoption, at: datetime) -> None:
+        row = intents.get(database, adoption.intent)
+        _require_adoptable(database, row, adoption, at)
+        detail = f"{adoption.by} says so" + (f": {adoption.why}" if adoption.why else "")
+        receipt = Receipt(intent=adoption.intent, state=adoption.state, detail=detail)
+        intents.force(database, adoption.intent, adoption.state, detail=detail, at=stamp(at))
+        writes.settle(database, receipt, stamp(at))
+        _decide_anew(database, row.intent, receipt, at)
+        body = {"intent": adoption.intent, "was": row.state.value, "state": adoption.state.value, "why": adoption.why}
+        self.auditor(database, Trail(at=at, kind="adopt", venue=row.intent.ref.venue, actor=adoption.by, body=body))
 
 
-def standing(database: Database, ref: QuestionRef, account: str) -> Intent | None:
-    """Read the newest intent of the question that is neither refused nor superseded."""
-    rows = _intents(database, _OF_QUESTION, str(ref), account)
-    return rows[0].intent if rows else None
+def _decide_anew(database: Database, intent: Intent, receipt: Receipt, at: datetime) -> None:
+    """An order that did not arrive was meant for a market that has moved since."""
+    if receipt.state is IntentState.ABSENT and intent.action is IntentAction.ORDER:
+        why = f"the order {intent.id} did not arrive" + (f" ({receipt.detail})" if receipt.detail else "")
+        decided.abandon(database, intent.id, why, at)
 
 
-def _decide(database: Database, forecast_id: str, decision: Decision, at: datetime) -> Decision:
-    if isinstance(decision, Send) and (doubt := _doubt(database, decision.intent)):
-        decision = Hold(why=doubt, until=at)
-    moment_ = stamp(at)
-    if isinstance(decision, Send):
-        _plan(database, decision, moment_)
-        verdict = {"verdict": "send", "until": None, "mode": decision.mode.value, "intent": decision.intent.id}
-    else:
-        verdict = {"verdict": "hold", "until": stamp(decision.until), "mode": None, "intent": None}
-    values = {"forecast": forecast_id, "at": moment_, "why": clean(decision.why), **verdict}
-    if verdict["verdict"] == "send" or not database.execute(_REPEAT, values).rowcount:
-        database.execute(_DECIDE, values)
-    database.execute(_DECIDED, {"forecast": forecast_id, "at": moment_})
-    return decision
-
-
-def _open(database: Database, intent: Intent) -> list[tuple[str, IntentState]]:
-    rows = database.execute(_OPEN, [str(intent.ref), intent.account, intent.id])
-    return [(other, IntentState(state)) for other, state in rows]
-
-
-def _doubt(database: Database, intent: Intent) -> str | None:
-    for other, state in _open(database, intent):
-        if state not in _TO_REST:
-            return f"intent {other} of the same question is {state}; it must be settled first"
-    return None
-
-
-def _plan(database: Database, send: Send, at: str) -> None:
-    intent = send.intent
-    for other, state in _open(database, intent):
-        for step in _TO_REST[state]:
-            _move(database, Receipt(intent=other, state=step, detail=f"superseded by {intent.id}"), at)
-    values = {
-        "id": intent.id,
-        "forecast": intent.forecast,
-        "ref": str(intent.ref),
-        "venue": intent.ref.venue,
-        "account": clean(intent.account),
-        "batch": clean(intent.batch),
-        "action": intent.action,
-        "mode": send.mode.value,
-        "predictions": PREDICTIONS.encode(intent.predictions),
-        "at": at,
-    }
-    database.execute(_PLAN, values)
-
-
-def _attempt(database: Database, intent_id: str, at: str) -> str:
-    state = _state(database, intent_id)
-    if state not in _TO_WIRE:
-        message = f"intent {intent_id} is {state} and cannot be sent"
-        raise StoreError(message)
-    for step in _TO_WIRE[state]:
-        _move(database, Receipt(intent=intent_id, state=step), at)
-    number = database.execute(_ATTEMPTS, [intent_id]).fetchone()[0] + 1
-    attempt = derive_id("attempt", intent_id, str(number))
-    database.execute(_BEGIN_ATTEMPT, [attempt, intent_id, number, at])
-    return attempt
-
-
-def _settle(database: Database, receipts: Sequence[Receipt], at: str) -> None:
-    for receipt in receipts:
-        if _state(database, receipt.intent) not in FINAL_STATES:
-            _mark(database, receipt, at)
-
-
-def _mark(database: Database, receipt: Receipt, at: str) -> None:
-    if _state(database, receipt.intent) is receipt.state:
+def _account_for(database: Database, receipt: Receipt, as_of: datetime) -> None:
+    """Keep the fills of an order that was taken, and release what it cannot cost any more."""
+    row = intents.get(database, receipt.intent)
+    if row.intent.action is not IntentAction.ORDER or row.state is not IntentState.ACKED:
         return
-    if receipt.state is IntentState.SENDING:
-        message = f"intent {receipt.intent} cannot go to {receipt.state} but by an attempt"
+    writes.fill(database, receipt.intent, receipt.fills)
+    sealed = writes.attempts_of(database, [receipt.intent])[0].sealed
+    fence = None if sealed is None else sealed.fence
+    if (fence is None and receipt.fills) or (fence is not None and as_of >= fence):
+        writes.finish(database, receipt.intent, stamp(as_of))
+
+
+def _require_adoptable(database: Database, row: IntentRow, adoption: Adoption, at: datetime) -> None:
+    if row.state not in _UNSURE:
+        message = f"intent {adoption.intent} is {row.state}, so there is nothing to say about it"
         raise StoreError(message)
-    _move(database, receipt, at)
-    if receipt.state in _ANSWERS:
-        values = {
-            "id": receipt.intent,
-            "state": receipt.state.value,
-            "reference": clean(receipt.reference),
-            "detail": clean(receipt.detail),
-            "at": at,
-        }
-        database.execute(_SETTLE_ATTEMPT, values)
+    if adoption.state not in {IntentState.ACKED, IntentState.ABSENT}:
+        message = f"say of intent {adoption.intent} that it is acked or absent; {adoption.state} settles nothing"
+        raise StoreError(message)
+    attempts = writes.attempts_of(database, [adoption.intent])
+    fences = [one.sealed.fence for one in attempts if one.sealed is not None and one.sealed.fence is not None]
+    if adoption.state is IntentState.ABSENT and fences and at < max(fences):
+        message = f"intent {adoption.intent} may still take effect until {max(fences).isoformat()}; look again then"
+        raise StoreError(message)
 
 
-def _revoke(database: Database, intent_ids: Sequence[str], detail: str, at: str) -> None:
-    fixed = {"state": IntentState.ABSENT.value, "reference": "", "detail": clean(detail), "at": at}
+def _revoke(database: Database, intent_ids: Sequence[str], detail: str, at: datetime) -> None:
     for intent_id in intent_ids:
-        if (state := _state(database, intent_id)) is not IntentState.ACKED:
+        if (state := intents.state_of(database, intent_id)) is not IntentState.ACKED:
             message = f"intent {intent_id} is {state}, so there is no acknowledgement to take back"
             raise StoreError(message)
-        values = {"id": intent_id, **fixed}
-        database.execute(_MOVE, values)
-        database.execute(_SETTLE_ATTEMPT, values)
-
-
-def _move(database: Database, receipt: Receipt, at: str) -> None:
-    state = _state(database, receipt.intent)
-    if receipt.state not in NEXT_STATES[state]:
-        message = f"intent {receipt.intent} cannot go from {state} to {receipt.state}"
-        raise StoreError(message)
-    values = {"id": receipt.intent, "state": receipt.state.value, "detail": clean(receipt.detail), "at": at}
-    database.execute(_MOVE, values)
-
-
-def _state(database: Database, intent_id: str) -> IntentState:
-    row = database.execute(_STATE, [intent_id]).fetchone()
-    if row is None:
-        message = f"no intent {intent_id} in the ledger"
-        raise NotFound(message)
-    return IntentState(row[0])
-
-
-def _batches(database: Database, states: Sequence[IntentState]) -> list[BatchRow]:
-    counts: dict[tuple[str, ...], dict[IntentState, int]] = {}
-    closes: dict[tuple[str, ...], datetime | None] = {}
-    for *key, state, count, closes_at in database.execute(_BATCHES, [listed(states)]):
-        counts.setdefault(tuple(key), {})[IntentState(state)] = count
-        closes[tuple(key)] = moment(closes_at)
-    return [
-        BatchRow(
-            venue=venue,
-            account=account,
-            batch=batch,
-            mode=Mode(mode),
-            closes_at=closes[venue, account, batch, mode],
-            counts=MappingProxyType(by_state),
-        )
-        for (venue, account, batch, mode), by_state in counts.items()
-    ]
-
-
-def _intents(database: Database, sql: str, *values: str) -> list[IntentRow]:
-    return [_intent_row(*row) for row in database.execute(sql, values)]
-
-
-def _intent_row(*columns: Any) -> IntentRow:  # noqa: ANN401 - a row of _INTENT
-    *intent, state, mode, detail, planned_at, changed_at = columns
-    return IntentRow(
-        intent=_intent(*intent),
-        state=IntentState(state),
-        mode=Mode(mode),
-        detail=detail,
-        planned_at=moment(planned_at),
-        changed_at=moment(changed_at),
-    )
-
-
-def _intent(*columns: str) -> Intent:
-    intent_id, account, ref, forecast, action, predictions, batch = columns
-    return Intent(
-        id=intent_id,
-        account=account,
-        ref=QuestionRef.parse(ref),
-        forecast=forecast,
-        action=action,
-        predictions=PREDICTIONS.decode(predictions),
-        batch=batch,
-    )
-
-
-def _decisions(database: Database, forecast_id: str) -> list[DecisionRow]:
-    return [
-        DecisionRow(
-            at=moment(at),
-            decision=Hold(why=why, until=moment(until))
-            if mode is None
-            else Send(intent=_intent(*intent), mode=Mode(mode), why=why),
-        )
-        for at, why, until, mode, *intent in database.execute(_DECISIONS, [forecast_id])
-    ]
+        receipt = Receipt(intent=intent_id, state=IntentState.ABSENT, detail=detail)
+        intents.force(database, intent_id, IntentState.ABSENT, detail=detail, at=stamp(at))
+        writes.settle(database, receipt, stamp(at))

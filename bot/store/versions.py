@@ -72,6 +72,11 @@ def store_versions(database: Database, questions: Sequence[tuple[Question, str]]
 def store_prices(database: Database, questions: Iterable[Question], seen_at: str) -> None:
     """Write the crowd of each question where it differs from the newest one on record."""
     crowds = [(question.ref, question.crowd) for question in questions if question.crowd is not None]
+    store_crowds(database, crowds, seen_at)
+
+
+def store_crowds(database: Database, crowds: Sequence[tuple[QuestionRef, Crowd]], seen_at: str) -> int:
+    """Write the crowds of known questions where they differ from the newest on record; return how many did."""
     refs = listed(ref for ref, _ in crowds)
     newest = {ref: tuple(shown) for ref, *shown in database.execute(NEWEST_PRICES, [refs])}
     moved = []
@@ -82,6 +87,7 @@ def store_prices(database: Database, questions: Iterable[Question], seen_at: str
             newest[str(ref)] = shown
             moved.append(price)
     database.conn.executemany(ADD_PRICE, moved)
+    return len(moved)
 
 
 def pin_price(database: Database, question: Question, seen_at: str) -> int | None:

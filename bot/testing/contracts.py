@@ -20,7 +20,7 @@ from bot.domain.resolution import Chosen, Example, Happened, Landed, Void
 from bot.domain.step import Json
 from bot.domain.submission import Batch, Intent, IntentState, Receipt
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.ports import Archive, Submitter
+from bot.ports import Archive, Sealer, Submitter
 from bot.specs import API_VERSION, Can, Settings, VenueSpec, Workplace
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
@@ -188,8 +188,9 @@ class ArchiveContract:
 
 
 class SubmitterContract:
-    """What every writer and paper book must do.
+    """What every writer and paper book must do where the last answer to a question stands; orders have their own kit.
 
+    Those that make their requests beforehand are asked for them first, and refuse in ``submit`` what they refuse here.
     The subclass gives the fixtures ``submitter`` (open, with nothing standing), ``batch`` (accepted as it stands, with
     binary predictions), ``refused_batch`` (every intent of it is refused) and ``answers`` (a function that counts the
     answers standing at the other side, by other means than the submitter).
@@ -199,22 +200,27 @@ class SubmitterContract:
         assert _states(batch, await submitter.standing(batch)) == {IntentState.ABSENT}
 
     async def test_what_was_acknowledged_stands(self, submitter: Submitter, batch: Batch) -> None:
+        batch = await _ready(submitter, batch)
         assert _states(batch, await submitter.submit(batch)) == {IntentState.ACKED}
         assert _states(batch, await submitter.standing(batch)) == {IntentState.ACKED}
 
     async def test_submitting_twice_is_standing_once(
         self, submitter: Submitter, batch: Batch, answers: Callable[[], int]
     ) -> None:
+        batch = await _ready(submitter, batch)
         await submitter.submit(batch)
         once = answers()
+        batch = await _ready(submitter, batch)
         await submitter.submit(batch)
         assert answers() == once > 0
         assert _states(batch, await submitter.standing(batch)) == {IntentState.ACKED}
 
     async def test_the_later_answer_stands(self, submitter: Submitter, batch: Batch) -> None:
-        changed = replace(batch, intents=tuple(_changed(intent) for intent in batch.intents))
+        batch = await _ready(submitter, batch)
+        changed = replace(batch, intents=tuple(_changed(intent) for intent in batch.intents), sealed=())
         await submitter.submit(batch)
         assert _states(changed, await submitter.standing(changed)) == {IntentState.ABSENT}
+        changed = await _ready(submitter, changed)
         await submitter.submit(changed)
         assert _states(changed, await submitter.standing(changed)) == {IntentState.ACKED}
         assert _states(batch, await submitter.standing(batch)) == {IntentState.ABSENT}
@@ -222,6 +228,7 @@ class SubmitterContract:
     async def test_a_refusal_is_a_receipt_with_a_reason(
         self, submitter: Submitter, refused_batch: Batch, answers: Callable[[], int]
     ) -> None:
+        refused_batch = await _ready(submitter, refused_batch)
         receipts = await submitter.submit(refused_batch)
         assert _states(refused_batch, receipts) == {IntentState.REFUSED}
         assert all(receipt.detail for receipt in receipts)
@@ -277,6 +284,13 @@ def _states(batch: Batch, receipts: object) -> set[IntentState]:
     states = {receipt.state for receipt in receipts}
     assert states <= HONEST | {IntentState.ABSENT}
     return states
+
+
+async def _ready(submitter: Submitter, batch: Batch) -> Batch:
+    """Return the batch as it is written: with its requests, where the submitter makes them beforehand."""
+    if not isinstance(submitter, Sealer):
+        return batch
+    return replace(batch, sealed=tuple(await submitter.seal(batch)))
 
 
 def _changed(intent: Intent) -> Intent:

@@ -37,18 +37,20 @@ OWNERS = {
     "secrets": NOBODY,
     # An id is derived from content, so that a repeated step finds its own earlier work.
     "uuid": ("bot.ids",),
-    # One place persists rate limits, bounds sizes and turns statuses into errors.
+    # Few places speak HTTP: each bounds sizes and times and asks the rates, or guards against addresses inside.
     **dict.fromkeys(
         (
             "aiohttp",
             "asyncio.open_connection",
             "http.client",
-            "httpx",
             "requests",
             "urllib.request",
         ),
         ("bot.http", "bot.fetch"),
     ),
+    # What must not be repeated goes over a wire of its own.
+    "httpx": ("bot.http", "bot.fetch", "bot.wire"),
+    "websockets": ("bot.sockets", "bot.testing"),
     # The supervisor is told about life and readiness over a local socket.
     "socket": ("bot.http", "bot.fetch", "bot.daemon"),
     # Environment variables are read and checked once.
@@ -60,7 +62,7 @@ OWNERS = {
     "litellm": ("plugins.models",),
     "pluggy": ("bot.hookspecs", "bot.registry"),
     "sqlite3": ("bot.store", "bot.testing"),
-    "sqlite_utils": ("bot.store", "bot.testing"),
+    "sqlite_utils": ("bot.store", "bot.paper", "bot.testing"),
     # Output goes through rich or the log.
     "builtins.print": NOBODY,
 }
@@ -71,7 +73,13 @@ ENGINES = ("tavily", "perplexity", "serper", "duckduckgo", "brave", "exa.ai")
 MODELS = ("openai", "anthropic", "claude", "gpt-", "gemini", "llama", "mistral", "deepseek", "qwen")
 
 MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins")]
-TEXTS = [path for path in sorted((ROOT / "bot").rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+# The doubles of real venues are shipped for tests and the sandbox; the engine cannot import them.
+DOUBLES = ROOT / "bot" / "testing" / "venues"
+TEXTS = [
+    path
+    for path in sorted((ROOT / "bot").rglob("*"))
+    if path.is_file() and "__pycache__" not in path.parts and DOUBLES not in path.parents
+]
 
 
 def test_clock_chance_network_and_other_owned_things_are_used_by_their_owners_only() -> None:

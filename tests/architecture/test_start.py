@@ -8,7 +8,7 @@ import pytest
 from pytest_socket import SocketConnectBlockedError
 
 # Each takes between 0.1 s and several seconds to load; most commands need none of them.
-HEAVY = ("apscheduler", "httpx", "litellm", "numpy", "scipy", "sqlite_utils")
+HEAVY = ("apscheduler", "httpx", "litellm", "numpy", "scipy", "sqlite_utils", "websockets")
 
 LOADED = "import sys, {module}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
 

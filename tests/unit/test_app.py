@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from bot.app import App, archive_of, folder_of, open_app, open_records
+from bot.app import App, folder_of, open_app, open_records
 from bot.config.load import load_config
 from bot.config.model import Config
 from bot.daemon.serve import once
@@ -19,6 +19,7 @@ from bot.jobs.forecast import Forecasting
 from bot.jobs.gated import GatedCalibrator
 from bot.registry import load_registry
 from bot.testing.clock import FakeClock
+from bot.venues import archive_of
 
 HARBOUR = f"""
 plugins = ["harbour"]

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.body import _Body
 from bot.clock import SeededRandom
 from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.http import HttpLimits, HttpReader, _Body
+from bot.http import HttpLimits, HttpReader
 
 NOW = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 KIB = 1024

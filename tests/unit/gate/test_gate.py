@@ -1,119 +1,220 @@
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bot.domain.forecast import Forecast
-from bot.domain.prediction import Binary, BinaryShape, Curve, Prediction
-from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.submission import Hold, Mode, Send
-from bot.gate.brake import Brake
-from bot.gate.gate import ASK_AGAIN, Case, Gate, Lane, intent_of
+from bot.domain.order import Plan
+from bot.domain.permission import ApprovalState
+from bot.domain.prediction import Curve
+from bot.domain.submission import Hold, IntentAction, Mode, Send
+from bot.gate.brake import Brake, pull, release
+from bot.gate.gate import ASK_AGAIN, Case, Gate, intent_of
+from bot.store.stops import EVERYWHERE, Stop
+from tests.unit.gate.cases import NOW, arm, case, crowd, forecast, lane, order, question, trade
 
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-REF = QuestionRef("lantern", "1")
-
-
-def case(
-    *,
-    mode: Mode = Mode.PAPER,
-    forecaster: str = "first",
-    prediction: Prediction | None = None,
-    closes_at: datetime | None = None,
-    locked: str | None = None,
-) -> Case:
-    predictions = {"outcome": prediction or Binary(0.3)}
-    return Case(
-        lane=Lane(venue="lantern", mode=mode, primary="first", account="me"),
-        forecast=Forecast(
-            id="f1",
-            ref=REF,
-            version="v1",
-            forecaster=forecaster,
-            revision=1,
-            cutoff=NOW,
-            made_at=NOW,
-            why="new question",
-            raw=predictions,
-            predictions=predictions,
-        ),
-        question=Question(
-            ref=REF, title="?", shape=BinaryShape(), targets=(Target(),), batch="round 1", closes_at=closes_at
-        ),
-        standing=None,
-        locked=locked,
-        now=NOW,
-    )
+LIVE = [Mode.APPROVE, Mode.LIVE]
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Callable[..., Gate]:
-    def build(*, armed: bool = False) -> Gate:
-        brake = Brake(stop_file=tmp_path / "STOP", ledger=tmp_path / "ledger.sqlite")
-        return Gate(brake=brake, armed=lambda _lane, _now: armed)
-
-    return build
+def gate(tmp_path: Path) -> Gate:
+    return Gate(brake=Brake(stop_file=tmp_path / "STOP", ledger=tmp_path / "ledger.sqlite"))
 
 
-def test_a_paper_forecast_is_sent_to_the_book(gate: Callable[..., Gate]) -> None:
-    decision = gate().decide(case())
-    assert isinstance(decision, Send)
+def held(gate: Gate, before: Case) -> Hold:
+    decision = gate.decide(before)
+    assert isinstance(decision, Hold)
+    return decision
+
+
+def sent(gate: Gate, before: Case) -> Send:
+    decision = gate.decide(before)
+    assert isinstance(decision, Send), decision
+    return decision
+
+
+def test_a_paper_forecast_is_sent_to_the_book(gate: Gate) -> None:
+    decision = sent(gate, case(question=question(batch="round 1")))
     assert decision.mode is Mode.PAPER
-    assert (decision.intent.ref, decision.intent.batch) == (REF, "round 1")
+    assert (decision.intent.action, decision.intent.batch) == (IntentAction.FORECAST, "round 1")
 
 
 @pytest.mark.parametrize(
-    ("held", "why"),
+    ("before", "why"),
     [
-        (case(mode=Mode.OFF), "lantern is off"),
-        (case(forecaster="second"), "first forecasts for lantern, second runs beside it"),
-        (case(prediction=Curve((0.0, 1.0))), "target outcome: curve prediction"),
+        (case(Mode.OFF), "lantern is off"),
+        (case(forecast=replace(forecast(), forecaster="second")), "first forecasts for lantern, second runs beside it"),
+        (case(forecast=forecast(Curve((0.0, 1.0)))), "target outcome: curve prediction"),
         (case(locked="waiting for the rules"), "locked: waiting for the rules"),
-        (case(mode=Mode.LIVE), "not armed for live"),
-        (case(mode=Mode.APPROVE), "not armed for approve"),
+        (case(question=question(opens_at=NOW + timedelta(hours=1))), "the window opens at"),
+        (case(version="v2"), "text changed after this forecast"),
+        (case(Mode.LIVE, arm=None), "not armed for live"),
+        (case(Mode.APPROVE, arm=None), "not armed for approve"),
+        (case(Mode.LIVE, lacking=("clock: is off", "database: is damaged")), "clock: is off; database: is damaged"),
+        (case(stops=[Stop(venue="lantern", at=NOW, why="odd")]), "lantern was stopped"),
+        (case(stops=[Stop(venue=EVERYWHERE, at=NOW, why="odd", by="ann")]), "everything was stopped by ann"),
     ],
 )
-def test_what_must_not_leave_is_held_with_its_reason(gate: Callable[..., Gate], held: Case, why: str) -> None:
-    decision = gate().decide(held)
-    assert isinstance(decision, Hold)
-    assert why in decision.why
+def test_what_must_not_leave_is_held_with_its_reason(gate: Gate, before: Case, why: str) -> None:
+    assert why in held(gate, before).why
 
 
-def test_the_stop_file_holds_everything_even_paper(gate: Callable[..., Gate], tmp_path: Path) -> None:
+def test_a_stop_of_another_venue_holds_nothing_here(gate: Gate) -> None:
+    sent(gate, case(stops=[Stop(venue="torch", at=NOW, why="odd")]))
+
+
+@pytest.mark.parametrize("mode", [Mode.PAPER, *LIVE])
+def test_the_stop_file_holds_everything_and_says_who_made_it(gate: Gate, mode: Mode, tmp_path: Path) -> None:
     (tmp_path / "STOP").touch()
-    assert gate(armed=True).decide(case()) == Hold(why="halted by STOP", until=NOW + ASK_AGAIN)
+    assert held(gate, case(mode)) == Hold(why="halted by STOP", until=NOW + ASK_AGAIN)
+    pull(tmp_path / "STOP", "prices look\nodd (ann)")
+    assert held(gate, case(mode)).why == "halted by STOP: prices look odd (ann)"
+    assert release(tmp_path / "STOP")
+    assert not release(tmp_path / "STOP")
+    assert "halted" not in str(gate.decide(case(mode)).why)
 
 
-def test_a_closed_window_holds_a_live_forecast_and_is_named_on_paper(gate: Callable[..., Gate]) -> None:
-    closed = NOW - timedelta(seconds=1)
-    live = gate(armed=True).decide(case(mode=Mode.LIVE, closes_at=closed))
-    assert isinstance(live, Hold)
-    assert "window closed" in live.why
-    paper = gate().decide(case(closes_at=closed))
-    assert isinstance(paper, Send)
-    assert "live would hold it" in paper.why
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"disarmed_at": NOW}, "was disarmed at"),
+        ({"until": NOW}, "the arm record of lantern ended at"),
+        ({"armed_at": NOW + timedelta(seconds=1)}, "the clock was set back"),
+        ({"config": "another"}, "the configuration of lantern was changed after it was armed"),
+    ],
+)
+@pytest.mark.parametrize("mode", LIVE)
+def test_an_arm_record_holds_only_for_its_time_and_configuration(
+    gate: Gate, mode: Mode, changes: dict[str, object], why: str
+) -> None:
+    assert why in held(gate, case(mode, arm=arm(**changes))).why
+    sent(gate, case(Mode.PAPER, arm=arm(**changes)))
 
 
-def test_an_armed_lane_sends_inside_the_window(gate: Callable[..., Gate]) -> None:
-    decision = gate(armed=True).decide(case(mode=Mode.LIVE, closes_at=NOW))
-    assert isinstance(decision, Send)
+def test_orders_need_an_arm_record_with_amounts(gate: Gate) -> None:
+    bare = arm(per_order=None, per_day=None, total=None)
+    sent(gate, case(Mode.LIVE, arm=bare))
+    assert "has no amounts" in held(gate, trade(Mode.LIVE, arm=bare)).why
 
 
-def test_the_forecast_that_already_stands_is_not_sent_again(gate: Callable[..., Gate]) -> None:
-    first = case()
-    again = Case(
-        lane=first.lane,
-        forecast=first.forecast,
-        question=first.question,
-        standing=intent_of(first),
-        locked=None,
-        now=NOW,
-    )
-    decision = gate().decide(again)
-    assert isinstance(decision, Hold)
-    assert "already stands" in decision.why
+def test_the_window_binds_live_and_for_orders_and_is_only_named_on_paper(gate: Gate) -> None:
+    closed = question(closes_at=NOW - timedelta(seconds=1))
+    assert "window closed" in held(gate, case(Mode.LIVE, question=closed)).why
+    assert "window closed" in held(gate, trade(question=closed)).why
+    assert "live would hold it" in sent(gate, case(question=closed)).why
+
+
+def test_nothing_leaves_in_the_last_moments_before_closing(gate: Gate) -> None:
+    careful = replace(lane(Mode.LIVE), close_margin=timedelta(seconds=60))
+    late, early = question(closes_at=NOW + timedelta(seconds=59)), question(closes_at=NOW + timedelta(seconds=60))
+    assert "nothing leaves in the last 60 s" in held(gate, case(Mode.LIVE, lane=careful, question=late)).why
+    assert sent(gate, case(Mode.LIVE, lane=careful, question=early)).why == "armed"
+
+
+def test_the_forecast_that_already_stands_is_not_sent_again(gate: Gate) -> None:
+    assert "already stands" in held(gate, case(standing=intent_of(case()))).why
+
+
+def test_an_order_is_sent_once_for_each_forecast(gate: Gate) -> None:
+    first = trade()
+    assert "was sent already" in held(gate, replace(first, standing=intent_of(first))).why
+    later = replace(first, standing=intent_of(first), forecast=replace(first.forecast, id="f2"))
+    sent(gate, later)
 
 
 def test_planning_twice_gives_the_same_intent() -> None:
     assert intent_of(case()).id == intent_of(case()).id
+
+
+def test_an_order_leaves_with_its_market_its_exposure_and_its_own_batch(gate: Gate) -> None:
+    facts = {"event": "weather", "creator": "bob", "category": "nature"}
+    decision = sent(gate, trade(question=question(batch="round 1", facts=facts)))
+    assert decision.state == '{"p":0.5}'
+    assert decision.intent.order == order()
+    assert (decision.intent.action, decision.intent.batch) == (IntentAction.ORDER, decision.intent.id)
+    exposure = decision.intent.exposure
+    assert {"event": exposure.event, "creator": exposure.creator, "category": exposure.category} == facts
+
+
+def test_without_an_order_the_planner_says_why(gate: Gate) -> None:
+    assert held(gate, trade(plan=Plan(why="the spread is too wide"))).why == "no order: the spread is too wide"
+
+
+def approved(before: Case, gate: Gate) -> Case:
+    asked = gate.question(before)
+    assert asked is not None
+    return replace(before, approval=replace(asked, state=ApprovalState.APPROVED, by="ann"))
+
+
+@pytest.mark.parametrize("build", [case, trade])
+def test_in_mode_approve_a_person_is_asked_and_then_it_leaves(gate: Gate, build: Callable[..., Case]) -> None:
+    before = build(Mode.APPROVE)
+    assert "needs a person's approval" in held(gate, before).why
+    decision = sent(gate, approved(before, gate))
+    assert decision.why.startswith("approved by ann")
+
+
+def test_what_waits_for_an_answer_is_held_and_nobody_is_asked_twice(gate: Gate) -> None:
+    asked = gate.question(case(Mode.APPROVE))
+    assert asked is not None
+    waits = case(Mode.APPROVE, approval=asked)
+    assert f"foxcast approve {asked.id}" in held(gate, waits).why
+    assert gate.question(waits) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [(ApprovalState.REJECTED, "rejected by ann"), (ApprovalState.EXPIRED, "not given, or not used, in time")],
+)
+def test_a_no_and_a_silence_hold_for_good(gate: Gate, state: ApprovalState, why: str) -> None:
+    answered = approved(case(Mode.APPROVE), gate)
+    assert answered.approval
+    hold = held(gate, replace(answered, approval=replace(answered.approval, state=state)))
+    assert why in hold.why
+    assert hold.until is None
+
+
+def test_an_approval_ends_with_its_time(gate: Gate) -> None:
+    late = replace(approved(case(Mode.APPROVE), gate), now=NOW + timedelta(hours=12))
+    late = replace(late, arm=arm(until=NOW + timedelta(days=2)))
+    assert "needs a person's approval" in held(gate, late).why
+
+
+@pytest.mark.parametrize(
+    ("now_it_is", "why"),
+    [
+        (order(cost=10.5), "the order costs 10.50 now, and 10.00 was approved"),
+        (order(limit=0.54), "the price moved to 0.540 from the approved 0.5200"),
+        (order(contract="snow"), "what was approved was buy yes rain"),
+    ],
+)
+def test_an_approval_covers_no_more_than_was_shown(gate: Gate, now_it_is: object, why: str) -> None:
+    before = approved(trade(Mode.APPROVE), gate)
+    changed = replace(before, plan=Plan(why="a price", order=now_it_is))  # type: ignore[arg-type]  # an order by the table
+    assert why in held(gate, changed).why
+    again = gate.question(changed)
+    assert again is not None
+    assert again.state is ApprovalState.ASKED
+
+
+@pytest.mark.parametrize("as_good", [order(cost=9.0), order(limit=0.53), order(limit=0.4, expected=0.4)])
+def test_an_approval_covers_what_is_as_good_or_better(gate: Gate, as_good: object) -> None:
+    before = approved(trade(Mode.APPROVE), gate)
+    sent(gate, replace(before, plan=Plan(why="a price", order=as_good)))  # type: ignore[arg-type]  # as above
+
+
+def test_far_from_the_market_a_person_looks_first_and_paper_only_says_so(gate: Gate) -> None:
+    # Log-odds of 0.6 and of 0.2 are 0.405 and -1.386.
+    far: dict[str, Any] = {"question": question(crowd=crowd(0.2))}
+    bound = 1.5
+    assert "1.79 from the market" in held(gate, case(Mode.LIVE, lane=lane(Mode.LIVE, divergence=bound), **far)).why
+    assert sent(gate, case(Mode.LIVE, lane=lane(Mode.LIVE, divergence=2.0), **far)).why == "armed"
+    assert "live would ask a person" in sent(gate, case(lane=lane(divergence=bound), **far)).why
+
+
+def test_nobody_is_asked_about_what_would_be_held_anyway(gate: Gate) -> None:
+    assert gate.question(case(Mode.APPROVE, locked="no")) is None
+    assert gate.question(trade(Mode.APPROVE, bought=order(edge=0.0))) is None
+    assert gate.question(case(Mode.PAPER)) is None

@@ -14,11 +14,13 @@ import pytest
 from bot.domain.belief import Belief
 from bot.domain.forecast import Forecast
 from bot.domain.inquiry import Charge
+from bot.domain.order import Fill, Leg, Order, Side
+from bot.domain.permission import Exposure
 from bot.domain.prediction import Binary, BinaryShape, Prediction
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.step import Action, Observation, Step, Usage
-from bot.domain.submission import Intent, Mode, Send
+from bot.domain.submission import Intent, IntentAction, Mode, Send
 from bot.ids import derive_id
 from bot.store.calls import Reservation, Settlement
 from bot.store.forecasts import Opening, Running
@@ -101,11 +103,42 @@ class Scribe:
             account="us",
             ref=forecast.ref,
             forecast=forecast.id,
-            action="forecast",
+            action=IntentAction.FORECAST,
             predictions=forecast.predictions,
             batch="2026-03-01",
         )
         return Send(intent=intent, mode=Mode.PAPER, why="paper")
+
+    def order(self, forecast: Forecast, *, cost: float = 10.0, **changes: Any) -> Send:
+        """A decision to buy twenty shares of yes for at most that much."""
+        bought = Order(
+            contract="market 7",
+            leg=Leg.YES,
+            side=Side.BUY,
+            shares=20.0,
+            limit=0.5,
+            cost=cost,
+            expected=0.5,
+            currency="COIN",
+            fees=0.1,
+            edge=0.05,
+            terms={"tick": 0.01},
+        )
+        send = self.send(forecast)
+        given: dict[str, Any] = {"action": IntentAction.ORDER, "order": bought, "batch": send.intent.id}
+        exposure = Exposure(event="June", creator="someone", category="weather")
+        return replace(send, intent=replace(send.intent, exposure=exposure, **(given | changes)), state='{"ask":0.5}')
+
+    def comment(self, intent: Intent) -> Send:
+        """A decision to say something about what the intent is about."""
+        name = derive_id("intent", intent.forecast, "comment")
+        said = replace(
+            intent, id=name, batch=name, action=IntentAction.COMMENT, order=None, predictions={}, text="It was dry."
+        )
+        return Send(intent=said, mode=Mode.PAPER, why="said beside it")
+
+    def fill(self, reference: str, *, shares: float = 4.0, price: float = 0.5) -> Fill:
+        return Fill(reference=reference, at=self.now, shares=shares, price=price, cash=-shares * price)
 
     def reservation(self, call: str = "call", **changes: Any) -> Reservation:
         """A call of the worst case 0.05 dollars; changes of the charge are given by name beside the others."""

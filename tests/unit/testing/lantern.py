@@ -117,7 +117,7 @@ SOUND = VenueSpec(
 )
 
 
-async def run(kit: object, name: str, **arguments: object) -> None:
+async def run(kit: object, name: str, /, **arguments: object) -> None:
     test = getattr(kit, f"test_{name}")
     wanted = inspect.signature(test).parameters
     result = test(**{key: value for key, value in arguments.items() if key in wanted})

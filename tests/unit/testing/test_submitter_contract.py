@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bot.domain.prediction import Binary
-from bot.domain.submission import Batch, Intent, IntentState, Receipt
+from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
 from bot.errors import Rejected
 from bot.testing.book import MemoryBook
 from bot.testing.contracts import SubmitterContract
@@ -69,6 +69,17 @@ class Scribbling(Careful):
         return await super().submit(batch)
 
 
+class Sealing(Careful):
+    """Sound too: makes its requests beforehand and writes nothing without one."""
+
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [Sealed(intent=intent.id, tag=intent.id, body=intent.id) for intent in batch.intents]
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        assert [one.intent for one in batch.sealed] == [intent.id for intent in batch.intents]
+        return await super().submit(batch)
+
+
 SUBMITTER_MUTANTS: list[tuple[str, type[Careful]]] = [
     ("nothing_stands_before_it_is_submitted", Boasting),
     ("what_was_acknowledged_stands", Forgetting),
@@ -91,7 +102,7 @@ def intent_for(number: int) -> Intent:
         account="team",
         ref=asked.ref,
         forecast="f",
-        action="submit",
+        action=IntentAction.FORECAST,
         predictions={"outcome": Binary(0.5)},
         batch="lamps",
     )
@@ -103,9 +114,10 @@ async def run_submitter(name: str, book: Careful) -> None:
     await run(SubmitterContract(), name, submitter=book, batch=batch, refused_batch=closed, answers=book.count)
 
 
+@pytest.mark.parametrize("book", [Careful, Sealing])
 @pytest.mark.parametrize("name", checks_of(SubmitterContract))
-async def test_a_sound_submitter_passes(name: str) -> None:
-    await run_submitter(name, Careful())
+async def test_a_sound_submitter_passes(name: str, book: type[Careful]) -> None:
+    await run_submitter(name, book())
 
 
 @pytest.mark.parametrize(("name", "mutant"), SUBMITTER_MUTANTS)

@@ -1,0 +1,115 @@
+"""``foxcast audit``: who let what leave, and whether that record is whole."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.app import Records
+from bot.cli.exits import ExitCode
+from bot.cli.output.console import Column, Kind, emit, stdout, table
+from bot.cli.output.figures import moment
+from bot.cli.records import read
+from bot.cli.session import configured
+from bot.clock import SystemClock
+from bot.errors import NotFound
+from bot.store.audit import HEAD_FILE, AuditRow, Head, Verdict, read_head, write_head
+from bot.store.codec import stamp
+
+app = typer.Typer(add_completion=False, help="Look at the record of what was let go, and verify it.")
+
+COLUMNS = (
+    Column("row", Kind.NUMBER),
+    Column("at"),
+    Column("what"),
+    Column("venue"),
+    Column("who"),
+    Column("details", Kind.TEXT),
+)
+HEAD_HELP = "A head that was exported; else the one beside the ledger, if it is there."
+
+
+@app.command()
+def verify(
+    ctx: typer.Context,
+    *,
+    head: Annotated[Path | None, typer.Option(metavar="FILE", help=HEAD_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Recompute the chain of the audit; name the first row that cannot be trusted, or a tail that was cut off."""
+
+    async def verified(records: Records) -> tuple[Verdict, Path | None]:
+        place = head or records.folder / HEAD_FILE
+        try:
+            known: Head | None = read_head(place)
+        except NotFound:
+            if head is not None:
+                raise
+            known = None
+        return await records.ledger.leave.verify(known), None if known is None else place
+
+    found, place = read(configured(ctx), verified)
+    if as_json:
+        plain = {"rows": found.rows, "head": found.head.hash, "sound": found.sound, "bad": found.bad, "why": found.why}
+        emit(plain | {"compared_with": None if place is None else str(place)})
+    elif found.sound:
+        against = f", and it holds the head in {place}" if place else "; no exported head to compare it with"
+        stdout().print(f"{found.rows} rows, the chain is whole{against}")
+    else:
+        stdout().print(f"the audit cannot be trusted from row {found.bad} on: {found.why}")
+    if not found.sound:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    *,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="So many rows, the newest first.")] = 50,
+    kind: Annotated[str | None, typer.Option(metavar="WHAT", help="Only these, such as arm, halt or write.")] = None,
+    venue: Annotated[str | None, typer.Option(metavar="VENUE", help="Only of this venue.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List what was asked, answered, armed, halted, sent and heard, newest first."""
+
+    async def rows(records: Records) -> list[AuditRow]:
+        return await records.ledger.leave.audited(limit=limit, kind=kind, venue=venue)
+
+    found = read(configured(ctx), rows)
+    if as_json:
+        emit([_plain(row) for row in found])
+        return
+    stdout().print(table(COLUMNS, map(_cells, found)) if found else "the audit holds nothing yet")
+
+
+@app.command("head")
+def export_head(
+    ctx: typer.Context, file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write it.")] = None
+) -> None:
+    """Export the head of the chain: keep it where whoever runs the daemon cannot write."""
+
+    async def newest(records: Records) -> Head:
+        return await records.ledger.leave.head()
+
+    found = read(configured(ctx), newest)
+    if file is None:
+        stdout().print(f"{found.seq} {found.hash}")
+        return
+    write_head(file, found, at=SystemClock().now())
+    stdout().print(f"row {found.seq} written to {file}")
+
+
+def _cells(row: AuditRow) -> tuple[str, ...]:
+    details = ", ".join(f"{name} {value}" for name, value in row.body.items() if value)
+    return str(row.seq), moment(row.at), row.kind, row.venue or "-", row.actor or "foxcast", details
+
+
+def _plain(row: AuditRow) -> dict[str, object]:
+    return {
+        "seq": row.seq,
+        "at": stamp(row.at),
+        "kind": row.kind,
+        "venue": row.venue or None,
+        "actor": row.actor or None,
+        "body": dict(row.body),
+    }

@@ -1,0 +1,111 @@
+"""``foxcast orders``: what was to leave and what became of it; and taking an order back that rests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from bot.app import Records, folder_of
+from bot.cli.leaving import terminal_user
+from bot.cli.options import spread
+from bot.cli.output.console import emit, stdout
+from bot.cli.output.orders import as_plain, print_order, print_orders, state_of
+from bot.cli.records import read
+from bot.cli.session import configured
+from bot.clock import SystemClock
+from bot.config.model import Config
+from bot.domain.request import CancelOrder
+from bot.errors import NotFound, Rejected
+from bot.store.cancels import ask
+from bot.store.orders import Asked, OrderRow, listed
+
+app = typer.Typer(add_completion=False, invoke_without_command=True)
+
+ID_HELP = "An order, as foxcast orders names it; the beginning of its name is enough where it is the only one."
+# Names are looked for among so many of the newest.
+KNOWN = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Which orders."""
+
+    venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Only what may still leave, may have left, or may still be filled.")
+    ] = False
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most, the newest.")] = 50
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+
+
+@app.callback()
+@spread(Options)
+def orders(ctx: typer.Context, options: Options) -> None:
+    """List what was to leave, what became of it, and what was filled."""
+    if ctx.invoked_subcommand is not None:
+        return
+    now = SystemClock().now()
+    asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=options.limit)
+    found = _rows(configured(ctx), asked)
+    if options.as_json:
+        emit([as_plain(one, now) for one in found])
+        return
+    console = stdout()
+    if not found:
+        console.print("nothing is under way" if options.is_open else "nothing was to leave yet")
+        return
+    print_orders(console, found, now)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show one order: why it was let go, each attempt, and each fill."""
+    one, now = _named(configured(ctx), name), SystemClock().now()
+    if as_json:
+        emit(as_plain(one, now))
+    else:
+        print_order(stdout(), one, now)
+
+
+@app.command()
+def cancel(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)]) -> None:
+    """Take an order back that rests at its venue or in the paper book. Open to all."""
+    config, now = configured(ctx), SystemClock().now()
+    one = _named(config, name)
+    if not one.rests(now):
+        message = f"order {one.row.intent.id} does not rest anywhere: it is {state_of(one, now)}"
+        raise Rejected(message)
+    ask(folder_of(config), CancelOrder(intent=one.row.intent.id, by=terminal_user(), asked_at=now))
+    stdout().print(f"cancel of {one.row.intent.id} asked for; the daemon does it within seconds, else the next run")
+
+
+def _named(config: Config, name: str) -> OrderRow:
+    """Return the one order of that name; raises NotFound with the candidates where there are several."""
+    found = [
+        one
+        for one in _rows(config, Asked(now=SystemClock().now(), prefix=name, limit=KNOWN))
+        if one.row.intent.id.startswith(name)
+    ]
+    match [one for one in found if one.row.intent.id == name] or found:
+        case [one]:
+            return one
+        case []:
+            message = f"no order is called {name}; list what there is with: foxcast orders"
+            raise NotFound(message)
+        case several:
+            named = ", ".join(one.row.intent.id for one in several[:5])
+            message = f"{name} is not one order; name one of {named}"
+            raise NotFound(message)
+
+
+def _rows(config: Config, asked: Asked) -> Sequence[OrderRow]:
+    async def rows(records: Records) -> Sequence[OrderRow]:
+        return await records.ledger.submissions.readers.run(lambda database: listed(database, asked))
+
+    return read(config, rows)

@@ -1,0 +1,156 @@
+"""What would leave, on paper: a line for each thing that would, and the others by why they would not."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from bot.cli.output.console import Column, Kind, heading, table
+from bot.cli.output.figures import in_short
+from bot.domain.order import Order
+from bot.domain.submission import Hold, Intent, Mode, Send
+from bot.ids import digest
+from bot.jobs.preflight import Look
+from bot.store.codec import PREDICTIONS, stamp
+from bot.store.intents import ORDER
+
+ORDERS = (
+    Column("question", Kind.TEXT),
+    Column("order", Kind.TEXT),
+    Column("shares", Kind.NUMBER),
+    Column("limit", Kind.NUMBER),
+    Column("cost", Kind.NUMBER),
+    Column("fees", Kind.NUMBER),
+    Column("edge", Kind.NUMBER),
+    Column("content"),
+)
+FORECASTS = (Column("question", Kind.TEXT), Column("forecast", Kind.TEXT), Column("why", Kind.TEXT), Column("content"))
+HELD = (Column("question", Kind.TEXT), Column("asked again"), Column("held because", Kind.TEXT))
+REASONS = (Column("forecasts", Kind.NUMBER), Column("held because", Kind.TEXT))
+# Beyond so many, those that are held are counted by reason.
+LISTED = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What was found: ``armed`` says whether a live venue is, ``account`` how the account is known."""
+
+    venue: str
+    mode: Mode
+    armed: str
+    account: str
+    looks: tuple[Look, ...]
+
+    @property
+    def sends(self) -> tuple[tuple[Look, Send], ...]:
+        """What would leave."""
+        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, Send))
+
+    @property
+    def holds(self) -> tuple[tuple[Look, Hold], ...]:
+        """What would not."""
+        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, Hold))
+
+    @property
+    def cost(self) -> float:
+        """What all orders together would cost at most."""
+        return sum(send.intent.order.cost for _, send in self.sends if send.intent.order is not None)
+
+
+def print_shown(console: Console, shown: Shown) -> None:
+    """Print it for a person."""
+    console.print(f"{shown.venue}: mode {shown.mode}" + (f", {shown.armed}" if shown.armed else ""))
+    if shown.account:
+        console.print(f"account: {shown.account}")
+    where = "into the paper book" if shown.mode is Mode.PAPER else "to the venue"
+    console.print(f"{len(shown.sends)} would leave {where}, {len(shown.holds)} are held; nothing was sent")
+    orders = [send.intent for _, send in shown.sends if send.intent.order is not None]
+    if orders:
+        heading(console, f"Orders, {shown.cost:.2f} {_currency(orders)} at most".rstrip())
+        console.print(table(ORDERS, [_order(intent, intent.order) for intent in orders if intent.order is not None]))
+    forecasts = [(send.intent, send.why) for _, send in shown.sends if send.intent.order is None]
+    if forecasts:
+        heading(console, "Forecasts")
+        rows = [(str(intent.ref), in_short(intent.predictions), why, content_of(intent)) for intent, why in forecasts]
+        console.print(table(FORECASTS, rows))
+    _print_held(console, shown)
+
+
+def as_plain(shown: Shown) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "venue": shown.venue,
+        "mode": shown.mode.value,
+        "armed": shown.armed or None,
+        "account": shown.account or None,
+        "cost": shown.cost,
+        "sends": [_plain_send(send) for _, send in shown.sends],
+        "holds": [
+            {
+                "question": str(look.case.forecast.ref),
+                "forecast": look.case.forecast.id,
+                "why": hold.why,
+                "until": stamp(hold.until),
+            }
+            for look, hold in shown.holds
+        ],
+    }
+
+
+def content_of(intent: Intent) -> str:
+    """Return the size of what its request would be made of, and the beginning of its digest."""
+    body = _content(intent).encode()
+    return f"{len(body)} bytes, {digest(body)[:12]}"
+
+
+def _content(intent: Intent) -> str:
+    return PREDICTIONS.encode(intent.predictions) if intent.order is None else ORDER.encode(intent.order)
+
+
+def _print_held(console: Console, shown: Shown) -> None:
+    if not shown.holds:
+        return
+    heading(console, "Held")
+    if len(shown.holds) <= LISTED:
+        rows = [
+            (str(look.case.forecast.ref), f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "not by itself", hold.why)
+            for look, hold in shown.holds
+        ]
+        console.print(table(HELD, rows))
+        return
+    counted = Counter(hold.why for _, hold in shown.holds)
+    console.print(table(REASONS, [(str(count), why) for why, count in counted.most_common()]))
+
+
+def _order(intent: Intent, order: Order) -> tuple[str, ...]:
+    what = f"{order.side} {order.leg}" + (f" {order.option}" if order.option else "")
+    return (
+        str(intent.ref),
+        what,
+        f"{order.shares:.2f}",
+        f"{order.limit:.4f}",
+        f"{order.cost:.2f}",
+        f"{order.fees:.2f}",
+        f"{order.edge:.4f}",
+        content_of(intent),
+    )
+
+
+def _plain_send(send: Send) -> dict[str, Any]:
+    body = _content(send.intent).encode()
+    order = send.intent.order
+    return {
+        "question": str(send.intent.ref),
+        "forecast": send.intent.forecast,
+        "intent": send.intent.id,
+        "why": send.why,
+        "predictions": PREDICTIONS.plain(send.intent.predictions),
+        "order": None if order is None else ORDER.plain(order),
+        "bytes": len(body),
+        "sha256": digest(body),
+    }
+
+
+def _currency(intents: list[Intent]) -> str:
+    return next((intent.order.currency for intent in intents if intent.order is not None), "")

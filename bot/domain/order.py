@@ -1,0 +1,174 @@
+"""Trading: what is to be bought, what an account holds, and what was filled.
+
+Prices are those of one share, which pays 1 unit of the currency if its leg comes true and 0 if it does not.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+from bot.domain.prediction import Prediction
+from bot.domain.question import Question, QuestionRef, require_aware
+from bot.domain.step import Json
+
+
+class Side(StrEnum):
+    """Whether shares come or go."""
+
+    BUY = "buy"
+    SELL = "sell"
+
+
+class Leg(StrEnum):
+    """On which side of a contract: that it comes true, or that it does not."""
+
+    YES = "yes"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One limit order: at most ``shares`` at no worse a price than ``limit``, for at most ``cost``, fees included.
+
+    ``contract`` is what the venue trades (a market, an answer, a token) under its own name; ``option`` is the option of
+    the question that it stands for, "" for a question without options. ``expected`` is the average price by the book
+    it was planned on, ``fees`` what is charged on top of it, and ``edge`` what a share gains by the belief after both.
+    ``cost`` of a sale is 0. ``terms`` is what else the venue's writer must know, documented by its plugin.
+    Raises ValueError for a price outside (0, 1) and for amounts that are not finite and positive.
+    """
+
+    contract: str
+    leg: Leg
+    side: Side
+    shares: float
+    limit: float
+    cost: float
+    expected: float
+    currency: str
+    option: str = ""
+    fees: float = 0.0
+    edge: float = 0.0
+    terms: Mapping[str, Json] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check prices and amounts, and freeze the terms."""
+        for name in ("limit", "expected"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                message = f"{name} {getattr(self, name)} of an order on {self.contract} is outside (0, 1)"
+                raise ValueError(message)
+        for name in ("shares", "cost", "fees"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0.0 or (name == "shares" and value == 0.0):
+                message = f"{name} {value} of an order on {self.contract} is no amount"
+                raise ValueError(message)
+        object.__setattr__(self, "terms", MappingProxyType(dict(self.terms)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fill:
+    """A part of an order that was traded; ``reference`` is unique within its intent.
+
+    ``cash`` is what it moved on the account, fees included: negative for what was paid.
+    """
+
+    reference: str
+    at: datetime
+    shares: float
+    price: float
+    cash: float
+    fee: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_aware("filled at", self.at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Shares held of one leg of a contract.
+
+    ``paid`` is what they cost, fees included, and ``mark`` the price at which they could be sold now, None where
+    nobody buys.
+    """
+
+    contract: str
+    leg: Leg
+    shares: float
+    paid: float
+    ref: QuestionRef | None = None
+    option: str = ""
+    mark: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenOrder:
+    """An order that rests at the venue; ``reserves`` is the cash it may still take."""
+
+    id: str
+    contract: str
+    leg: Leg
+    side: Side
+    limit: float
+    shares: float
+    reserves: float
+    ref: QuestionRef | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What an account has: ``cash`` that is free to spend, positions, and resting orders."""
+
+    at: datetime
+    currency: str
+    cash: float
+    positions: tuple[Position, ...] = ()
+    orders: tuple[OpenOrder, ...] = ()
+
+    @property
+    def equity(self) -> float:
+        """Cash, what resting orders hold back, and all positions at the price they could be sold at."""
+        held = math.fsum(position.shares * (position.mark or 0.0) for position in self.positions)
+        return self.cash + math.fsum(order.reserves for order in self.orders) + held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appetite:
+    """How an order is sized: policy from config, and what the caps leave.
+
+    ``kelly`` is the share of the full Kelly stake; ``shrink`` in [0, 1] moves the belief towards the market in log-odds
+    before sizing (0 not at all); ``edge`` is the least gain per share after fees; prices outside ``band`` are left
+    alone; ``most`` is the most an order may cost.
+    """
+
+    kelly: float
+    shrink: float
+    edge: float
+    band: tuple[float, float]
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A belief about a question, before an account."""
+
+    question: Question
+    predictions: Mapping[str, Prediction]
+    account: Account
+    appetite: Appetite
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do about a wish: one order, or none, and why.
+
+    ``state`` is the market as it was read, as JSON text, to be kept with the decision.
+    """
+
+    why: str
+    order: Order | None = None
+    state: str = ""

@@ -1,0 +1,108 @@
+"""What comes before the gate: a forecast, the lane it would leave by, and all that stands around both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from bot.config.model import CapsSection, TradingSection
+from bot.domain.forecast import Forecast
+from bot.domain.order import Order, Plan
+from bot.domain.permission import Approval, Arm, Exposure, Usage
+from bot.domain.question import Question
+from bot.domain.submission import Hold, Intent, IntentAction, Mode
+from bot.ids import derive_id
+from bot.store.stops import Stop
+
+# How long a hold that time or a person may lift stands before the question is put again.
+ASK_AGAIN = timedelta(minutes=10)
+# A market without a good price is looked at again after so long; one that moves far is forecast again before.
+PLAN_AGAIN = timedelta(hours=1)
+
+LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One venue's way out: its mode, whose forecasts leave, under which account, and within which limits.
+
+    ``digest`` is that of the configuration that an arm record for it is bound to.
+    """
+
+    venue: str
+    mode: Mode
+    primary: str
+    account: str
+    caps: CapsSection = field(default_factory=CapsSection)
+    trading: TradingSection = field(default_factory=TradingSection)
+    close_margin: timedelta = timedelta()
+    approval: timedelta = timedelta(hours=12)
+    digest: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether anything real would leave by it."""
+        return self.mode in LIVE_MODES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One forecast before the gate, with what already stands for its question in this lane.
+
+    ``version`` is the digest of the question as it is now ("" where that is not asked), ``stops`` are all that stand,
+    ``arm`` the newest record of the lane, ``lacking`` names what a live lane still lacks, ``approval`` is what a person
+    was asked about the forecast last. ``trades`` says that the venue takes orders; ``plan`` is then what to do, and
+    ``usage`` what is at stake.
+    """
+
+    lane: Lane
+    forecast: Forecast
+    question: Question
+    standing: Intent | None
+    locked: str | None
+    now: datetime
+    version: str = ""
+    stops: Sequence[Stop] = ()
+    arm: Arm | None = None
+    lacking: Sequence[str] = ()
+    approval: Approval | None = None
+    trades: bool = False
+    plan: Plan | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def order(self) -> Order | None:
+        """The order that would leave, if one would."""
+        return None if self.plan is None else self.plan.order
+
+    @property
+    def binding(self) -> bool:
+        """Whether the window binds as it does live: orders need an open market on paper too."""
+        return self.lane.live or self.trades
+
+    def later(self, why: str, after: timedelta = ASK_AGAIN) -> Hold:
+        """Return a hold that is looked at again."""
+        return Hold(why=why, until=self.now + after)
+
+
+def exposure_of(question: Question) -> Exposure:
+    """Return with what else an order on the question stands or falls, as its venue tells."""
+    facts = question.facts
+    return Exposure(event=facts.get("event", ""), creator=facts.get("creator", ""), category=facts.get("category", ""))
+
+
+def intent_of(case: Case) -> Intent:
+    """Return the intent of the case; the same case always has the same intent id."""
+    lane, forecast, order = case.lane, case.forecast, case.order
+    action = IntentAction.FORECAST if order is None else IntentAction.ORDER
+    intent_id = derive_id("intent", lane.venue, lane.account, str(forecast.ref), forecast.id, action)
+    return Intent(
+        id=intent_id,
+        account=lane.account,
+        ref=forecast.ref,
+        forecast=forecast.id,
+        action=action,
+        predictions=forecast.predictions,
+        batch=intent_id if order is not None else case.question.batch or intent_id,
+        order=order,
+        exposure=exposure_of(case.question),
+    )

@@ -1,0 +1,29 @@
+"""Ways out as config describes them."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from bot.config.model import Config
+from bot.gate.armed import config_digest
+from bot.gate.case import Lane
+
+
+def lane_in(config: Config, venue: str) -> Lane:
+    """Return the way out of a venue that has a table in config."""
+    table = config.venues[venue]
+    return Lane(
+        venue=venue,
+        mode=config.mode_of(venue),
+        primary=table.forecasters[0],
+        account=table.account,
+        caps=table.caps,
+        trading=table.trading,
+        close_margin=timedelta(seconds=table.close_margin_s),
+        approval=timedelta(hours=table.approval_h),
+        digest=config_digest(config, venue),
+    )
+
+
+def lanes_in(config: Config) -> Mapping[str, Lane]:
+    """Return the ways out of all venues of config, by name."""
+    return {venue: lane_in(config, venue) for venue in config.venues}

@@ -1,0 +1,47 @@
+"""What a live venue needs besides an arm record; nothing counts as there before it was looked at."""
+
+from dataclasses import dataclass, field
+
+UNSEEN = "was not looked at yet"
+# Orders and signatures carry times; venues refuse those of a clock that is off by more, or worse, take them.
+MAX_OFFSET_S = 5.0
+# So many doubts at once are no accident any more.
+MOST_DOUBTS = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Readiness:
+    """Kept up to date by a job. ``credentials`` and ``doubts`` are by venue; "" is passed, a text is what is wrong."""
+
+    credentials: dict[str, str] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
+    clock: str = UNSEEN
+    database: str = UNSEEN
+
+    def lacking(self, venue: str) -> tuple[str, ...]:
+        """Name each thing that is missing."""
+        found = {
+            "credentials": self.credentials.get(venue, UNSEEN),
+            "reconciliation": self.doubts.get(venue, UNSEEN),
+            "clock": self.clock,
+            "database": self.database,
+        }
+        return tuple(f"{what}: {why}" for what, why in found.items() if why)
+
+
+def clock_fault(offset_s: float | None) -> str:
+    """Say what is wrong with the clock, given by how much it differs from that of others; "" where all is well."""
+    if offset_s is None:
+        return "has not been compared with the clock of a venue yet"
+    if abs(offset_s) > MAX_OFFSET_S:
+        return f"is off by {offset_s:+.1f} s, more than {MAX_OFFSET_S:g} s; set it (chronyd, systemd-timesyncd)"
+    return ""
+
+
+def doubt_fault(unsettled: int, doubtful: int) -> str:
+    """Say what keeps a venue from being reconciled: writes of an earlier run, or too many in doubt; "" if nothing."""
+    if unsettled:
+        return f"{unsettled} submissions of an earlier run are not settled yet"
+    if doubtful > MOST_DOUBTS:
+        return f"{doubtful} submissions are in doubt; look at the venue, then at foxcast orders"
+    return ""

@@ -1,0 +1,30 @@
+"""When a question may be answered: the same rule at the gate and again just before a write."""
+
+from datetime import datetime
+
+from bot.domain.question import Question
+from bot.gate.case import Lane
+
+
+def closed(lane: Lane, question: Question, now: datetime, *, binding: bool) -> str | None:
+    """Say that the window has closed, or closes too soon; paper without orders goes on as if it had not."""
+    closes_at = question.closes_at
+    if not binding or closes_at is None or now <= closes_at - lane.close_margin:
+        return None
+    if now > closes_at:
+        return f"the window closed at {closes_at.isoformat()}"
+    margin_s = lane.close_margin.total_seconds()
+    return f"the window closes at {closes_at.isoformat()}, and nothing leaves in the last {margin_s:g} s"
+
+
+def early(question: Question, now: datetime) -> str | None:
+    """Say that the window has not opened yet."""
+    opens_at = question.opens_at
+    return None if opens_at is None or now >= opens_at else f"the window opens at {opens_at.isoformat()}"
+
+
+def reworded(made_on: str, version: str) -> str | None:
+    """Say that the question says something else than when it was forecast; "" is a version nobody asked about."""
+    if version in {"", made_on}:
+        return None
+    return "the question's text changed after this forecast; it is forecast again"

@@ -1,0 +1,89 @@
+"""While something is halted: take back the orders that rest at the venue, and see that the audit knows of the halt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from bot.errors import FoxcastError, StoreError
+from bot.gate.brake import Brake, reason_of
+from bot.gate.case import Lane
+from bot.ports import Clock, Submitter, Trader
+from bot.store import stops
+from bot.store.audit import AuditRow
+from bot.store.ledger import Ledger
+from bot.store.stops import EVERYWHERE, Stop
+
+log = structlog.get_logger(__name__)
+
+BY_FILE = "stop file"
+
+
+@dataclass(slots=True, kw_only=True)
+class Halting:
+    """Whose orders are taken back. A venue is done when nothing rests there any more, until it is halted again."""
+
+    ledger: Ledger
+    brake: Brake
+    clock: Clock
+    lanes: Mapping[str, Lane]
+    submitters: Mapping[str, Submitter]
+    _done: set[str] = field(default_factory=set)
+
+    async def run(self) -> str:
+        """Cancel what rests at each venue that is halted. Cancelling passes where submitting does not."""
+        halted = await self._halted()
+        self._done &= halted
+        cancelled = 0
+        for venue in sorted(halted - self._done):
+            trader = self.submitters.get(venue)
+            if isinstance(trader, Trader):
+                cancelled += await self._clear(venue, trader)
+            else:
+                self._done.add(venue)
+        return f"{len(halted)} venues halted, {cancelled} orders cancelled" if halted else "nothing is halted"
+
+    async def _halted(self) -> set[str]:
+        standing = await self.ledger.leave.read(stops.standing)
+        if self.brake.stop_file.exists():
+            standing = [*standing, await self._noted(standing)]
+        return {venue for venue in self.lanes if any(stop.holds(venue) for stop in standing)}
+
+    async def _noted(self, standing: list[Stop]) -> Stop:
+        """Return the stop that the file means; the audit hears of a file that was made by hand or by a signal."""
+        known = next((stop for stop in standing if stop.venue == EVERYWHERE), None)
+        if known is not None:
+            return known
+        why = reason_of(self.brake.stop_file) or "the stop file is there"
+        stop = Stop(venue=EVERYWHERE, at=self.clock.now(), why=why, by=BY_FILE)
+        newest = await self.ledger.leave.audited(limit=1, kind="halt")
+        if not newest or newest[0].body.get("reason") != why:
+            row = AuditRow(at=stop.at, kind="halt", venue="", actor=BY_FILE, body={"reason": why})
+            await self.ledger.leave.act(lambda _: None, row)
+        return stop
+
+    async def _clear(self, venue: str, trader: Trader) -> int:
+        try:
+            resting = [order.id for order in (await trader.account()).orders]
+            if not resting:
+                self._done.add(venue)
+                return 0
+            await self._tell(venue, "cancel", resting)
+            gone = await trader.cancel(None)
+            await self._tell(venue, "cancelled", [*gone])
+        except StoreError:
+            raise
+        except FoxcastError as error:
+            log.warning("resting orders cannot be cancelled", venue=venue, error=str(error))
+            return 0
+        except Exception:
+            log.exception("resting orders cannot be cancelled", venue=venue)
+            return 0
+        # Looked at once more: an order that was on its way may rest by then.
+        log.warning("resting orders cancelled", venue=venue, orders=len(gone))
+        return len(gone)
+
+    async def _tell(self, venue: str, kind: str, orders: list[str]) -> None:
+        body = {"orders": " ".join(orders[:50]), "count": str(len(orders))}
+        row = AuditRow(at=self.clock.now(), kind=kind, venue=venue, actor="", body=body)
+        await self.ledger.leave.act(lambda _: None, row)

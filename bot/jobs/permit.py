@@ -1,0 +1,242 @@
+"""Does what only some people may ask for: arm, disarm, halt, resume, approve, reject, tokens; each has its audit row.
+
+The daemon does it when it finds the request; a command does it itself while no daemon runs. Who asks is proved here
+again, whatever the command said.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from bot.domain.permission import Approval, ApprovalState, Arm, Role
+from bot.domain.request import (
+    AddPrincipal,
+    AnswerApproval,
+    ArmVenue,
+    DisarmVenue,
+    Halt,
+    LeaveRequest,
+    Resume,
+    RevokePrincipal,
+)
+from bot.domain.submission import Mode
+from bot.errors import NotFound, Rejected, Unauthorized
+from bot.gate.brake import pull, release
+from bot.gate.case import Lane
+from bot.gate.roles import NEEDED, Act, require
+from bot.gate.tokens import proves
+from bot.ids import derive_id
+from bot.ports import Clock
+from bot.store import approvals, arms, principals, stops
+from bot.store.audit import AuditRow
+from bot.store.ledger import Ledger
+from bot.store.principals import Principal
+from bot.store.requests import said
+from bot.store.stops import EVERYWHERE, Stop
+
+# A request that takes risk must be fresh: one that was left behind long ago, or copied, is none any more.
+FRESH = timedelta(minutes=15)
+LONGEST = timedelta(days=31)
+
+_ACTS: Mapping[type[LeaveRequest], Act] = {
+    ArmVenue: Act.ARM,
+    DisarmVenue: Act.DISARM,
+    Halt: Act.HALT,
+    Resume: Act.RESUME,
+    AddPrincipal: Act.ADD_PRINCIPAL,
+    RevokePrincipal: Act.REVOKE_PRINCIPAL,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permitting:
+    """Whose ledger and stop file; ``lanes`` are all ways out in config, ``trading`` those that take orders."""
+
+    ledger: Ledger
+    clock: Clock
+    stop_file: Path
+    lanes: Mapping[str, Lane] = field(default_factory=dict)
+    trading: frozenset[str] = frozenset()
+
+
+async def permit(parts: Permitting, request: LeaveRequest) -> str:
+    """Do what is asked and return what was done.
+
+    Raises Unauthorized for somebody who may not or proves nothing, Rejected for what makes no sense, NotFound.
+    """
+    require_allowed(request, await parts.ledger.leave.principals(), now=parts.clock.now())
+    match request:
+        case ArmVenue():
+            done = await _arm(parts, request)
+        case DisarmVenue():
+            done = await _disarm(parts, request)
+        case Halt():
+            done = await _halt(parts, request)
+        case Resume():
+            done = await _resume(parts, request)
+        case AnswerApproval():
+            done = await _answer(parts, request)
+        case AddPrincipal():
+            done = await _add(parts, request)
+        case RevokePrincipal():
+            done = await _revoke(parts, request)
+    return done
+
+
+def act_of(request: LeaveRequest) -> Act:
+    """Return what is asked for."""
+    if isinstance(request, AnswerApproval):
+        return Act.APPROVE if request.approved else Act.REJECT
+    return _ACTS[type(request)]
+
+
+def require_allowed(request: LeaveRequest, known: list[Principal], *, now: datetime) -> None:
+    """Raise Unauthorized unless whoever asks may, and is who they say.
+
+    While nobody has a token, whoever can write the state folder is an approver: they could write the ledger too.
+    """
+    act = act_of(request)
+    if not known or NEEDED[act] is None:
+        return
+    asker = next((one for one in known if one.name == request.by), None)
+    require(None if asker is None else asker.role, act, who=request.by)
+    if asker is None or not proves(request.proof, asker.hash, said(request)):
+        message = f"this {act} does not prove that {request.by} asked for it"
+        raise Unauthorized(message)
+    if abs(now - request.asked_at) > FRESH:
+        message = f"this {act} was asked for at {request.asked_at:%Y-%m-%d %H:%M} UTC, too long ago; ask again"
+        raise Unauthorized(message)
+
+
+async def _arm(parts: Permitting, request: ArmVenue) -> str:
+    lane, now = _lane(parts, request.venue), parts.clock.now()
+    amounts = (request.per_order, request.per_day, request.total)
+    if lane.mode not in {Mode.APPROVE, Mode.LIVE}:
+        message = (
+            f'{lane.venue} is in mode {lane.mode}, where nothing real leaves; set mode = "live" in config.toml first'
+        )
+        raise Rejected(message)
+    if request.config != lane.digest or request.account != lane.account:
+        message = f"what runs was started with another configuration of {lane.venue}; start it again, then arm it"
+        raise Rejected(message)
+    if not now < request.until <= request.asked_at + LONGEST:
+        message = f"an arm record must end after now and within {LONGEST.days} days"
+        raise Rejected(message)
+    _require_amounts(lane.venue, amounts, trades=lane.venue in parts.trading)
+    arm = Arm(
+        id=derive_id("arm", said(request)),
+        venue=lane.venue,
+        account=lane.account,
+        config=lane.digest,
+        by=request.by,
+        armed_at=now,
+        until=request.until,
+        per_order=request.per_order,
+        per_day=request.per_day,
+        total=request.total,
+    )
+    bounds = " ".join(
+        f"{name}={amount:g}" for name, amount in zip(("order", "day", "total"), amounts, strict=True) if amount
+    )
+    body = {
+        "arm": arm.id,
+        "account": arm.account,
+        "until": arm.until.isoformat(),
+        "bounds": bounds,
+        "config": arm.config,
+    }
+    await parts.ledger.leave.act(lambda database: arms.add(database, arm), _row(request, now, lane.venue, **body))
+    return f"{lane.venue} armed until {arm.until:%Y-%m-%d %H:%M} UTC" + (f" ({bounds})" if bounds else "")
+
+
+def _require_amounts(venue: str, amounts: tuple[float | None, ...], *, trades: bool) -> None:
+    given = [amount for amount in amounts if amount is not None]
+    if trades and len(given) < len(amounts):
+        message = f"{venue} takes orders, so it is armed with --per-order, --per-day and --total"
+        raise Rejected(message)
+    if not trades and given:
+        message = f"nothing is paid at {venue}, so it is armed without amounts"
+        raise Rejected(message)
+    if given != sorted(given):
+        message = "--per-order must not be above --per-day, nor --per-day above --total"
+        raise Rejected(message)
+
+
+async def _disarm(parts: Permitting, request: DisarmVenue) -> str:
+    now = parts.clock.now()
+    ended = await parts.ledger.leave.act(
+        lambda database: arms.disarm(database, request.venue, at=now), _row(request, now, request.venue)
+    )
+    return f"{request.venue} disarmed" if ended else f"{request.venue} was not armed"
+
+
+async def _halt(parts: Permitting, request: Halt) -> str:
+    now = parts.clock.now()
+    if request.venue:
+        _lane(parts, request.venue)
+    stop = Stop(venue=request.venue, at=now, why=request.reason, by=request.by)
+    if stop.venue == EVERYWHERE and not parts.stop_file.exists():
+        pull(parts.stop_file, f"{request.reason} ({request.by})")
+    row = _row(request, now, request.venue, reason=request.reason)
+    await parts.ledger.leave.act(lambda database: stops.add(database, stop), row)
+    return f"halted {request.venue or 'everything'}: {request.reason}"
+
+
+async def _resume(parts: Permitting, request: Resume) -> str:
+    now, venue = parts.clock.now(), request.venue
+    body = {"where": "all" if venue is None else venue}
+    ended = await parts.ledger.leave.act(
+        lambda database: stops.resume(database, venue, by=request.by, at=now), _row(request, now, venue or "", **body)
+    )
+    freed = venue is None and release(parts.stop_file)
+    where = "everything" if venue is None else venue
+    return f"{where} resumed, {ended} stops ended" if ended or freed else f"{where} was not stopped"
+
+
+async def _answer(parts: Permitting, request: AnswerApproval) -> str:
+    now = parts.clock.now()
+    known = await parts.ledger.leave.read(lambda database: approvals.named(database, request.approval))
+    lane = parts.lanes.get(known.venue)
+    holds = known.expires_at if lane is None else now + lane.approval
+    answered = Approval(
+        id=known.id,
+        forecast=known.forecast,
+        venue=known.venue,
+        cost=known.cost,
+        state=ApprovalState.APPROVED if request.approved else ApprovalState.REJECTED,
+        asked_at=known.asked_at,
+        expires_at=holds,
+        by=request.by,
+    )
+    body = {"approval": known.id, "forecast": known.forecast, "cost": f"{known.cost:.6f}"}
+    await parts.ledger.leave.act(
+        lambda database: approvals.answer(database, answered, at=now), _row(request, now, known.venue, **body)
+    )
+    return f"{known.id} {answered.state} by {request.by}"
+
+
+async def _add(parts: Permitting, request: AddPrincipal) -> str:
+    now = parts.clock.now()
+    principal = Principal(name=request.name, role=Role(request.role), salt=request.salt, hash=request.hash, made_at=now)
+    row = _row(request, now, "", name=request.name, role=request.role.value)
+    await parts.ledger.leave.act(lambda database: principals.add(database, principal), row)
+    return f"{request.name} is {request.role} now"
+
+
+async def _revoke(parts: Permitting, request: RevokePrincipal) -> str:
+    now = parts.clock.now()
+    row = _row(request, now, "", name=request.name)
+    await parts.ledger.leave.act(lambda database: principals.revoke(database, request.name, at=now), row)
+    return f"the token of {request.name} holds no more"
+
+
+def _lane(parts: Permitting, venue: str) -> Lane:
+    if venue not in parts.lanes:
+        message = f"there is no venue {venue} in use; those are: {', '.join(parts.lanes) or 'none'}"
+        raise NotFound(message)
+    return parts.lanes[venue]
+
+
+def _row(request: LeaveRequest, at: datetime, venue: str, **body: str) -> AuditRow:
+    return AuditRow(at=at, kind=act_of(request).value, venue=venue, actor=request.by, body=body)

@@ -1,0 +1,99 @@
+"""Looks at what a live venue needs before anything is sent: credentials, settled doubts, the clock, the database."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+
+from bot.domain.submission import IntentState
+from bot.errors import FoxcastError, StoreError
+from bot.gate.case import Lane
+from bot.gate.readiness import Readiness, clock_fault, doubt_fault
+from bot.ports import Clock
+from bot.store.checks import quick_check
+from bot.store.ledger import Ledger
+
+log = structlog.get_logger(__name__)
+
+# Proves the credentials of a venue, and returns what a person should know.
+Credentials = Callable[[], Awaitable[Sequence[str]]]
+# By how many seconds this clock is ahead of that of others; None where nobody was asked yet.
+Offset = Callable[[], float | None]
+
+_LOST = (IntentState.SENDING, IntentState.UNKNOWN)
+_DOUBTFUL = (*_LOST, IntentState.IN_DOUBT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparing:
+    """What is looked at; ``path`` is the ledger file, ``started_at`` when this run began."""
+
+    readiness: Readiness
+    ledger: Ledger
+    path: Path
+    lanes: Mapping[str, Lane]
+    clock: Clock
+    offset: Offset
+    started_at: datetime
+    credentials: Mapping[str, Credentials] = field(default_factory=dict)
+
+
+async def make_ready(parts: Preparing) -> str:
+    """Look at everything again, but for credentials and a database that were found good in this run."""
+    live = [venue for venue, lane in parts.lanes.items() if lane.live]
+    if not live:
+        return "nothing is live"
+    for venue in live:
+        await _prove(parts, venue)
+    await _count_doubts(parts, live)
+    parts.readiness.clock = clock_fault(parts.offset())
+    if parts.readiness.database:
+        parts.readiness.database = await _database(parts.path)
+    lacking = {venue: parts.readiness.lacking(venue) for venue in live}
+    return "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in lacking.items())
+
+
+async def _prove(parts: Preparing, venue: str) -> None:
+    if parts.readiness.credentials.get(venue) == "":
+        return
+    prove = parts.credentials.get(venue)
+    if prove is None:
+        parts.readiness.credentials[venue] = ""
+        return
+    try:
+        told = await prove()
+    except StoreError:
+        raise
+    except FoxcastError as error:
+        parts.readiness.credentials[venue] = str(error)
+        return
+    except Exception as error:
+        log.exception("credentials cannot be proved", venue=venue)
+        parts.readiness.credentials[venue] = f"cannot be proved ({type(error).__name__})"
+        return
+    parts.readiness.credentials[venue] = ""
+    for line in told:
+        log.info("credentials", venue=venue, found=line)
+
+
+async def _count_doubts(parts: Preparing, live: Sequence[str]) -> None:
+    unsettled, doubtful = dict.fromkeys(live, 0), dict.fromkeys(live, 0)
+    for row in await parts.ledger.submissions.batches(states=[*_DOUBTFUL]):
+        if row.venue not in doubtful:
+            continue
+        doubtful[row.venue] += sum(row.counts.get(state, 0) for state in _DOUBTFUL)
+        for item in await parts.ledger.submissions.intents(row.venue, row.account, row.batch):
+            unsettled[row.venue] += item.state in _LOST and item.planned_at < parts.started_at
+    for venue in live:
+        parts.readiness.doubts[venue] = doubt_fault(unsettled[venue], doubtful[venue])
+
+
+async def _database(path: Path) -> str:
+    try:
+        health = await asyncio.to_thread(quick_check, path)
+    except StoreError as error:
+        return str(error)
+    return "" if health.sound else f"{path.name} is damaged; restore a backup: foxcast db restore"

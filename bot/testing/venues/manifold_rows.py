@@ -1,0 +1,282 @@
+"""The rows of the fake Manifold's answers: which field of what is shown where. Undefined fields are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.testing.venues.manifold_state import TRADED_BY_ANSWER, Answer, Bet, Comment, Market, State, User
+
+Row = dict[str, Any]
+NO_FEES = {"creatorFee": 0, "platformFee": 0, "liquidityFee": 0}
+_PRICED = frozenset({"BINARY", "PSEUDO_NUMERIC"})
+
+
+def defined(**fields: object) -> Row:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def user_row(user: User, *, base: str) -> Row:
+    """A user as everybody sees it."""
+    return {
+        "id": user.id,
+        "createdTime": user.created,
+        "name": user.username.title(),
+        "username": user.username,
+        "url": f"{base}/{user.username}",
+        "avatarUrl": user.avatar,
+        "balance": user.balance,
+        "cashBalance": 0,
+        "totalDeposits": 0,
+        "isBot": user.is_bot,
+        "isAdmin": False,
+        "isTrustworthy": False,
+        "userDeleted": False,
+    }
+
+
+def day_volume(state: State, market: Market, now: int) -> float:
+    """Return what was bet in the last 24 hours."""
+    return sum(
+        abs(bet.amount) for bet in state.bets.values() if bet.market == market.id and bet.created > now - 86_400_000
+    )
+
+
+def lite_row(state: State, market: Market, now: int, *, base: str) -> Row:
+    """A LiteMarket."""
+    creator = state.users[market.creator]
+    closes = market.closes
+    if market.resolution_time is not None:
+        closes = market.resolution_time if closes is None else min(closes, market.resolution_time)
+    return {
+        **defined(
+            id=market.id,
+            creatorId=creator.id,
+            creatorUsername=creator.username,
+            creatorName=creator.username.title(),
+            creatorAvatarUrl=creator.avatar,
+            createdTime=market.created,
+            closeTime=closes,
+            question=market.question,
+            slug=market.slug,
+            url=f"{base}/{creator.username}/{market.slug}",
+            outcomeType=market.type,
+            mechanism=market.mechanism,
+            volume=market.volume,
+            volume24Hours=day_volume(state, market, now),
+            isResolved=market.resolved,
+            resolution=market.resolution,
+            resolutionTime=market.resolution_time,
+            resolutionProbability=market.resolution_prob,
+            resolverId=market.resolver,
+            uniqueBettorCount=len(market.bettors),
+            lastUpdatedTime=market.updated or None,
+            lastBetTime=market.last_bet,
+            lastCommentTime=market.last_comment,
+            token=market.token,
+        ),
+        **_price_fields(market),
+    }
+
+
+def full_row(state: State, market: Market, now: int, *, base: str) -> Row:
+    """A FullMarket."""
+    row = lite_row(state, market, now, base=base)
+    row["description"] = {
+        "type": "doc",
+        "content": [{"type": "paragraph", "content": [{"type": "text", "text": market.description}]}],
+    }
+    row["textDescription"] = market.description
+    row["groupSlugs"] = list(market.groups)
+    if market.type in TRADED_BY_ANSWER:
+        row["answers"] = [_answer_row(market, answer) for answer in market.answers]
+        row["shouldAnswersSumToOne"] = market.sums_to_one
+        row["addAnswersMode"] = "DISABLED"
+    return {**row, **market.more}
+
+
+def raw_answer(market: Market, answer: Answer) -> Row:
+    """An answer as the database has it. After a resolution of the whole market ``prob`` is what YES paid."""
+    return defined(
+        id=answer.id,
+        index=answer.index,
+        contractId=market.id,
+        userId=answer.user,
+        text=answer.text,
+        createdTime=answer.created,
+        poolYes=answer.pool.yes,
+        poolNo=answer.pool.no,
+        prob=settled_prob(answer),
+        totalLiquidity=answer.liquidity,
+        subsidyPool=0,
+        volume=answer.volume,
+        probChanges={"day": 0, "week": 0, "month": 0},
+        isOther=answer.is_other,
+        midpoint=answer.midpoint,
+        resolution=answer.resolution,
+        resolutionTime=answer.resolution_time,
+        resolutionProbability=answer.resolution_prob,
+    )
+
+
+def settled_prob(answer: Answer) -> float:
+    """Return the price of an answer, or its payout once the whole market is resolved."""
+    if answer.payout is not None:
+        return answer.payout
+    if answer.resolution in {"YES", "NO"}:
+        return 1.0 if answer.resolution == "YES" else 0.0
+    if answer.resolution == "MKT" and answer.resolution_prob is not None:
+        return answer.resolution_prob
+    return answer.pool.prob
+
+
+def prob_row(market: Market) -> Row:
+    """The answer to a question for prices."""
+    if market.type in TRADED_BY_ANSWER:
+        return {"answerProbs": {answer.id: settled_prob(answer) for answer in market.answers}}
+    return {"prob": market.pool.prob}
+
+
+def raw_market(market: Market) -> Row:
+    """The part of a market as the database has it that is broadcast when it changes."""
+    scale: Mapping[str, Any] = {}
+    if market.scale is not None:
+        scale = {"min": market.scale.low, "max": market.scale.high, "isLogScale": market.scale.is_log}
+    pool = {"pool": {"YES": market.pool.yes, "NO": market.pool.no}, "p": market.pool.p, "prob": market.pool.prob}
+    return {
+        **defined(
+            id=market.id,
+            slug=market.slug,
+            question=market.question,
+            outcomeType=market.type,
+            mechanism=market.mechanism,
+            volume=market.volume,
+            closeTime=market.closes,
+            isResolved=market.resolved,
+            resolution=market.resolution,
+            resolutionTime=market.resolution_time,
+            resolutionProbability=market.resolution_prob,
+            lastUpdatedTime=market.updated or None,
+            resolutions={answer.id: answer.payout * 100 for answer in market.answers if answer.payout} or None,
+        ),
+        **(pool if market.mechanism == "cpmm-1" else {}),
+        **scale,
+    }
+
+
+def bet_row(bet: Bet, now: int) -> Row:
+    """A bet in a list."""
+    return {"id": bet.id, "userId": bet.user, **_bet_fields(bet, now)}
+
+
+def placed_row(bet: Bet, now: int, *, bet_id: str) -> Row:
+    """The answer to a bet: ``betId``, and neither ``id`` nor ``userId``."""
+    return {**_bet_fields(bet, now), "betId": bet_id}
+
+
+def comment_row(state: State, comment: Comment) -> Row:
+    """A comment."""
+    user = state.users[comment.user]
+    market = state.markets[comment.market]
+    return defined(
+        id=comment.id,
+        contractId=comment.market,
+        contractSlug=market.slug,
+        contractQuestion=market.question,
+        commentType="contract",
+        content=comment.content,
+        createdTime=comment.created,
+        userId=user.id,
+        userName=user.username.title(),
+        userUsername=user.username,
+        userAvatarUrl=user.avatar,
+        replyToCommentId=comment.reply_to,
+        isApi=True,
+        visibility="public",
+    )
+
+
+def metric_row(state: State, market: Market, user: str, answer: str | None) -> Row:
+    """A user's position; in a market with answers ``answer`` None is the summary."""
+    held = [holding for who, of, holding in state.held(market.id) if who == user and answer in {None, of}]
+    yes, no = sum(holding.yes for holding in held), sum(holding.no for holding in held)
+    worth = sum(
+        holding.yes * prob + holding.no * (1.0 - prob)
+        for who, of, holding in state.held(market.id)
+        if who == user and answer in {None, of}
+        for prob in [_prob(market, of)]
+    )
+    invested = sum(holding.spent for holding in held)
+    shares = {name: value for name, value in (("YES", yes), ("NO", no)) if value > 1e-8}
+    return {
+        "contractId": market.id,
+        "userId": user,
+        "answerId": answer,
+        "totalShares": shares,
+        "hasShares": bool(shares),
+        "hasYesShares": "YES" in shares,
+        "hasNoShares": "NO" in shares,
+        "maxSharesOutcome": max(shares, key=lambda name: shares[name]) if shares else None,
+        "invested": invested,
+        "payout": worth,
+        "profit": worth - invested,
+        "profitPercent": 0 if not invested else 100 * (worth - invested) / invested,
+        "loan": 0,
+        "lastBetTime": max((holding.last for holding in held), default=0),
+    }
+
+
+def _prob(market: Market, answer: str | None) -> float:
+    found = market.answer(answer)
+    return market.pool.prob if found is None else found.pool.prob
+
+
+def _price_fields(market: Market) -> Row:
+    if market.mechanism != "cpmm-1":
+        return {}
+    row: Row = {
+        "pool": {"YES": market.pool.yes, "NO": market.pool.no},
+        "p": market.pool.p,
+        "totalLiquidity": market.liquidity,
+    }
+    if market.type in _PRICED:
+        row["probability"] = market.pool.prob
+    if market.scale is not None:
+        row["value"] = market.scale.value(market.pool.prob)
+        row.update(min=market.scale.low, max=market.scale.high, isLogScale=market.scale.is_log)
+    return row
+
+
+def _answer_row(market: Market, answer: Answer) -> Row:
+    """An answer of a FullMarket: its price is the pool's, also after a resolution of the whole market."""
+    row = raw_answer(market, answer)
+    del row["poolYes"], row["poolNo"], row["prob"]
+    return {**row, "pool": {"YES": answer.pool.yes, "NO": answer.pool.no}, "probability": answer.pool.prob}
+
+
+def _bet_fields(bet: Bet, now: int) -> Row:
+    return defined(
+        contractId=bet.market,
+        answerId=bet.answer,
+        outcome=bet.outcome,
+        amount=bet.amount,
+        orderAmount=bet.order_amount,
+        shares=bet.shares,
+        limitProb=bet.limit,
+        isFilled=bet.is_filled,
+        isCancelled=bet.cancelled(now),
+        fills=[dict(fill) for fill in bet.fills],
+        probBefore=bet.prob_before,
+        probAfter=bet.prob_after,
+        fees=NO_FEES,
+        loanAmount=0,
+        createdTime=bet.created,
+        updatedTime=bet.updated,
+        expiresAt=bet.expires,
+        isRedemption=bet.is_redemption,
+        isApi=bet.is_api,
+        visibility="public",
+        betGroupId=bet.group,
+        replyToCommentId=bet.reply_to,
+    )

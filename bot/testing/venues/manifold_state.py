@@ -1,0 +1,221 @@
+"""What the fake Manifold keeps: users, markets, answers, bets and comments, without any rule of trading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.testing.venues.manifold_math import Numeric, Pool
+
+SWEEP_MS = 60_000
+TRADED_SINGLY = frozenset({"BINARY", "PSEUDO_NUMERIC", "STONK"})
+TRADED_BY_ANSWER = frozenset({"MULTIPLE_CHOICE", "NUMBER", "MULTI_NUMERIC", "DATE"})
+
+
+@dataclass(slots=True, kw_only=True)
+class User:
+    """An account. ``key`` None has no API key."""
+
+    id: str
+    username: str
+    created: int
+    balance: float
+    key: str | None = None
+    is_bot: bool = False
+    banned: bool = False
+
+    @property
+    def avatar(self) -> str:
+        """Where its picture is."""
+        return f"https://example.org/{self.username}.png"
+
+
+@dataclass(slots=True, kw_only=True)
+class Answer:
+    """One answer of a market; its pool is the market maker of it alone."""
+
+    id: str
+    index: int
+    text: str
+    pool: Pool
+    created: int
+    user: str
+    liquidity: float
+    volume: float = 0.0
+    midpoint: float | None = None
+    is_other: bool = False
+    resolution: str | None = None
+    resolution_time: int | None = None
+    resolution_prob: float | None = None
+    # Payout of one YES share where the whole market was resolved, 0 to 1.
+    payout: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Market:
+    """A market of any type; ``pool`` where it is traded singly, ``answers`` else."""
+
+    id: str
+    slug: str
+    question: str
+    creator: str
+    type: str
+    created: int
+    closes: int | None
+    description: str = ""
+    pool: Pool = field(default_factory=lambda: Pool(100.0, 100.0))
+    answers: list[Answer] = field(default_factory=list)
+    sums_to_one: bool = False
+    scale: Numeric | None = None
+    token: str = "MANA"  # noqa: S105 - a currency
+    groups: tuple[str, ...] = ()
+    liquidity: float = 100.0
+    volume: float = 0.0
+    bettors: set[str] = field(default_factory=set)
+    updated: int = 0
+    last_bet: int | None = None
+    last_comment: int | None = None
+    resolution: str | None = None
+    resolution_prob: float | None = None
+    resolution_time: int | None = None
+    resolver: str | None = None
+    # What its resolution gave to each user, to be taken back when it is undone.
+    paid: dict[str, float] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def mechanism(self) -> str:
+        """How it is traded."""
+        if self.type in TRADED_SINGLY:
+            return "cpmm-1"
+        return "cpmm-multi-1" if self.type in TRADED_BY_ANSWER else {"PERP": "perp"}.get(self.type, "none")
+
+    @property
+    def resolved(self) -> bool:
+        """Whether it has an outcome."""
+        return self.resolution is not None
+
+    def answer(self, answer_id: str | None) -> Answer | None:
+        """Return an answer by its id."""
+        return next((answer for answer in self.answers if answer.id == answer_id), None)
+
+    def is_open(self, now: int) -> bool:
+        """Tell whether it is unresolved and not closed."""
+        return not self.resolved and (self.closes is None or self.closes > now)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bet:
+    """A bet, or what rests of one. Sales have negative amount and shares."""
+
+    id: str
+    user: str
+    market: str
+    answer: str | None
+    outcome: str
+    amount: float
+    order_amount: float
+    shares: float
+    prob_before: float
+    prob_after: float
+    created: int
+    limit: float | None = None
+    is_filled: bool = True
+    is_cancelled: bool = False
+    fills: list[dict[str, Any]] = field(default_factory=list)
+    updated: int | None = None
+    expires: int | None = None
+    is_redemption: bool = False
+    is_api: bool = True
+    group: str | None = None
+    reply_to: str | None = None
+
+    def expired(self, now: int) -> bool:
+        """Tell whether its time is over."""
+        return bool(self.expires) and (self.expires or 0) <= now
+
+    def cancelled(self, now: int) -> bool:
+        """Tell whether it is shown as cancelled: an expired one is from the next sweep on, once a minute."""
+        swept = bool(self.expires) and now // SWEEP_MS > (self.expires or 0) // SWEEP_MS
+        return self.is_cancelled or (swept and not self.is_filled)
+
+    def rests(self, now: int) -> bool:
+        """Tell whether it is listed as an open order; an expired one is until the sweep."""
+        return self.limit is not None and not self.is_filled and not self.cancelled(now)
+
+
+@dataclass(slots=True, kw_only=True)
+class Comment:
+    """A comment on a market."""
+
+    id: str
+    user: str
+    market: str
+    content: Any
+    created: int
+    reply_to: str | None = None
+
+
+@dataclass(slots=True)
+class Holding:
+    """What a user has of one answer, or of a market without answers; ``spent`` is net of what came back."""
+
+    yes: float = 0.0
+    no: float = 0.0
+    spent: float = 0.0
+    last: int = 0
+
+    def add(self, outcome: str, shares: float) -> None:
+        """Add shares of one side."""
+        if outcome == "YES":
+            self.yes += shares
+        else:
+            self.no += shares
+
+    def of(self, outcome: str) -> float:
+        """Return the shares of one side."""
+        return self.yes if outcome == "YES" else self.no
+
+
+class State:
+    """All of it, found by its id; ids are counted, so that the same calls give the same ids."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, User] = {}
+        self.markets: dict[str, Market] = {}
+        self.bets: dict[str, Bet] = {}
+        self.comments: dict[str, Comment] = {}
+        self.holdings: dict[tuple[str, str, str | None], Holding] = {}
+        self._ids: dict[str, int] = {}
+
+    def new_id(self, kind: str) -> str:
+        """Return an id that was not used before."""
+        number = self._ids[kind] = self._ids.get(kind, 0) + 1
+        return f"{kind}{number:06d}"
+
+    def user_named(self, name: str) -> User | None:
+        """Return a user by username or id."""
+        return self.users.get(name) or next((user for user in self.users.values() if user.username == name), None)
+
+    def market_at(self, slug: str) -> Market | None:
+        """Return a market by its slug."""
+        return next((market for market in self.markets.values() if market.slug == slug), None)
+
+    def holding(self, user: str, market: str, answer: str | None) -> Holding:
+        """Return what a user has, an empty holding where that is nothing yet."""
+        return self.holdings.setdefault((user, market, answer), Holding())
+
+    def held(self, market: str) -> Iterator[tuple[str, str | None, Holding]]:
+        """Yield user, answer and holding of a market."""
+        for (user, where, answer), holding in self.holdings.items():
+            if where == market:
+                yield user, answer, holding
+
+    def book(self, market: str, answer: str | None, now: int) -> Sequence[Bet]:
+        """Return the orders that can be met."""
+        return [
+            bet
+            for bet in self.bets.values()
+            if (bet.market, bet.answer) == (market, answer) and bet.rests(now) and not bet.expired(now)
+        ]

@@ -1,0 +1,366 @@
+"""The rules of trading of the fake Manifold: bets, makers, redemption of pairs, sales, cancelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal
+
+from bot.testing.venues.manifold_arbitrage import Answers, Joint, buy, buy_several
+from bot.testing.venues.manifold_math import LEAST_POOL, Book, Fill, Pool, Resting, Trade, Want, is_zero, walk
+from bot.testing.venues.manifold_state import TRADED_BY_ANSWER, TRADED_SINGLY, Answer, Bet, Market, State, User
+
+_FORBIDDEN = 403
+_BAD = 400
+
+
+class Refusal(Exception):
+    """The venue says no, with its status and words."""
+
+    def __init__(self, status: int, message: str, details: object = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.details = status, message, details
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A bet that is asked for. ``amount`` is mana, ``shares`` is what a sale buys of the other side instead."""
+
+    user: User
+    market: Market
+    answer: Answer | None
+    outcome: str
+    now: int
+    amount: float = float("inf")
+    shares: float = float("inf")
+    limit: float | None = None
+    expires: int | None = None
+    is_api: bool = True
+    reply_to: str | None = None
+    # Whether this is how shares of the other side are sold.
+    is_sale: bool = False
+
+    @property
+    def want(self) -> Want:
+        """What is taken from pool and book."""
+        return Want(outcome=self.outcome, amount=self.amount, shares=self.shares, limit=self.limit)
+
+    @property
+    def answer_id(self) -> str | None:
+        """The id of the answer, None in a market without answers."""
+        return None if self.answer is None else self.answer.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a bet would do, before it is done: the pools, by answer id, and all that meets it."""
+
+    amount: float
+    shares: float
+    prob_before: float
+    prob_after: float
+    fills: tuple[Fill, ...]
+    pools: Mapping[str | None, Pool]
+    trades: Mapping[str | None, Trade] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Done:
+    """What a bet did, for those who are told of it."""
+
+    bet: Bet
+    bets: list[Bet]
+    orders: list[Bet]
+    users: set[str]
+
+
+def tradable(market: Market, answer: Answer | None, now: int) -> None:
+    """Refuse what cannot be traded."""
+    if market.type not in TRADED_SINGLY | TRADED_BY_ANSWER:
+        raise Refusal(_BAD, f"{market.type} is not a market that can be bet on")
+    if market.type == "STONK":
+        raise Refusal(_FORBIDDEN, "Stonks cannot be traded by API")
+    if market.resolved:
+        raise Refusal(_FORBIDDEN, "Market is resolved.")
+    if not market.is_open(now):
+        raise Refusal(_FORBIDDEN, "Trading is closed.")
+    if answer is not None and answer.resolution is not None:
+        raise Refusal(_FORBIDDEN, "Answer is resolved and cannot be bet on")
+
+
+def whole_percent(limit: float, market: Market) -> float:
+    """Return a limit in whole percent, or as it is on a numeric market; refuse any other."""
+    if market.type == "PSEUDO_NUMERIC":
+        return limit
+    rounded = Decimal(repr(limit * 100)).quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    if not is_zero(float(rounded) - limit * 100):
+        raise Refusal(_BAD, "limitProb must be in increments of 0.01 (i.e. whole percentage points)")
+    return float(rounded / 100)
+
+
+class Trading:
+    """Trades on a state."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+    def foresee(self, ask: Ask) -> Outcome:
+        """Return what a bet would do."""
+        found = self._joint(ask) if ask.market.sums_to_one and ask.answer is not None else self._single(ask)
+        if any(min(pool.yes, pool.no) < LEAST_POOL for pool in found.pools.values()):
+            raise Refusal(_FORBIDDEN, "Trade too large for current liquidity pool.")
+        if ask.limit is None and is_zero(found.amount):
+            raise Refusal(_BAD, "Betting allowed only between 1-99%.")
+        return found
+
+    def bet(self, ask: Ask, found: Outcome) -> Done:
+        """Do what was foreseen."""
+        bet = self.row(ask, found)
+        self.state.bets[bet.id] = bet
+        done = Done(bet=bet, bets=[bet], orders=[bet] if not bet.is_filled else [], users={ask.user.id})
+        ask.user.balance -= bet.amount
+        self._book_shares(bet)
+        before = {answer.id: answer.pool.prob for answer in ask.market.answers}
+        for answer_id, pool in found.pools.items():
+            _put_pool(ask.market, answer_id, pool)
+        for answer_id, trade in found.trades.items():
+            self._meet_makers(trade, bet, done)
+            if answer_id != bet.answer:
+                done.bets.append(self._turned_row(bet, answer_id, (before[answer_id or ""], trade.pool.prob)))
+        self._touch(ask.market, bet)
+        for user in sorted(done.users):
+            self._redeem(user, bet.market, bet.answer, done)
+        if ask.is_sale:
+            _show_as_sale(done, ask.user.id)
+        self.state.bets.update((row.id, row) for row in done.bets)
+        return done
+
+    def sell(self, ask: Ask) -> Done:
+        """Sell shares of an outcome: buy the other side and let the pairs redeem; ``ask.shares`` is how many."""
+        held = self.state.holding(ask.user.id, ask.market.id, ask.answer_id).of(ask.outcome)
+        if is_zero(held):
+            raise Refusal(_FORBIDDEN, f"You don't have any {ask.outcome} shares to sell.")
+        shares = held if ask.shares == float("inf") else ask.shares
+        if shares > held + 1e-6:
+            raise Refusal(_BAD, f"You can only sell up to {held} shares.")
+        other = "NO" if ask.outcome == "YES" else "YES"
+        buying = replace(ask, outcome=other, shares=min(shares, held), is_sale=True)
+        return self.bet(buying, self.foresee(buying))
+
+    def buy_several(self, asks: Sequence[Ask], amount: float) -> list[Done]:
+        """Buy the same number of YES shares of several answers of a market where one wins."""
+        first = asks[0]
+        chosen = tuple(ask.answer_id or "" for ask in asks)
+        joint = buy_several(self._answers(first), chosen, amount)
+        dones = []
+        for nth, ask in enumerate(asks):
+            found = _of_joint(joint, ask, share=1.0 / len(asks), others=nth == 0)
+            dones.append(self.bet(ask, found))
+        return dones
+
+    def cancel(self, bet: Bet, now: int) -> None:
+        """Cancel an order."""
+        if bet.limit is None:
+            raise Refusal(_FORBIDDEN, "Not a limit order.")
+        if bet.is_cancelled or bet.cancelled(now):
+            raise Refusal(_FORBIDDEN, "Order already cancelled.")
+        if bet.is_filled:
+            raise Refusal(_FORBIDDEN, "Order already filled.")
+        bet.is_cancelled, bet.updated = True, now
+
+    # What a bet meets
+
+    def _single(self, ask: Ask) -> Outcome:
+        pool = ask.market.pool if ask.answer is None else ask.answer.pool
+        trade = walk(pool, ask.want, self._book(ask.market, ask.answer_id, ask.now))
+        return Outcome(
+            amount=trade.amount,
+            shares=trade.shares,
+            prob_before=pool.prob,
+            prob_after=trade.pool.prob,
+            fills=trade.fills,
+            pools={ask.answer_id: trade.pool},
+            trades={ask.answer_id: trade},
+        )
+
+    def _joint(self, ask: Ask) -> Outcome:
+        return _of_joint(buy(self._answers(ask), ask.answer_id or "", ask.want), ask, share=1.0, others=True)
+
+    def _answers(self, ask: Ask) -> Answers:
+        alive = [answer for answer in ask.market.answers if answer.resolution is None]
+        return Answers(
+            pools={answer.id: answer.pool for answer in alive},
+            books={answer.id: self._book(ask.market, answer.id, ask.now) for answer in alive},
+        )
+
+    def _book(self, market: Market, answer: str | None, now: int) -> Book:
+        orders = [
+            Resting(
+                id=bet.id,
+                user=bet.user,
+                outcome=bet.outcome,
+                limit=bet.limit or 0.0,
+                left=bet.order_amount - bet.amount,
+                created=bet.created,
+                expires=bet.expires,
+            )
+            for bet in self.state.book(market.id, answer, now)
+        ]
+        balances = {order.user: self.state.users[order.user].balance for order in orders}
+        return Book(orders=orders, balances=balances, now=now)
+
+    # What a bet does
+
+    def row(self, ask: Ask, found: Outcome) -> Bet:
+        """Return the row of a bet, which changes nothing."""
+        asked = found.amount if ask.limit is None else ask.amount
+        return Bet(
+            id=self.state.new_id("bet"),
+            user=ask.user.id,
+            market=ask.market.id,
+            answer=ask.answer_id,
+            outcome=ask.outcome,
+            amount=found.amount,
+            order_amount=asked,
+            shares=found.shares,
+            prob_before=found.prob_before,
+            prob_after=found.prob_after,
+            created=ask.now,
+            limit=ask.limit,
+            is_filled=is_zero(asked - found.amount),
+            fills=[_fill_row(fill, ask.now) for fill in found.fills],
+            updated=ask.now,
+            expires=ask.expires,
+            is_api=ask.is_api,
+            group=self.state.new_id("group") if ask.market.sums_to_one else None,
+            reply_to=ask.reply_to,
+        )
+
+    def _turned_row(self, bet: Bet, answer_id: str | None, probs: tuple[float, float]) -> Bet:
+        """Return the row of another answer's shares that were turned into this bet's: they came and went."""
+        return Bet(
+            id=self.state.new_id("bet"),
+            user=bet.user,
+            market=bet.market,
+            answer=answer_id,
+            outcome="NO" if bet.outcome == "YES" else "YES",
+            amount=0.0,
+            order_amount=0.0,
+            shares=0.0,
+            prob_before=probs[0],
+            prob_after=probs[1],
+            created=bet.created,
+            is_redemption=True,
+            group=bet.group,
+        )
+
+    def _book_shares(self, bet: Bet) -> None:
+        holding = self.state.holding(bet.user, bet.market, bet.answer)
+        holding.add(bet.outcome, bet.shares)
+        holding.spent += bet.amount
+        holding.last = bet.created
+
+    def _meet_makers(self, trade: Trade, bet: Bet, done: Done) -> None:
+        for fill in trade.makers:
+            order = self.state.bets[fill.order or ""]
+            order.amount += fill.amount
+            order.shares += fill.shares
+            order.is_filled = is_zero(order.order_amount - order.amount)
+            order.updated = bet.created
+            order.fills.append(
+                {"matchedBetId": bet.id, "amount": fill.amount, "shares": fill.shares, "timestamp": bet.created}
+            )
+            self.state.users[order.user].balance -= fill.amount
+            holding = self.state.holding(order.user, order.market, order.answer)
+            holding.add(order.outcome, fill.shares)
+            holding.spent += fill.amount
+            done.orders.append(order)
+            done.users.add(order.user)
+            if order.answer != bet.answer:
+                self._redeem(order.user, order.market, order.answer, done)
+        for dry in trade.dry:
+            order = self.state.bets[dry]
+            order.is_cancelled, order.updated = not order.is_filled, bet.created
+            done.orders.append(order)
+
+    def _redeem(self, user: str, market: str, answer: str | None, done: Done) -> None:
+        """Pay one mana for each pair of YES and NO that one user holds."""
+        holding = self.state.holding(user, market, answer)
+        pairs = min(holding.yes, holding.no)
+        if is_zero(pairs):
+            return
+        holding.yes -= pairs
+        holding.no -= pairs
+        holding.spent -= pairs
+        self.state.users[user].balance += pairs
+        for outcome, paid in (("YES", pairs * done.bet.prob_after), ("NO", pairs * (1.0 - done.bet.prob_after))):
+            row = Bet(
+                id=self.state.new_id("bet"),
+                user=user,
+                market=market,
+                answer=answer,
+                outcome=outcome,
+                amount=-paid,
+                order_amount=-paid,
+                shares=-pairs,
+                prob_before=done.bet.prob_after,
+                prob_after=done.bet.prob_after,
+                created=done.bet.created,
+                is_redemption=True,
+                group=done.bet.group,
+            )
+            done.bets.append(row)
+
+    def _touch(self, market: Market, bet: Bet) -> None:
+        spent = abs(bet.amount)
+        market.volume += spent
+        market.last_bet = market.updated = bet.created
+        market.bettors.add(bet.user)
+        answer = market.answer(bet.answer)
+        if answer is not None:
+            answer.volume += spent
+
+
+def _of_joint(joint: Joint, ask: Ask, *, share: float, others: bool) -> Outcome:
+    """Return one leg of a joint bet; ``others`` where this leg carries the trades on other answers."""
+    answer = ask.answer_id or ""
+    before = ask.answer.pool.prob if ask.answer is not None else 0.0
+    direct = joint.direct[answer]
+    cost = joint.turned_cost * share
+    shares = 0.0 if joint.is_nothing else joint.turned
+    turned = () if is_zero(shares) else (Fill(order=None, amount=cost, shares=shares),)
+    trades: dict[str | None, Trade] = {answer: direct}
+    if others and turned:
+        trades.update(joint.others)
+    return Outcome(
+        amount=direct.amount + (cost if turned else 0.0),
+        shares=direct.shares + shares,
+        prob_before=before,
+        prob_after=direct.pool.prob,
+        fills=(*direct.fills, *turned),
+        pools={name: trade.pool for name, trade in trades.items()},
+        trades=trades,
+    )
+
+
+def _fill_row(fill: Fill, now: int) -> dict[str, object]:
+    return {"matchedBetId": fill.order, "amount": fill.amount, "shares": fill.shares, "timestamp": now}
+
+
+def _put_pool(market: Market, answer_id: str | None, pool: Pool) -> None:
+    answer = market.answer(answer_id)
+    if answer is None:
+        market.pool = pool
+    else:
+        answer.pool = pool
+
+
+def _show_as_sale(done: Done, seller: str) -> None:
+    """Show what was bought and redeemed at once as the venue shows it: one row, the side sold, below zero."""
+    bet = done.bet
+    bet.outcome = "NO" if bet.outcome == "YES" else "YES"
+    bet.amount = bet.order_amount = bet.amount - bet.shares
+    bet.shares = -bet.shares
+    done.bets = [
+        row for row in done.bets if row is bet or not (row.is_redemption and row.user == seller and row.shares)
+    ]

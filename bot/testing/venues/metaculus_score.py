@@ -1,0 +1,137 @@
+"""How the fake Metaculus scores: baseline and peer, over time and at the moment of spot scoring."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from bot.testing.venues.metaculus_state import CONTINUOUS, Forecast, Question, Scaling, User
+
+_OUTSIDE = 0.05
+
+
+def scores(question: Question, author: int, users: Mapping[int, User]) -> dict[str, float]:
+    """Return an account's scores, none where there is no outcome to score, or no forecast."""
+    outcome = bucket(question)
+    if outcome is None or not question.of(author):
+        return {}
+    rivals = [
+        forecast
+        for forecast in question.forecasts
+        if forecast.author == author or _counts(users[forecast.author], question)
+    ]
+    found = _over_time(question, author, rivals, outcome)
+    spot = _at_spot(question, author, rivals, outcome)
+    return found if spot is None else {**found, **spot}
+
+
+def _counts(user: User, question: Question) -> bool:
+    return not user.is_bot or (question.counts_bots and user.is_primary)
+
+
+def bucket(question: Question) -> int | None:
+    """Return the place of the outcome: of the option, or 0 below, 1 to N inside and N + 1 above a range."""
+    resolution = question.resolution
+    if question.type == "multiple_choice":
+        ever = question.all_options_ever or []
+        return ever.index(resolution) if resolution in ever else None
+    if resolution in {None, "annulled", "ambiguous"}:
+        return None
+    if question.type == "binary":
+        return 1 if resolution == "yes" else 0
+    scaling = question.scaling or Scaling(low=0.0, high=1.0)
+    if resolution in {"below_lower_bound", "above_upper_bound"}:
+        return 0 if resolution == "below_lower_bound" else scaling.buckets + 1
+    return _place(scaling, _nominal(question, str(resolution)))
+
+
+def _nominal(question: Question, resolution: str) -> float:
+    if question.type != "date":
+        return float(resolution)
+    found = datetime.fromisoformat(resolution)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _place(scaling: Scaling, value: float) -> int:
+    if scaling.zero_point is None:
+        unit = (value - scaling.low) / (scaling.high - scaling.low)
+    else:
+        ratio = (scaling.high - scaling.zero_point) / (scaling.low - scaling.zero_point)
+        width = scaling.high - scaling.low
+        # Not simplified: rounding puts the upper end of some scales just above it, there as here.
+        unit = (math.log((value - scaling.low) * (ratio - 1.0) + width) - math.log(width)) / math.log(ratio)
+    if unit < 0.0 or unit > 1.0:
+        return 0 if unit < 0.0 else scaling.buckets + 1
+    return scaling.buckets if unit == 1.0 else max(math.floor(unit * scaling.buckets + 1.0 - 1e-10), 1)
+
+
+def mass(question: Question, forecast: Forecast, outcome: int) -> float:
+    """Return the probability that a forecast had on the outcome."""
+    values = forecast.values
+    if question.type not in CONTINUOUS:
+        value = values[outcome]
+        # An option that was not there yet has what the last one had.
+        return float(value if value is not None else values[-1] or 0.0)
+    whole = [0.0, *(value or 0.0 for value in values), 1.0]
+    return whole[outcome + 1] - whole[outcome]
+
+
+def baseline(question: Question, probability: float, outcome: int) -> float:
+    """Return the baseline score of a probability on the outcome."""
+    if question.type in CONTINUOUS:
+        scaling = question.scaling or Scaling(low=0.0, high=1.0)
+        sides = scaling.open_lower + scaling.open_upper
+        inside = (1.0 - _OUTSIDE * sides) / scaling.buckets
+        even = inside if 1 <= outcome <= scaling.buckets else _OUTSIDE
+        return 100.0 * math.log(probability / even) / 2.0
+    options = 2 if question.type == "binary" else len(question.options or ())
+    return 100.0 * math.log(probability * options) / math.log(options)
+
+
+def peer(question: Question, own: float, everybody: list[float]) -> float:
+    """Return the peer score of a probability among all, the own one with them."""
+    count = len(everybody)
+    if count < 2:
+        return 0.0
+    mean = sum(map(math.log, everybody)) / count
+    score = 100.0 * count / (count - 1) * (math.log(own) - mean)
+    return score / 2.0 if question.type in CONTINUOUS else score
+
+
+def _standing(forecasts: list[Forecast], at: float) -> dict[int, Forecast]:
+    return {forecast.author: forecast for forecast in forecasts if forecast.stands(at)}
+
+
+def _at_spot(question: Question, author: int, rivals: list[Forecast], outcome: int) -> dict[str, float] | None:
+    at = min(question.spot_time, question.close).timestamp()
+    standing = _standing(rivals, at)
+    if author not in standing:
+        return None
+    own = mass(question, standing[author], outcome)
+    everybody = [mass(question, forecast, outcome) for forecast in standing.values()]
+    return {
+        "spot_peer_score": peer(question, own, everybody),
+        "spot_baseline_score": baseline(question, own, outcome),
+    }
+
+
+def _over_time(question: Question, author: int, rivals: list[Forecast], outcome: int) -> dict[str, float]:
+    """Average over the time from opening to the scheduled close; what was not covered counts as zero."""
+    begin, end = question.open.timestamp(), question.scheduled_close.timestamp()
+    until = min(end, question.close.timestamp())
+    marks = {begin, until, *(forecast.start for forecast in rivals), *(forecast.end or until for forecast in rivals)}
+    turns = sorted(mark for mark in marks if begin <= mark <= until)
+    found = {"baseline_score": 0.0, "peer_score": 0.0, "coverage": 0.0}
+    for start, stop in pairwise(turns):
+        standing = _standing(rivals, start)
+        if author not in standing:
+            continue
+        part = (stop - start) / (end - begin)
+        own = mass(question, standing[author], outcome)
+        everybody = [mass(question, forecast, outcome) for forecast in standing.values()]
+        found["baseline_score"] += part * baseline(question, own, outcome)
+        found["peer_score"] += part * peer(question, own, everybody)
+        found["coverage"] += part
+    return {**found, "weighted_coverage": found["coverage"]}

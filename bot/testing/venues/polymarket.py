@@ -1,0 +1,144 @@
+"""A fake Polymarket: its three interfaces and two sockets, as the venue's document says they behave.
+
+``FakePolymarket(clock)`` is an ASGI application. The exchange is at the root of its address, the describing interface
+at /gamma, the Data interface at /data-api, the site at /site; ``addresses(served)`` names them all. Its world is moved
+by ``bot.testing.venues.polymarket_world``: add users, events and markets, move books, trade, edit, close, resolve.
+What is due happens when somebody looks, or with ``world.exchange.advance()``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from bot.testing.venues.faults import Fault, Faults
+from bot.testing.venues.hub import Channel
+from bot.testing.venues.kit import Served
+from bot.testing.venues.polymarket_clob import Clob
+from bot.testing.venues.polymarket_data import Data
+from bot.testing.venues.polymarket_door import DATA, GAMMA, SITE, Door
+from bot.testing.venues.polymarket_gamma import Gamma
+from bot.testing.venues.polymarket_news import read_frame
+from bot.testing.venues.polymarket_orders import Orders
+from bot.testing.venues.polymarket_state import Market
+from bot.testing.venues.record import Heard, Limit
+
+if TYPE_CHECKING:
+    from bot.ports import Clock
+
+_READ, _POST, _DELETE = frozenset({"GET"}), frozenset({"POST"}), frozenset({"DELETE"})
+_LISTS = (f"{GAMMA}/markets", f"{GAMMA}/events")
+# By address, in ten seconds where nothing else is said.
+LIMITS = (
+    Limit(name="general", count=15_000, per_s=10.0),
+    Limit(name="gamma", count=4_000, per_s=10.0, prefixes=(GAMMA,)),
+    Limit(name="gamma events", count=500, per_s=10.0, prefixes=_LISTS[1:]),
+    Limit(name="gamma markets", count=300, per_s=10.0, prefixes=_LISTS[:1]),
+    Limit(name="gamma lists", count=900, per_s=10.0, prefixes=_LISTS),
+    Limit(name="gamma search", count=350, per_s=10.0, prefixes=(f"{GAMMA}/public-search",)),
+    Limit(name="gamma tags", count=200, per_s=10.0, prefixes=(f"{GAMMA}/tags",)),
+    Limit(name="data", count=1_000, per_s=10.0, prefixes=(DATA,)),
+    Limit(name="data trades", count=200, per_s=10.0, prefixes=(f"{DATA}/v2/trades",)),
+    Limit(name="data positions", count=150, per_s=10.0, prefixes=(f"{DATA}/v2/positions",)),
+    Limit(name="plurals", count=500, per_s=10.0, prefixes=("/books", "/prices", "/midpoints")),
+    Limit(name="private lists", count=500, per_s=10.0, methods=_READ, prefixes=("/data/",)),
+    Limit(name="keys", count=100, per_s=10.0, prefixes=("/auth/",)),
+    Limit(name="balance", count=200, per_s=10.0, prefixes=("/balance-allowance",)),
+    Limit(name="order", count=3_500, per_s=10.0, methods=_POST, prefixes=("/order",)),
+    Limit(name="order, long", count=36_000, per_s=600.0, methods=_POST, prefixes=("/order",)),
+    Limit(name="cancel", count=3_000, per_s=10.0, methods=_DELETE, prefixes=("/order",)),
+    Limit(name="cancel all", count=250, per_s=10.0, methods=_DELETE, prefixes=("/cancel-all",)),
+)
+
+
+class FakePolymarket(Door):
+    """The venue. ``world`` is what stands behind it, ``orders.refuses`` what the next orders are told instead."""
+
+    def __init__(self, clock: Clock, *, faults: Faults | None = None, limits: tuple[Limit, ...] = LIMITS) -> None:
+        self.orders = Orders(self)
+        super().__init__(clock, faults=faults, limits=limits)
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the paths of all interfaces, and the sockets."""
+        return [
+            *Gamma(self).routes(),
+            *Data(self).routes(),
+            *Clob(self).routes(),
+            *self.orders.routes(),
+            WebSocketRoute("/ws/market", self._market_socket),
+            WebSocketRoute("/ws/user", self._user_socket),
+        ]
+
+    def addresses(self, served: Served) -> dict[str, str]:
+        """Return where everything is, under the names of the plugin's settings."""
+        return {
+            "gamma_url": served.url + GAMMA,
+            "clob_url": served.url,
+            "data_url": served.url + DATA,
+            "site_url": served.url + SITE,
+            "socket_url": served.ws_url,
+        }
+
+    def too_many(self, retry_after: str | None) -> Response:
+        """Return the edge's answer to a request beyond the limit."""
+        headers = {} if retry_after is None else {"Retry-After": retry_after}
+        return JSONResponse({"error": "Too Many Requests"}, 429, headers=headers)
+
+    def disturb(self, fault: Fault, heard: Heard) -> None:
+        """Let the market that a request names be edited, closed, resolved, or traded by somebody else."""
+        text = f"{heard.target} {heard.body.decode(errors='replace')}"
+        market = self._named(text)
+        if market is not None and not market.has_ended:
+            self.world.disturb(fault, market)
+
+    def _named(self, text: str) -> Market | None:
+        for market in self.state.markets.values():
+            if any(name in text for name in (market.condition, *market.tokens)):
+                return market
+        return None
+
+    # The sockets
+
+    async def _market_socket(self, websocket: WebSocket) -> None:
+        await self.hub.talk(websocket, self._hear_market)
+
+    def _hear_market(self, channel: Channel, text: str) -> None:
+        if _is_ping(channel, text):
+            return
+        frame = read_frame(text)
+        begun = channel.facts.get("begun", False)
+        if frame is None or (not begun and frame.get("type") != "market"):
+            channel.push("INVALID OPERATION")
+            return
+        if begun and frame.get("operation") not in {"subscribe", "unsubscribe"}:
+            channel.push("INVALID OPERATION")
+            return
+        channel.facts["begun"] = True
+        self.world.news.hear_market(channel, frame)
+
+    async def _user_socket(self, websocket: WebSocket) -> None:
+        await self.hub.talk(websocket, self._hear_user)
+
+    def _hear_user(self, channel: Channel, text: str) -> None:
+        if _is_ping(channel, text):
+            return
+        frame = read_frame(text)
+        user = None if frame is None or frame.get("type") != "user" else self.orders.accounts.knows(frame.get("auth"))
+        if frame is None or user is None:
+            # Who cannot say who he is, is not talked to.
+            channel.cut()
+            return
+        channel.facts["key"] = user.key
+        markets = frame.get("markets")
+        channel.facts["markets"] = set(markets) if isinstance(markets, list) else None
+
+
+def _is_ping(channel: Channel, text: str) -> bool:
+    """Answer PING, also where nothing else is said."""
+    if text != "PING":
+        return False
+    channel.push("PONG")
+    return True

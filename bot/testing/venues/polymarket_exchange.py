@@ -1,0 +1,218 @@
+"""The engine of the fake Polymarket: orders are held, matched, settled on chain, expire and are cancelled.
+
+Nothing runs by itself: ``advance`` does what has become due, and is called before anybody looks or acts. A match is
+MATCHED, then MINED, then CONFIRMED, and moves money and shares only then; or RETRYING, then FAILED, and moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from decimal import Decimal
+
+from bot.testing.venues import polymarket_books as books
+from bot.testing.venues.polymarket_books import Appetite, Match
+from bot.testing.venues.polymarket_news import News
+from bot.testing.venues.polymarket_state import Maker, Market, Order, Print, State, Trade, User
+
+_WITHOUT_REST = frozenset({"FAK", "FOK"})
+_LEAST_SPEND = Decimal("0.0001")
+_CROWD = "0x" + "11" * 20
+BEAT_S = 10.0
+EARLY_S = 60
+
+
+class Exchange:
+    """``fates`` says how the next matches end (CONFIRMED or FAILED), CONFIRMED where it is empty.
+
+    ``mined_s`` and ``confirmed_s`` count from the match. ``has_better_shares``: who is matched at a better price than
+    an order for dollars asked gets more shares, else keeps dollars.
+    """
+
+    def __init__(self, state: State, news: News, now: Callable[[], int]) -> None:
+        self.state, self.news, self.now = state, news, now
+        self.fates: deque[str] = deque()
+        self.mined_s, self.confirmed_s = 2.0, 5.0
+        self.has_better_shares = True
+
+    # Orders
+
+    def appetite(self, order: Order) -> Appetite:
+        """Return what an order would take."""
+        by_money = order.side == "BUY" and order.kind in _WITHOUT_REST and self.has_better_shares
+        return Appetite(
+            is_bid=order.is_bid,
+            limit=order.level,
+            size=None if by_money else order.left,
+            spend=order.spend if by_money else None,
+            mirrored=order.token != order.market.tokens[0],
+        )
+
+    def crosses(self, order: Order) -> bool:
+        """Whether it would be matched at once."""
+        return books.foreseen(self.state, order.market, self.appetite(order))[0] > 0
+
+    def fills_whole(self, order: Order) -> bool:
+        """Whether the book has all that it wants."""
+        wanted = self.appetite(order)
+        got, paid = books.foreseen(self.state, order.market, wanted)
+        return got >= order.size if wanted.spend is None else wanted.spend - paid < _LEAST_SPEND
+
+    def place(self, order: Order, delay_s: float) -> list[Trade]:
+        """Take an order in: match it, or hold it first where takers are delayed and it would be matched."""
+        self.state.orders[order.id] = order
+        if delay_s > 0 and not order.post_only and self.crosses(order):
+            order.status, order.due_ms = "DELAYED", self.now() + round(delay_s * 1000)
+            self.news.order(order, "PLACEMENT")
+            return []
+        return self._enter(order)
+
+    def cancel(self, order: Order, status: str = "CANCELED") -> None:
+        """Take an order out of the book."""
+        order.status = status
+        self.news.order(order, "CANCELLATION")
+        self.news.moved(order.market, [(order.is_bid, order.level)])
+
+    def cancel_all(self, user: User, *, of: Callable[[Order], bool] = lambda _: True) -> list[Order]:
+        """Cancel the resting orders of an account."""
+        found = [order for order in self.state.orders_of(user) if order.rests and of(order)]
+        for order in found:
+            self.cancel(order)
+        return found
+
+    def trade(self, market: Market, *, is_bid: bool, size: Decimal, limit: Decimal | None = None) -> Decimal:
+        """Let the crowd take from the book; return the shares."""
+        wanted = Appetite(is_bid=is_bid, limit=limit, size=size)
+        matches = books.take(self.state, market, wanted)
+        for match in matches:
+            self._record(market, None, match, is_bid=is_bid)
+        return sum((match.size for match in matches), Decimal(0))
+
+    # Time
+
+    def advance(self) -> None:
+        """Do what has become due."""
+        now = self.now()
+        for user in self.state.users.values():
+            if user.beat_s is not None and now / 1000 - user.beat_s >= BEAT_S:
+                user.beat_s = None
+                self.cancel_all(user)
+        for order in tuple(self.state.orders.values()):
+            if order.status == "DELAYED" and order.due_ms is not None and order.due_ms <= now:
+                order.due_ms = None
+                self._enter(order)
+            if order.rests and order.expires and order.expires - EARLY_S <= now / 1000:
+                self.cancel(order)
+        for trade in tuple(self.state.trades.values()):
+            self._settle_due(trade, now)
+
+    def settle(self, trade: Trade, status: str) -> None:
+        """Say how a trade stands now; CONFIRMED moves money and shares."""
+        if trade.is_over or trade.status == status:
+            return
+        trade.status, trade.updated_ms = status, self.now()
+        if status in {"MINED", "CONFIRMED"}:
+            trade.hash = trade.hash or f"0x{int(trade.id.replace('-', ''), 16):064x}"
+        if status == "CONFIRMED":
+            self._move(trade)
+        self.news.trade(trade)
+
+    def _settle_due(self, trade: Trade, now: int) -> None:
+        fails = trade.fate == "FAILED"
+        steps = ((self.mined_s, "RETRYING" if fails else "MINED"), (self.confirmed_s, trade.fate))
+        order = ("MATCHED", "MINED", "RETRYING", "CONFIRMED", "FAILED")
+        for wait_s, status in steps:
+            is_due = now >= trade.matched_ms + wait_s * 1000
+            if is_due and not trade.is_over and order.index(status) > order.index(trade.status):
+                self.settle(trade, status)
+
+    def _move(self, trade: Trade) -> None:
+        for order, size, fee in sides_of(trade):
+            user, price = order.user, trade.market.mirrored(order.token, trade.level)
+            before = user.shares.get(order.token, Decimal(0))
+            sign = 1 if order.side == "BUY" else -1
+            user.cash -= sign * size * price + fee
+            user.shares[order.token] = before + sign * size
+            if sign > 0:
+                user.spent[order.token] = user.spent.get(order.token, Decimal(0)) + size * price
+            elif before > 0:
+                user.spent[order.token] = user.spent.get(order.token, Decimal(0)) * (before - size) / before
+            user.fees[order.token] = user.fees.get(order.token, Decimal(0)) + fee
+
+    # Matching
+
+    def _enter(self, order: Order) -> list[Trade]:
+        """Match an order and let the rest of it stand, where it is of that kind."""
+        whole = order.kind != "FOK" or self.fills_whole(order)
+        market = order.market
+        order.status = "MATCHED"
+        matches = books.take(self.state, market, self.appetite(order)) if whole else []
+        trades = [self._record(market, order, match, is_bid=order.is_bid) for match in matches]
+        if order.kind in _WITHOUT_REST or order.left <= 0:
+            order.status = "MATCHED" if trades else "CANCELED"
+        else:
+            side = market.bids if order.is_bid else market.asks
+            order.ahead = side.get(order.level, Decimal(0))
+            order.status = "LIVE"
+        self.news.order(order, "PLACEMENT")
+        self.news.moved(market, [(order.is_bid, order.level)])
+        return trades
+
+    def _record(self, market: Market, taker: Order | None, match: Match, *, is_bid: bool) -> Trade:
+        now = self.now()
+        price = match.level
+        fee = Decimal(0) if market.fees is None or taker is None else market.fees.of(price, match.size)
+        number = self.state.new_id()
+        trade = Trade(
+            id=f"{number:08x}-0000-4000-8000-{number:012x}",
+            market=market,
+            taker=taker,
+            is_bid=is_bid,
+            level=price,
+            size=match.size,
+            fee=fee,
+            makers=match.makers,
+            matched_ms=now,
+            updated_ms=now,
+            fate=self.fates.popleft() if self.fates and _has_user(taker, match.makers) else "CONFIRMED",
+        )
+        self._note(trade)
+        self._print(trade, now)
+        return trade
+
+    def _note(self, trade: Trade) -> None:
+        """Enter a trade where a user took part in it."""
+        taker = trade.taker
+        if taker is not None:
+            taker.matched += trade.size
+            taker.paid += trade.size * trade.price
+        if not _has_user(taker, trade.makers):
+            return
+        self.state.trades[trade.id] = trade
+        for order, _, _ in sides_of(trade):
+            order.trades.append(trade.id)
+            if order is not taker:
+                order.status = "LIVE" if order.left > 0 else "MATCHED"
+                self.news.order(order, "UPDATE")
+        self.news.trade(trade)
+
+    def _print(self, trade: Trade, now: int) -> None:
+        market = trade.market
+        market.last, market.last_side = trade.level, "BUY" if trade.is_bid else "SELL"
+        market.volume += trade.size * trade.level
+        market.volume_day += trade.size * trade.level
+        market.history.append((now // 1000, trade.level))
+        wallet = _CROWD if trade.taker is None else trade.taker.user.wallet
+        market.tape.append(Print(at_ms=now, level=trade.level, size=trade.size, is_bid=trade.is_bid, wallet=wallet))
+        self.news.moved(market, [(not trade.is_bid, trade.level)])
+        self.news.printed(market, trade.token, trade.level, trade.size, trade.side)
+
+
+def sides_of(trade: Trade) -> list[tuple[Order, Decimal, Decimal]]:
+    """Return the users' orders of a trade with what each got and its fee; makers pay none."""
+    makers = [(maker.order, maker.size, Decimal(0)) for maker in trade.makers if maker.order is not None]
+    return makers if trade.taker is None else [(trade.taker, trade.size, trade.fee), *makers]
+
+
+def _has_user(taker: Order | None, makers: tuple[Maker, ...]) -> bool:
+    return taker is not None or any(maker.order is not None for maker in makers)

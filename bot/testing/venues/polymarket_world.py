@@ -1,0 +1,268 @@
+"""The world behind the fake Polymarket, moved by tests and simulations; whoever listens on its sockets hears of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from bot.testing.venues import polymarket_books as books
+from bot.testing.venues import polymarket_signing as signing
+from bot.testing.venues.faults import Fault
+from bot.testing.venues.hub import Hub
+from bot.testing.venues.polymarket_exchange import Exchange
+from bot.testing.venues.polymarket_news import News
+from bot.testing.venues.polymarket_state import ONE, Event, Market, Order, State, User
+
+_MONTH_S = 30 * 86_400
+Levels = Sequence[tuple[str, str]]
+
+
+class World:
+    """Events, markets, users and their trades. Prices and sizes are given as text or Decimal."""
+
+    def __init__(self, now: Callable[[], int], hub: Hub) -> None:
+        self.state = State()
+        self.news = News(self.state, hub, now)
+        self.exchange = Exchange(self.state, self.news, now)
+        self._now = now
+
+    @property
+    def now_s(self) -> int:
+        """The venue's time in whole seconds."""
+        return self._now() // 1000
+
+    # Who and what there is
+
+    def add_user(self, private_key: str, *, kind: int = 3, wallet: str | None = None, **more: Any) -> User:  # noqa: ANN401 - fields
+        """Open an account for a key, with a wallet of that kind; it has no API key yet, see ``give_key``."""
+        address = signing.address_of(private_key)
+        number = self.state.new_id()
+        own = address if kind == 0 else f"0x{0xD0 << 152 | number:040x}"
+        user = User(address=address, wallet=wallet or own, kind=kind, **more)
+        self.state.users[address.lower()] = user
+        return user
+
+    def give_key(self, user: User) -> User:
+        """Make the API key of an account, as a log-in does."""
+        if not user.key:
+            seed = hashlib.sha256(user.address.encode()).digest()
+            user.key = (
+                f"{seed[:4].hex()}-{seed[4:6].hex()}-4{seed[6:8].hex()[1:]}-8{seed[8:10].hex()[1:]}-{seed[10:16].hex()}"
+            )
+            user.secret = base64.urlsafe_b64encode(hashlib.sha256(seed + b"secret").digest()).decode()
+            user.passphrase = hashlib.sha256(seed + b"passphrase").hexdigest()
+        return user
+
+    def add_event(self, title: str = "Who will win?", **more: Any) -> Event:  # noqa: ANN401 - fields of Event
+        """Make a page for markets: one where exactly one of them wins where ``neg_risk``."""
+        number = str(20_000 + self.state.new_id())
+        fields = {"slug": f"event-{number}", "end": self.now_s + _MONTH_S, **more}
+        event = Event(id=number, title=title, **fields)
+        self.state.events[number] = event
+        return event
+
+    def add_market(
+        self,
+        question: str = "Will it rain?",
+        *,
+        event: Event | None = None,
+        bids: Levels = (),
+        asks: Levels = (),
+        **more: Any,  # noqa: ANN401 - fields
+    ) -> Market:
+        """Open a market, ending in a month, with 100 shares bid at .49 and asked at .51 unless levels are given.
+
+        Without an event it gets one of its own. Other fields are those of Market.
+        """
+        number = self.state.new_id()
+        version = more.get("version", "v1")
+        condition, tokens = _ids(number, version)
+        event = event or self.add_event(question, slug=f"page-{number}", end=more.get("end", self.now_s + _MONTH_S))
+        fields = {
+            "slug": f"market-{number}",
+            "created": self.now_s,
+            "end": event.end,
+            "updated": self.now_s,
+            "neg_risk": event.neg_risk,
+            "moved_ms": self._now(),
+            **more,
+        }
+        market = Market(
+            id=str(500_000 + number), condition=condition, tokens=tokens, question=question, event=event.id, **fields
+        )
+        levels = (bids, asks) if bids or asks else ((("0.49", "100"),), (("0.51", "100"),))
+        market.bids, market.asks = (_levels(side) for side in levels)
+        event.markets.append(condition)
+        self.state.markets[condition] = market
+        self.state.tokens.update(dict.fromkeys(tokens, market))
+        self.remember(market)
+        if market.is_minted:
+            self.news.opened(market)
+        return market
+
+    def add_choice(self, title: str, options: Mapping[str, str], **more: Any) -> tuple[Event, list[Market]]:  # noqa: ANN401 - fields
+        """Open an event with a market for each option at its price: exactly one of them wins."""
+        event = self.add_event(title, neg_risk=True, **more)
+        cent = Decimal("0.01")
+        markets = [
+            self.add_market(
+                f"Will {option} be it?",
+                event=event,
+                item=option,
+                bids=((str(Decimal(price) - cent), "100"),),
+                asks=((str(Decimal(price) + cent), "100"),),
+            )
+            for option, price in options.items()
+        ]
+        return event, markets
+
+    def mint(self, market: Market) -> None:
+        """Let the exchange know a market that was too new."""
+        market.is_minted = True
+        self.news.opened(market)
+
+    # Books and trades
+
+    def set_book(self, market: Market, *, bids: Levels = (), asks: Levels = ()) -> None:
+        """Put the crowd's whole book anew; ends with what it shows now, without matching."""
+        self.exchange.advance()
+        market.bids, market.asks, market.moved_ms = _levels(bids), _levels(asks), self._now()
+        self._trim_queues(market)
+        self.news.replaced(market)
+        self.remember(market)
+
+    def set_level(self, market: Market, side: str, price: str | Decimal, size: str | Decimal) -> None:
+        """Let the crowd show that size at one price of the first outcome; ``side`` is BUY or SELL."""
+        self.exchange.advance()
+        levels, level = (market.bids if side == "BUY" else market.asks), Decimal(price)
+        levels[level] = Decimal(size)
+        if levels[level] <= 0:
+            del levels[level]
+        books.cut_queue(self.state, market, level, bids=side == "BUY")
+        self.news.moved(market, [(side == "BUY", level)])
+        self.remember(market)
+
+    def move(self, market: Market, price: str | Decimal, *, size: str = "100", spread: str = "0.02") -> None:
+        """Let the crowd's book stand around a price; orders of users that it would cross are matched."""
+        self.exchange.advance()
+        half = Decimal(spread) / 2
+        bid, ask = (max(min(Decimal(price) + by, ONE - market.tick), market.tick) for by in (-half, half))
+        # Users' orders in the way are taken, whatever else the crowd had.
+        market.bids, market.asks = {}, {}
+        for is_bid, limit in ((True, bid), (False, ask)):
+            left = sum((order.left for order in self.state.resting(market, bids=not is_bid)), Decimal(0))
+            self.exchange.trade(market, is_bid=is_bid, size=left, limit=limit)
+        self.set_book(market, bids=((str(bid), size),), asks=((str(ask), size),))
+
+    def trade(self, market: Market, side: str, size: str | Decimal, *, limit: str | Decimal | None = None) -> Decimal:
+        """Let the crowd BUY or SELL the first outcome, through users' orders too; return the shares traded."""
+        self.exchange.advance()
+        most = None if limit is None else Decimal(limit)
+        done = self.exchange.trade(market, is_bid=side == "BUY", size=Decimal(size), limit=most)
+        self.remember(market)
+        return done
+
+    def set_tick(self, market: Market, tick: str) -> None:
+        """Change the grid of prices."""
+        before, market.tick = market.tick, Decimal(tick)
+        self.news.new_tick(market, before)
+
+    def remember(self, market: Market) -> None:
+        """Note the middle of the book in the history of prices."""
+        middle = books.mid(self.state, market, market.tokens[0])
+        if middle is not None:
+            market.history.append((self.now_s, middle))
+
+    # Turns of fate
+
+    def edit(self, market: Market, **fields: object) -> None:
+        """Change fields of a market; a new ``description`` is a new version of its rules."""
+        for name, value in fields.items():
+            setattr(market, name, value)
+        market.new_version = market.new_version or "description" in fields
+        market.updated = self.now_s
+
+    def close(self, market: Market) -> None:
+        """End trading now, early or not."""
+        self.exchange.advance()
+        self.edit(market, closed=True, closed_at=self.now_s)
+        self._end_orders(market)
+
+    def propose(self, market: Market, price: str) -> None:
+        """Let somebody propose an outcome (1, 0 or 0.5): the exchange has no book of the market any more."""
+        self.exchange.advance()
+        again = market.was_disputed
+        self.edit(market, uma="proposed", oracle="reproposed" if again else "proposed")
+        if again:
+            market.reproposed = Decimal(price)
+        else:
+            market.proposed = Decimal(price)
+        self._end_orders(market)
+
+    def dispute(self, market: Market) -> None:
+        """Let somebody dispute what was proposed; the second time there is a vote."""
+        self.edit(market, uma="disputed", oracle="disputed" if market.was_disputed else "challenged", was_disputed=True)
+
+    def resolve(self, market: Market, first: str, second: str | None = None) -> None:
+        """End a market: it pays so much for each outcome, together one unless ``second`` is given too."""
+        pays = Decimal(first), ONE - Decimal(first) if second is None else Decimal(second)
+        if not market.closed:
+            self.close(market)
+        self.edit(market, uma="resolved", oracle="resolved", payouts=pays, settled=pays[0], resolved_at=self.now_s)
+        self.news.resolved(market)
+
+    def redeem(self, user: User, market: Market) -> Decimal:
+        """Pay an account what its shares of an ended market are worth; return it."""
+        if market.payouts is None:
+            return Decimal(0)
+        shares = [user.shares.pop(token, Decimal(0)) for token in market.tokens]
+        paid = sum((count * pays for count, pays in zip(shares, market.payouts, strict=True)), Decimal(0))
+        user.cash += paid
+        return paid
+
+    def disturb(self, fault: Fault, market: Market) -> None:
+        """Let a fault of the world befall a market, while a request about it is under way."""
+        if fault is Fault.CLOSING:
+            self.close(market)
+        elif fault is Fault.EDITED:
+            self.edit(market, description=f"{market.description} Clarified.")
+        elif fault is Fault.RESOLVED:
+            self.resolve(market, "1")
+        elif fault is Fault.PARTIAL_FILL:
+            # Somebody was first: half of the best of each side is gone.
+            for side, levels in (("SELL", market.asks), ("BUY", market.bids)):
+                if levels:
+                    level = min(levels) if side == "SELL" else max(levels)
+                    self.set_level(market, side, level, levels[level] / 2)
+
+    def _end_orders(self, market: Market) -> None:
+        for order in tuple(self.state.orders.values()):
+            if order.market is market and _is_open(order):
+                self.exchange.cancel(order, "CANCELED_MARKET_RESOLVED")
+
+    def _trim_queues(self, market: Market) -> None:
+        for bids in (True, False):
+            for order in self.state.resting(market, bids=bids):
+                books.cut_queue(self.state, market, order.level, bids=bids)
+
+
+def _is_open(order: Order) -> bool:
+    return order.status in {"LIVE", "DELAYED"}
+
+
+def _levels(side: Levels) -> dict[Decimal, Decimal]:
+    return {Decimal(price): Decimal(size) for price, size in side}
+
+
+def _ids(number: int, version: str) -> tuple[str, tuple[str, str]]:
+    """Return condition and tokens of a market: of 32 and 31 bytes, and of either protocol's form."""
+    seed = hashlib.sha256(f"market {number}".encode()).hexdigest()
+    if version == "v1":
+        tokens = [str(int(hashlib.sha256(f"{seed} {side}".encode()).hexdigest(), 16) | 1 << 255) for side in range(2)]
+        return f"0x{seed}", (tokens[0], tokens[1])
+    # Module, 18 bytes of its own, eight of nothing, and a number.
+    condition = f"01{seed[:36]}{'00' * 8}{number:08x}"
+    return f"0x{condition}", (signing.v2_token(condition, 0), signing.v2_token(condition, 1))

@@ -1,0 +1,205 @@
+"""The wire of writers: one request, one answer of whatever status. It decides nothing and repeats nothing.
+
+What matters here is one distinction: that nothing left this machine (Rejected), or that it may have arrived
+(Unavailable). The line is where the library begins to send the head of a request, as its trace tells. Every request
+has a connection of its own: one that was kept could have been closed by the other side just then, and nobody could say
+whether the request was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from bot.address import is_this_machine, public
+from bot.domain.wire import Reply, Request
+from bot.errors import ContractError, Rejected, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    import httpx
+
+    from bot.rates import Rates, Turn
+
+# Connections are not kept, so these are writes under way at once, of all accounts of a venue; each waits for its turn.
+CONNECTIONS = 20
+_GZIP = 16 + zlib.MAX_WBITS
+_METHOD = re.compile(r"[A-Z]+")
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"[\x20-\x7e]*")
+# The library's to set: a length that is not that of the body would cut the request in two.
+_FRAMING = frozenset({"connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"})
+
+
+class HttpWire:
+    """Implements ``bot.ports.Wire``. Environment variables (proxies, .netrc) are ignored, and cookies are not kept.
+
+    Neither errors nor logs show headers, bodies or the query of an address.
+    """
+
+    def __init__(self, *, rates: Rates) -> None:
+        self._rates = rates
+        self._transport: httpx.AsyncHTTPTransport | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End what is under way; the next request would begin anew."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            await transport.aclose()
+
+    async def send(self, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
+        """Send once, when the rates allow it; the deadline holds from now to the last byte of the answer.
+
+        Raises Rejected where nothing left this machine: no connection, no TLS, no turn in time, or an address or
+        header that cannot be sent, such as plain http to another machine. Raises Unavailable where it may have arrived
+        and no whole answer came, ContractError for an answer of more than ``max_bytes`` or in an encoding that was not
+        asked for, and StoreError where the rates cannot be kept, in which case nothing left either.
+        """
+        import httpx  # noqa: PLC0415 - a tenth of a second, and only live venues write
+
+        _require_sendable(request)
+        flight = _Flight()
+        try:
+            async with asyncio.timeout(deadline_s):
+                async with self._rates.turn(request.method, request.url, patience_s=deadline_s) as turn:
+                    flight.reply = await self._ask(request, turn, flight, max_bytes)
+        except TimeoutError:
+            why = (
+                f"no whole answer within {deadline_s:g} s"
+                if flight.left
+                else f"no turn or no connection within {deadline_s:g} s"
+            )
+        except Unavailable as error:  # of the rates
+            why = str(error)
+        except (httpx.TransportError, OSError) as error:
+            # The library's own message may hold the whole address.
+            why = type(error).__name__
+        except (httpx.InvalidURL, UnicodeError):
+            why = "the address is malformed"
+        finally:
+            await flight.land()
+        if flight.reply is not None:
+            return flight.reply
+        # Outside of the handlers, so that no error of the library, which holds the request, is its context.
+        if flight.left:
+            message = f"{public(request.url)}: {why}; it may have arrived"
+            raise Unavailable(message)
+        message = f"{public(request.url)}: {why}; nothing was sent"
+        raise Rejected(message)
+
+    async def _ask(self, request: Request, turn: Turn, flight: _Flight, max_bytes: int) -> Reply:
+        import httpx  # noqa: PLC0415 - as above
+
+        headers = {"user-agent": "foxcast", "accept-encoding": "identity"}
+        headers.update((name.lower(), value) for name, value in request.headers.items())
+        response = await self._opened().handle_async_request(
+            httpx.Request(
+                request.method, request.url, headers=headers, content=request.body, extensions={"trace": flight}
+            )
+        )
+        try:
+            turn.heard(response.status_code, response.headers)
+            body = await _body(response, max_bytes, public(request.url))
+        finally:
+            await response.aclose()
+        named = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(status=response.status_code, headers=named, body=body)
+
+    def _opened(self) -> httpx.AsyncHTTPTransport:
+        import httpx  # noqa: PLC0415 - as above
+
+        if self._transport is None:
+            # Below WARNING it logs headers.
+            for name in ("httpx", "httpcore"):
+                logging.getLogger(name).setLevel(logging.WARNING)
+            self._transport = httpx.AsyncHTTPTransport(
+                verify=httpx.create_ssl_context(trust_env=False),
+                trust_env=False,
+                retries=0,
+                limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=0),
+            )
+        return self._transport
+
+
+@dataclass(slots=True)
+class _Flight:
+    """Notes, as the library's trace, whether a request has begun to leave, and keeps what came back."""
+
+    left: bool = False
+    reply: Reply | None = None
+    stream: Any = None
+
+    async def __call__(self, event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            self.stream = info["return_value"]
+        if event == "http11.send_request_headers.started":
+            self.left = True
+
+    async def land(self) -> None:
+        """Close what the library leaves open where it is cancelled while it agrees on keys."""
+        if self.stream is not None and not self.left:
+            await self.stream.aclose()
+
+
+async def _body(response: httpx.Response, max_bytes: int, shown: str) -> bytes:
+    """Return the unpacked body without ever holding more than the bound of it."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in {"identity", "gzip"}:
+        message = f"{shown}: status {response.status_code} in the encoding {encoding!r}, which was not asked for"
+        raise ContractError(message)
+    unpacker = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
+    parts: list[bytes] = []
+    room = max_bytes
+    async for chunk in response.aiter_raw():
+        try:
+            part = unpacker.decompress(chunk, room + 1) if unpacker else chunk
+        except zlib.error:
+            message = f"{shown}: the body is not gzip as announced"
+            raise ContractError(message) from None
+        if len(part) > room:
+            message = f"{shown}: status {response.status_code} with more than {max_bytes} bytes"
+            raise ContractError(message)
+        room -= len(part)
+        parts.append(part)
+    if unpacker is not None and parts and not unpacker.eof:
+        message = f"{shown}: the gzip body was cut short"
+        raise ContractError(message)
+    return b"".join(parts)
+
+
+def _require_sendable(request: Request) -> None:
+    """Raise Rejected for what must not, or cannot, be put on the wire; values are not shown."""
+    try:
+        parts = urlsplit(request.url)
+        host, usable = parts.hostname or "", parts.username is None and parts.port != 0
+    except ValueError:  # an open bracket, or a port that is no number
+        host, usable = "", False
+    if not usable or not host or not request.url.isascii():
+        message = "the address is malformed; nothing was sent"
+        raise Rejected(message)
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(host)):
+        message = f"{public(request.url)}: only https leaves this machine; nothing was sent"
+        raise Rejected(message)
+    strange = [
+        name
+        for name, value in request.headers.items()
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _FRAMING
+    ]
+    if strange or not _METHOD.fullmatch(request.method):
+        message = f"{public(request.url)}: the method or the headers {strange} cannot be sent; nothing was"
+        raise Rejected(message)

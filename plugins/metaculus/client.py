@@ -1,0 +1,138 @@
+"""Reading over HTTP: the addresses of this venue, its headers, and pages of a list that never says it is done."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import structlog
+
+from bot.api import ContractError, Http, Json, Unauthorized
+from plugins.metaculus.settings import MetaculusSettings
+from plugins.metaculus.terms import TABLE
+
+log = structlog.get_logger(__name__)
+
+MAX_BYTES = 40_000_000
+# More is cut to this by the server.
+PAGE = 100
+MOST_PAGES = 200
+
+Parameters = Mapping[str, str | int | Sequence[str | int]]
+Record = Mapping[str, Any]
+
+
+def headers_of(settings: MetaculusSettings) -> dict[str, str]:
+    """Return what goes with every request; texts are translated unless a language is fixed."""
+    return {
+        "Authorization": f"Token {settings.token.get_secret_value()}",
+        "Accept-Language": "en",
+        "Accept": "application/json",
+    }
+
+
+def address(settings: MetaculusSettings, path: str, parameters: Parameters | None = None) -> str:
+    """Return an address below ``/api/``; several values of one parameter are repeated, never a comma list.
+
+    Raises ValueError for a path that does not end in a slash: the server would redirect, and a body would be lost.
+    """
+    if not path.endswith("/") or path.startswith("/"):
+        message = f"{path!r} should end, and not begin, with a slash"
+        raise ValueError(message)
+    query = f"?{urlencode(parameters, doseq=True)}" if parameters else ""
+    return f"{settings.base_url.rstrip('/')}/api/{path}{query}"
+
+
+class Client:
+    """What can be asked. All raise as ``Http.get`` does; Unauthorized names the setting that must be mended."""
+
+    def __init__(self, settings: MetaculusSettings, http: Http) -> None:
+        self._settings = settings
+        self._http = http
+        self._headers = headers_of(settings)
+
+    async def get(self, path: str, parameters: Parameters | None = None) -> Json:
+        """Return the decoded answer; raises ContractError for one that is not JSON."""
+        url = address(self._settings, path, parameters)
+        try:
+            body = await self._http.get(url, max_bytes=MAX_BYTES, headers=self._headers)
+        except Unauthorized as error:
+            message = (
+                f"{error}; check token in {TABLE}, that its account is active, and that the site"
+                " does not block this address"
+            )
+            raise Unauthorized(message) from error
+        try:
+            answer: Json = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            message = f"{path}: the answer is not JSON"
+            raise ContractError(message) from error
+        return answer
+
+    async def me(self) -> Record:
+        """Return the account of the token."""
+        return _record(await self.get("users/me/"), "users/me/")
+
+    async def tournament(self, name: str | int) -> Record:
+        """Return a tournament; raises NotFound for an id or slug that is none."""
+        path = f"projects/tournaments/{name}/"
+        return _record(await self.get(path), path)
+
+    async def post(self, post_id: int) -> Record:
+        """Return a post with our own forecasts; raises NotFound for one that is not visible."""
+        path = f"posts/{post_id}/"
+        return _record(await self.get(path), path)
+
+    async def open_posts(self, tournament: str | int) -> list[Record]:
+        """Return all posts of one tournament with something open in it; raises Rejected for an unknown tournament."""
+        asked: Parameters = {"tournaments": tournament, "statuses": "open", "with_cp": "true", "limit": PAGE}
+        return await self._all("posts/", asked)
+
+    async def posts(self, post_ids: Sequence[int]) -> list[Record]:
+        """Return those of the posts (at most a page of them) that are visible, whatever their status."""
+        wanted = frozenset(post_ids)
+        asked: Parameters = {"ids": sorted(wanted), "with_cp": "false", "limit": PAGE}
+        page = _results(await self.get("posts/", asked), "posts/")
+        # A filter that is not understood returns everything.
+        return [post for post in page if post.get("id") in wanted]
+
+    async def comments(self, post_id: int, author: int) -> list[Record]:
+        """Return our private comments on a post, the newest first."""
+        asked: Parameters = {"is_private": "true", "author": author, "post": post_id, "limit": PAGE}
+        found = await self._all("comments/", asked)
+        return [comment for comment in found if comment.get("on_post") == post_id]
+
+    async def _all(self, path: str, asked: Parameters) -> list[Record]:
+        """Read pages until one is short: ``next`` is never null. An id that comes again ends it too."""
+        found: dict[Any, Record] = {}
+        for number in range(MOST_PAGES):
+            parameters = {**asked, "offset": number * PAGE} if number else asked
+            page = _results(await self.get(path, parameters), path)
+            repeated = [item["id"] for item in page if item.get("id") in found]
+            for item in page:
+                found.setdefault(item.get("id", (number, len(found))), item)
+            if repeated:
+                log.warning("a list repeats itself and is left there", path=path, id=repeated[0])
+            if repeated or len(page) < PAGE:
+                break
+        return list(found.values())
+
+
+def _results(answer: Json, path: str) -> list[Record]:
+    results = answer.get("results") if isinstance(answer, Mapping) else None
+    if not isinstance(results, list):
+        message = f"{path}: the answer is not a list of results"
+        raise ContractError(message)
+    # An odd item is kept as a record without an id: it counts on its page, and is quarantined by whoever parses it.
+    return [item if isinstance(item, Mapping) and _hashable(item.get("id")) else {} for item in results]
+
+
+def _hashable(value: object) -> bool:
+    return value is None or isinstance(value, int | str)
+
+
+def _record(answer: Json, path: str) -> Record:
+    if not isinstance(answer, Mapping):
+        message = f"{path}: the answer is not an object"
+        raise ContractError(message)
+    return answer

@@ -1,0 +1,197 @@
+"""``foxcast portfolio`` and ``foxcast orders``: an account with orders on paper, seen as a person sees it."""
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.clock import SystemClock
+from bot.domain.order import Leg
+from bot.jobs.cancel import cancel_asked
+from bot.jobs.settle import settle_accounts
+from bot.store.ledger import open_ledger
+from bot.testing.paper import MemoryMarket
+from tests.acceptance.conftest import COMMAND, Foxcast, Inside, installed
+from tests.unit.paper.floor import open_floor
+
+VENUE = "forecastbench"
+
+
+@pytest.fixture(scope="module")
+def trader(tmp_path_factory: pytest.TempPathFactory) -> Foxcast:
+    """An installation with 10 shares of rain for 4, 5 of no snow for 2.5, and an order on hail that rests."""
+    foxcast = installed(tmp_path_factory.mktemp("trader"))
+    asyncio.run(_trade(foxcast.folder / "state" / "paper"))
+    return foxcast
+
+
+async def _trade(folder: Path) -> None:
+    market = MemoryMarket(prices={"rain": 0.4, "snow": 0.5, "hail": 0.9}, rests=timedelta(hours=9))
+    # Behind the clock of the commands that look at it.
+    start = SystemClock().now() - timedelta(hours=2)
+    async with open_floor(folder, market, venue=VENUE, start=start) as floor:
+        await floor.plan("rain")
+        await floor.plan("snow", shares=5.0, leg=Leg.NO)
+        await floor.plan("hail")
+        await floor.outbox.flush()
+        market.prices["rain"] = 0.6
+        await settle_accounts(floor.accounts)
+
+
+def test_the_portfolio_shows_cash_positions_and_gains(trader: Foxcast, inside: Inside) -> None:
+    said = inside(trader, "portfolio").out
+    flat = " ".join(said.split())
+    for part in (
+        f"{VENUE}: paper, account default",
+        "cash, free 88.50",
+        "held back by orders 5.00",
+        "equity, COIN 102.00",
+        "gain of positions +2.00",
+        "realised +0.00",
+        "with 100.00",
+        "1 orders open",
+        "Positions (2)",
+        "By event",
+        "weather 2 6.50 8.50 +2.00",
+    ):
+        assert part in flat
+    (rain,) = [line for line in said.splitlines() if line.startswith(f"{VENUE}:rain")]
+    assert rain.split()[-9:-3] == ["yes", "10.00", "4.00", "0.600", "6.00", "+2.00"]
+
+
+def test_the_portfolio_as_json(trader: Foxcast, inside: Inside) -> None:
+    (one,) = inside(trader, "portfolio", "--venue", VENUE, "--json").json
+    assert (one["cash"], one["reserved"], one["equity"], one["capital"]) == (88.5, 5.0, 102.0, 100.0)
+    assert {held["question"]: held["gain"] for held in one["positions"]} == {
+        f"{VENUE}:rain": pytest.approx(2.0),
+        f"{VENUE}:snow": pytest.approx(0.0),
+    }
+    assert one["events"] == {"weather": {"gain": pytest.approx(2.0)}}
+    assert one["faults"] == []
+
+
+def test_orders_are_listed_the_newest_first_and_open_ones_alone(trader: Foxcast, inside: Inside) -> None:
+    listed = inside(trader, "orders", "--json").json
+    assert [(one["question"].partition(":")[2], one["rests"]) for one in listed] == [
+        ("hail", True),
+        ("snow", False),
+        ("rain", False),
+    ]
+    assert [one["cash"] for one in listed] == [0, -2.5, -4.0]
+    said = inside(trader, "orders", "--open").out.splitlines()
+    assert len(said) == 2
+    assert "buy 10.00 yes" in said[1]
+    assert "resting" in said[1]
+    assert "the price is 0.9" in said[1]
+    assert inside(trader, "orders", "--venue", "nowhere").out == "nothing was to leave yet\n"
+
+
+def test_one_order_is_shown_with_its_attempts_and_fills(trader: Foxcast, inside: Inside) -> None:
+    name = inside(trader, "orders", "--json").json[2]["id"]
+    said = inside(trader, "orders", "show", name[:10]).out
+    for part in (
+        "buy 10.00 yes of rain",
+        "let go because: the edge is wide",
+        "1. 20",
+        "acked, paper 1",
+        "1.1",
+        "-4.00",
+    ):
+        assert part in said
+    assert inside(trader, "orders", "show", name, "--json").json["fills"][0]["shares"] == 10.0
+    assert inside(trader, "orders", "show", "zz").refuses(8, "no order is called zz", "foxcast orders")
+    assert inside(trader, "orders", "show", "").refuses(8, "is not one order")
+
+
+def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(tmp_path)
+    folder = foxcast.folder / "state" / "paper"
+    asyncio.run(_trade(folder))
+    listed = inside(foxcast, "orders", "--json").json
+    resting, filled = listed[0]["id"], listed[1]["id"]
+    assert inside(foxcast, "orders", "cancel", filled).refuses(9, "does not rest", "filled")
+    assert inside(foxcast, "orders", "cancel", resting).out.startswith(f"cancel of {resting} asked for")
+
+    async def attend() -> str:
+        market = MemoryMarket(rests=timedelta(hours=9))
+        async with open_floor(folder, market, venue=VENUE, start=SystemClock().now()) as floor:
+            return await cancel_asked(floor.cancelling)
+
+    assert asyncio.run(attend()) == "1 orders taken back"
+    (one,) = inside(foxcast, "portfolio", "--json").json
+    assert (one["cash"], one["orders"]) == (93.5, [])
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("command", [["portfolio"], ["orders"]])
+def test_a_narrow_terminal_shows_every_figure_within_its_width(trader: Foxcast, command: list[str], width: int) -> None:
+    said = _in_terminal(trader, command, width)
+    lines = said.splitlines()
+    assert max(len(line) for line in lines) <= width
+    flat = " ".join("".join(said.split("\n")).split())
+    wanted = ["102.00", "88.50", "+2.00", "0.600"] if command == ["portfolio"] else ["-4.00", "-2.50", "resting"]
+    assert [one for one in wanted if one not in flat] == []
+
+
+def _in_terminal(foxcast: Foxcast, command: list[str], width: int) -> str:
+    main, child = pty.openpty()
+    environment = {**foxcast.environment, "COLUMNS": str(width), "LINES": "40", "TERM": "dumb"}
+    try:
+        subprocess.run([COMMAND, *command], cwd=foxcast.folder, env=environment, stdout=child, check=True, timeout=25)
+        os.close(child)
+        said = b""
+        while chunk := _read(main):
+            said += chunk
+    finally:
+        os.close(main)
+    return said.decode().replace("\r\n", "\n")
+
+
+def _read(handle: int) -> bytes:
+    try:
+        return os.read(handle, 65_536)
+    except OSError:  # how a terminal says that nobody writes any more
+        return b""
+
+
+def test_an_installation_without_accounts_says_so(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(tmp_path)
+    assert inside(foxcast, "portfolio").refuses(8, "no ledger", "foxcast run --once")
+
+    async def begin() -> None:
+        async with open_ledger(foxcast.folder / "state" / "paper" / "ledger.sqlite", now=SystemClock().now()):
+            pass
+
+    asyncio.run(begin())
+    assert "no account has anything yet" in inside(foxcast, "portfolio").out
+    assert json.loads(inside(foxcast, "portfolio", "--json").out) == []
+    assert inside(foxcast, "orders").out == "nothing was to leave yet\n"
+    assert inside(foxcast, "orders", "--open").out == "nothing is under way\n"
+    assert inside(foxcast, "portfolio", "--venue", "nowhere").refuses(8, "nowhere", VENUE)
+
+
+def test_it_works_beside_a_writer(trader: Foxcast, inside: Inside) -> None:
+    async def beside() -> tuple[str, str]:
+        folder = trader.folder / "state" / "paper"
+        async with open_floor(folder, MemoryMarket(), venue=VENUE, start=SystemClock().now()):
+            return await asyncio.to_thread(_both, trader)
+
+    held, listed = asyncio.run(beside())
+    assert '"cash": 88.5' in held
+    assert '"rests": true' in listed
+
+
+def _both(foxcast: Foxcast) -> tuple[str, str]:
+    return foxcast("portfolio", "--json").out, foxcast("orders", "--json").out
+
+
+def test_standing_forecasts_are_counted_where_nothing_is_traded(foxcast: Foxcast, inside: Inside) -> None:
+    (one,) = inside(foxcast, "portfolio", "--json").json
+    assert one["cash"] is None
+    assert one["standing_forecasts"] > 0
+    assert f"forecasts stand on {one['standing_forecasts']} open questions" in inside(foxcast, "portfolio").out

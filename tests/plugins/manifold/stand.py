@@ -1,0 +1,182 @@
+"""The fake venue on a real port, and what the plugin is given to talk to it: reader, wire and sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from pydantic import SecretStr
+
+from bot.api import (
+    Batch,
+    Binary,
+    Clock,
+    Intent,
+    IntentAction,
+    Leg,
+    Order,
+    PricePlace,
+    Question,
+    Receipt,
+    Sealed,
+    Side,
+    Workplace,
+    WriterPlace,
+)
+from bot.clock import SeededRandom
+from bot.http import HttpLimits, HttpReader
+from bot.rates import Rates
+from bot.sockets import HttpSockets
+from bot.testing.clock import FakeClock
+from bot.testing.venues.kit import Served, serve
+from bot.testing.venues.manifold import FakeManifold
+from bot.testing.venues.manifold_state import Answer, Market
+from bot.testing.venues.record import Heard
+from bot.wire import HttpWire
+from plugins.manifold.client import Client
+from plugins.manifold.settings import ManifoldSettings
+from plugins.manifold.venue import ManifoldVenue
+from plugins.manifold.writer import ManifoldWriter
+
+KEY = "11111111-2222-3333-4444-555555555555"
+
+
+class Stand:
+    """``ada`` is the bot: it has the key, and 1000 mana."""
+
+    def __init__(self, venue: FakeManifold, served: Served, folder: Path) -> None:
+        self.venue, self.world, self.served, self.folder = venue, venue.world, served, folder
+        self.ada = venue.world.add_user("ada", key=KEY, is_bot=True)
+        self.settings = ManifoldSettings(
+            base_url=served.url, key=SecretStr(KEY), username="ada", min_bettors=0, close_margin_s=0
+        )
+        rates = Rates((), clock=venue.clock, random=SeededRandom(1))
+        limits = HttpLimits(attempts=1, deadline_s=5.0)
+        self.http = HttpReader(clock=venue.clock, random=SeededRandom(1), limits=limits, rates=rates)
+        self.wire = HttpWire(rates=rates)
+        self.sockets = HttpSockets(clock=venue.clock, rates=rates)
+
+    @property
+    def clock(self) -> FakeClock:
+        assert isinstance(self.venue.clock, FakeClock)
+        return self.venue.clock
+
+    @property
+    def place(self) -> Workplace:
+        return Workplace(clock=self.venue.clock, http=self.http, folder=self.folder)
+
+    def with_settings(self, **changes: Any) -> ManifoldSettings:
+        given = {name: getattr(self.settings, name) for name in self.settings.model_fields_set}
+        return ManifoldSettings(**{**given, **changes})
+
+    def client(self) -> Client:
+        return Client(self.settings, self.http, self.venue.clock)
+
+    def reader(self, **changes: Any) -> ManifoldVenue:
+        return ManifoldVenue(self.with_settings(**changes), self.place)
+
+    def writer(self, **changes: Any) -> ManifoldWriter:
+        place = WriterPlace(clock=self.venue.clock, http=self.http, folder=self.folder, wire=self.wire)
+        return ManifoldWriter(self.with_settings(**changes), place)
+
+    def price_place(self) -> PricePlace:
+        return PricePlace(clock=self.venue.clock, http=self.http, folder=self.folder, sockets=self.sockets)
+
+    async def questions(self, **changes: Any) -> dict[str, Question]:
+        """Return what a new reader finds, by key."""
+        return {question.ref.key: question async for question in self.reader(**changes).questions()}
+
+    async def question(self, market: Market, answer: Answer | None = None) -> Question:
+        return await self.reader().find(market.id if answer is None else f"{market.id}/{answer.id}")
+
+    async def aclose(self) -> None:
+        await self.http.aclose()
+        await self.wire.aclose()
+
+    def asked(self, path: str, method: str = "GET") -> list[Heard]:
+        """Return the requests to paths that begin so."""
+        return [one for one in self.venue.requests if one.method == method and one.path.startswith(path)]
+
+
+@asynccontextmanager
+async def standing(folder: Path, clock: Clock | None = None) -> AsyncIterator[Stand]:
+    venue = FakeManifold(clock or FakeClock())
+    async with serve(venue) as served:
+        stand = Stand(venue, served, folder)
+        try:
+            yield stand
+        finally:
+            await stand.aclose()
+
+
+def query_of(heard: Heard) -> dict[str, str]:
+    return dict(parse_qsl(heard.query, keep_blank_values=True))
+
+
+def bodies(requests: Sequence[Heard]) -> list[Any]:
+    return [json.loads(one.body) for one in requests]
+
+
+def order_of(market: Market, *, amount: float = 20.0, limit: str = "0.60", **more: Any) -> Order:
+    """Return a purchase as the planner writes it."""
+    answer, leg = more.pop("answer", None), more.pop("leg", Leg.YES)
+    name = "" if answer is None else answer.id
+    terms = {
+        "market": market.id,
+        "answer": name,
+        "amount": amount,
+        "limit_prob": limit,
+        "type": market.type,
+        "cancel": more.pop("cancel", []),
+    }
+    price = float(limit) if leg is Leg.YES else 1.0 - float(limit)
+    fields = {
+        "contract": market.id if answer is None else f"{market.id}/{name}",
+        "leg": leg,
+        "side": Side.BUY,
+        "shares": amount / price,
+        "limit": price,
+        "cost": amount,
+        "expected": price,
+        "currency": "MANA",
+        "terms": terms,
+    }
+    return Order(**{**fields, **more})
+
+
+def sale_of(market: Market, shares: float, leg: Leg = Leg.YES) -> Order:
+    return Order(
+        contract=market.id,
+        leg=leg,
+        side=Side.SELL,
+        shares=shares,
+        limit=0.01,
+        cost=0.0,
+        expected=0.5,
+        currency="MANA",
+    )
+
+
+def intent_of(question: Question, order: Order | None, name: str = "i1", **more: Any) -> Intent:
+    action = IntentAction.COMMENT if order is None else IntentAction.ORDER
+    fields: dict[str, Any] = {"account": "default", "forecast": "f1", "action": action, "batch": name}
+    return Intent(id=name, ref=question.ref, predictions={"outcome": Binary(0.7)}, order=order, **{**fields, **more})
+
+
+def batch_of(question: Question, *intents: Intent, sealed: Sequence[Sealed] = ()) -> Batch:
+    return Batch(key=intents[0].batch, intents=intents, questions=(question,), sealed=tuple(sealed))
+
+
+async def sealed(writer: ManifoldWriter, question: Question, *intents: Intent) -> Batch:
+    """Return the batch with its requests, as the outbox has it before the wire."""
+    return batch_of(question, *intents, sealed=await writer.seal(batch_of(question, *intents)))
+
+
+async def placed(writer: ManifoldWriter, question: Question, order: Order, name: str = "i1") -> tuple[Batch, Receipt]:
+    batch = await sealed(writer, question, intent_of(question, order, name))
+    (receipt,) = await writer.submit(batch)
+    return batch, receipt

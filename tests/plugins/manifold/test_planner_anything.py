@@ -1,0 +1,119 @@
+"""Whatever the market looks like, an order keeps every bound, and nothing else happens than an order or a reason."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.api import (
+    Account,
+    Appetite,
+    Choice,
+    ChoiceShape,
+    Leg,
+    OpenOrder,
+    Position,
+    Question,
+    QuestionRef,
+    Side,
+    Target,
+    Wish,
+)
+from plugins.manifold.book import Take
+from plugins.manifold.planner import planned
+from plugins.manifold.state import MarketState
+from tests.plugins.manifold.replies import NOW, choice, limit_bet
+
+LEGS = st.sampled_from(list(Leg))
+SIDES = st.one_of(st.floats(0.02, 10.0), st.floats(10.0, 1e5))
+NAMES = "abcd"
+
+
+@st.composite
+def markets(draw: st.DrawFn) -> MarketState:
+    """Any pools, and any orders, also such as could not rest there."""
+    names = NAMES[: draw(st.integers(2, 4))]
+    linked = draw(st.booleans())
+    weights = [draw(st.floats(0.02, 1.0)) for _ in names]
+    answers = []
+    for n, name in enumerate(names):
+        odds = sum(weights) / weights[n] - 1.0
+        depth = draw(SIDES)
+        pool = {"YES": depth * odds**0.5, "NO": depth * odds**-0.5} if linked else {"YES": depth, "NO": draw(SIDES)}
+        answers.append({"id": name, "index": n, "text": name, "pool": pool})
+    bets = [
+        limit_bet(
+            str(n),
+            draw(st.sampled_from(["YES", "NO"])),
+            draw(st.integers(1, 99)) / 100,
+            answerId=draw(st.sampled_from(names)),
+            orderAmount=draw(st.floats(0.0, 1e4)),
+            userId=draw(st.sampled_from(["u", "v"])),
+        )
+        for n in range(draw(st.integers(0, 4)))
+    ]
+    state = MarketState.from_api(choice(*answers, linked=linked), bets, read_at=NOW)
+    return state.knowing({"u": draw(st.floats(-10.0, 1e4))})
+
+
+APPETITES = st.builds(
+    Appetite,
+    kelly=st.floats(0.0, 1.0),
+    shrink=st.floats(0.0, 1.0),
+    edge=st.floats(0.0, 0.3),
+    band=st.just((0.03, 0.97)),
+    most=st.one_of(st.just(float("inf")), st.floats(0.0, 100.0)),
+)
+
+
+@st.composite
+def wishes(draw: st.DrawFn, names: tuple[str, ...]) -> Wish:
+    weights = [draw(st.floats(0.0, 1.0)) + 1e-9 for _ in names]
+    total = sum(weights)
+    held = [
+        Position(contract=f"m2/{draw(st.sampled_from(names))}", leg=draw(LEGS), shares=draw(st.floats(0, 500)), paid=1)
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    mine = [
+        OpenOrder(id="mine", contract="m2/a", leg=draw(LEGS), side=Side.BUY, limit=0.5, shares=2, reserves=1)
+        for _ in range(draw(st.integers(0, 1)))
+    ]
+    return Wish(
+        question=Question(
+            ref=QuestionRef("manifold", "m2"),
+            title="?",
+            shape=ChoiceShape(options=names),
+            targets=(Target(),),
+            facts={"market": "m2"},
+        ),
+        predictions={"outcome": Choice({n: w / total for n, w in zip(names, weights, strict=True)})},
+        account=Account(
+            at=NOW, currency="MANA", cash=draw(st.floats(0.0, 1e4)), positions=tuple(held), orders=tuple(mine)
+        ),
+        appetite=draw(APPETITES),
+        now=NOW,
+    )
+
+
+@given(data=st.data(), state=markets())
+def test_an_order_keeps_every_bound(data: st.DataObject, state: MarketState) -> None:
+    wish: Wish = data.draw(wishes(tuple(state.names)))
+    plan = planned(wish, state)
+    assert plan.why
+    assert MarketState.from_json(plan.state) == state
+    if plan.order is None:
+        return
+    order, appetite = plan.order, wish.appetite
+    assert 1.0 <= order.cost <= min(appetite.most, wish.account.cash) * (1.0 + 1e-12)
+    # Edge and expected price are of the average share, which the limit is no better than.
+    assert order.edge >= appetite.edge - 1e-6
+    assert order.expected <= order.limit + 1e-6
+    terms: dict[str, Any] = dict(order.terms)
+    percent = float(terms["limit_prob"]) * 100
+    assert percent == pytest.approx(round(percent), abs=1e-9)
+    board = state.board(now=NOW)
+    trade = board.trade(terms["answer"], Take(leg=order.leg, stake=terms["amount"], limit=float(terms["limit_prob"])))
+    assert trade.shares == pytest.approx(order.shares)
+    assert not trade.drains
+    assert "mine" not in {o.id for o in state.orders}

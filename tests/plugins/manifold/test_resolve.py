@@ -1,0 +1,197 @@
+"""Outcomes: what each kind of market says it resolved to, when that counts, and what undoes it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.api import Chosen, Happened, Landed, Outcome, QuestionRef, Resolution, Void
+from bot.testing.venues.faults import Fault
+from bot.testing.venues.manifold_state import Market
+from tests.plugins.manifold.stand import Stand
+
+THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
+LATER_S = 3600.0
+
+
+async def told(stand: Stand, market: Market, answer: int | None = None) -> list[Resolution]:
+    """Return what is told of a question, an hour later."""
+    key = market.id if answer is None else f"{market.id}/{market.answers[answer].id}"
+    stand.clock.pass_unnoticed(LATER_S)
+    return [found async for found in stand.reader().resolutions([ref_of(key)])]
+
+
+def ref_of(key: str) -> QuestionRef:
+    return QuestionRef("manifold", key)
+
+
+async def outcome(stand: Stand, market: Market, answer: int | None = None) -> Outcome | None:
+    found = await told(stand, market, answer)
+    return found[0].outcome if found else None
+
+
+@pytest.mark.parametrize(("said", "value"), [("YES", 1.0), ("NO", 0.0), ("MKT", 0.83)])
+async def test_mf_v1_the_price_counts_only_where_the_market_says_so(stand: Stand, said: str, value: float) -> None:
+    market = stand.world.add_market()
+    # Of YES and NO this is the price before the resolution.
+    stand.world.resolve(market, said, prob=0.83)
+    assert await outcome(stand, market) == Happened(value)
+
+
+async def test_mf_v1_a_cancelled_market_is_not_scored(stand: Stand) -> None:
+    market = stand.world.add_market()
+    stand.world.resolve(market, "CANCEL")
+    assert isinstance(await outcome(stand, market), Void)
+
+
+async def test_an_open_market_has_no_outcome(stand: Stand) -> None:
+    market = stand.world.add_market()
+    assert await outcome(stand, market) is None
+    stand.world.close(market)
+    assert await outcome(stand, market) is None
+
+
+async def test_mf_v2_the_winner_is_the_answer_that_is_named(stand: Stand) -> None:
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
+    stand.world.resolve(market, market.answers[2].id)
+    # The prices that the answers go on showing favour another one.
+    assert market.answers[0].pool.prob == pytest.approx(0.5)
+    assert await outcome(stand, market) == Chosen("Cid")
+
+
+async def test_mf_v2_what_several_winners_are_paid_is_read_from_the_answers(stand: Stand) -> None:
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
+    ann, bob, cid = market.answers
+    stand.world.resolve(market, "CHOOSE_MULTIPLE", weights={ann.id: 0.25, cid.id: 0.75})
+    found = await outcome(stand, market)
+    assert found == Void("several answers won: Ann 25 %, Cid 75 %")
+    assert [asked.path for asked in stand.asked("/v0/market/")][-1] == f"/v0/market/{market.id}/answers"
+    assert bob.payout == 0.0
+
+
+async def test_mf_v2_several_winners_of_which_one_gets_all_are_one(stand: Stand) -> None:
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
+    stand.world.resolve(market, "CHOOSE_MULTIPLE", weights={market.answers[1].id: 1.0})
+    assert await outcome(stand, market) == Chosen("Bob")
+
+
+async def test_mf_v3_answers_resolve_by_themselves_while_the_market_stays_open(stand: Stand) -> None:
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
+    stand.world.resolve(market, "YES", answer=market.answers[0], prob=0.4)
+    stand.world.resolve(market, "MKT", answer=market.answers[1], prob=0.3)
+    assert not market.resolved
+    assert await outcome(stand, market, 0) == Happened(1.0)
+    assert await outcome(stand, market, 1) == Happened(0.3)
+    assert await outcome(stand, market, 2) is None
+    stand.world.resolve(market, "CANCEL", answer=market.answers[2])
+    # With the last answer the market itself says MKT, which is about none of them.
+    assert market.resolution == "MKT"
+    assert await outcome(stand, market, 0) == Happened(1.0)
+    assert isinstance(await outcome(stand, market, 2), Void)
+
+
+@pytest.mark.parametrize(
+    ("scale", "prob", "value"),
+    [
+        ({"low": 0.0, "high": 100.0}, 0.25, 25.0),
+        ({"low": -50.0, "high": 50.0}, 0.5, 0.0),
+        ({"low": 10.0, "high": 1000.0, "is_log": True}, 0.5, 40.480152477394384),
+    ],
+)
+async def test_mf_v4_a_number_is_what_its_price_stands_for(
+    stand: Stand, scale: dict[str, Any], prob: float, value: float
+) -> None:
+    market = stand.world.add_numeric("How many?", **scale)
+    stand.world.resolve(market, "MKT", prob=prob)
+    found = await outcome(stand, market)
+    assert isinstance(found, Landed)
+    assert found.value == pytest.approx(value)
+
+
+async def test_mf_v4_the_vectors_of_the_venue(stand: Stand, shared: Path) -> None:
+    vectors = json.loads((shared / "venues" / "manifold_cpmm_vectors.json").read_bytes())["vectors"]
+    numeric = [vector for vector in vectors if vector["fn"] == "pseudoNumeric"]
+    assert [vector["id"] for vector in numeric] == ["v082", "v083", "v084", "v085"]
+    for vector in numeric:
+        given = vector["input"]
+        market = stand.world.add_numeric("?", given["min"], given["max"], is_log=given["isLogScale"])
+        stand.world.resolve(market, "MKT", prob=given["prob"])
+        found = await outcome(stand, market)
+        assert isinstance(found, Landed)
+        assert found.value == pytest.approx(vector["output"]["value"], rel=1e-6), vector["id"]
+
+
+async def test_mf_v5_a_resolution_counts_after_more_than_ten_minutes(stand: Stand) -> None:
+    market = stand.world.add_market()
+    reader = stand.reader()
+    stand.world.resolve(market, "YES")
+    resolved_at = stand.clock.now()
+    for _ in range(10):
+        stand.clock.pass_unnoticed(60)
+        assert [found async for found in reader.resolutions([ref_of(market.id)])] == []
+    stand.clock.pass_unnoticed(400)
+    (found,) = [found async for found in reader.resolutions([ref_of(market.id)])]
+    assert (found.outcome, found.resolved_at, found.target) == (Happened(1.0), resolved_at, "outcome")
+
+
+async def test_mf_v5_an_undone_resolution_takes_the_outcome_back_also_after_a_restart(stand: Stand) -> None:
+    market = stand.world.add_market()
+    stand.world.resolve(market, "YES")
+    assert await outcome(stand, market) == Happened(1.0)
+    stand.world.unresolve(market)
+    undone = await told(stand, market)
+    assert undone[0].outcome == Void("the resolution was undone")
+    # Said again and again, under the same moment.
+    assert await told(stand, market) == undone
+    stand.world.resolve(market, "NO")
+    assert await outcome(stand, market) == Happened(0.0)
+
+
+async def test_mf_v5_a_resolution_that_was_just_changed_waits_again(stand: Stand) -> None:
+    market = stand.world.add_market()
+    stand.world.resolve(market, "YES")
+    assert await outcome(stand, market) == Happened(1.0)
+    stand.world.unresolve(market)
+    stand.world.resolve(market, "NO")
+    stand.clock.pass_unnoticed(5)
+    (found,) = [one async for one in stand.reader().resolutions([ref_of(market.id)])]
+    assert found.outcome == Void("the resolution has just been changed")
+    assert await outcome(stand, market) == Happened(0.0)
+
+
+async def test_a_market_that_cannot_be_read_hides_no_other(stand: Stand) -> None:
+    gone, market = stand.world.add_market(), stand.world.add_market()
+    del stand.venue.state.markets[gone.id]
+    stand.world.resolve(market, "NO")
+    stand.clock.pass_unnoticed(LATER_S)
+    pending = [ref_of(gone.id), ref_of("no such/answer"), ref_of(market.id)]
+    found = [one async for one in stand.reader().resolutions(pending)]
+    assert [(one.ref, one.outcome) for one in found] == [(ref_of(market.id), Happened(0.0))]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"resolution": "PERHAPS"},
+        {"resolution": "MKT", "resolutionProbability": 7},
+        {"resolution": "MKT", "resolutionProbability": None},
+        {"resolutionTime": None},
+        {"resolution": None},
+    ],
+)
+async def test_a_resolution_that_fits_nothing_is_left_out(stand: Stand, odd: dict[str, object]) -> None:
+    market = stand.world.add_market()
+    stand.world.resolve(market, "YES")
+    market.more = odd
+    assert await told(stand, market) == []
+
+
+async def test_an_answer_of_the_venue_that_is_no_json_costs_that_market_alone(stand: Stand) -> None:
+    first, second = stand.world.add_market(), stand.world.add_market()
+    for market in (first, second):
+        stand.world.resolve(market, "YES")
+    stand.venue.faults.next(Fault.PAGE_BEFORE, path=f"/v0/market/{first.id}")
+    stand.clock.pass_unnoticed(LATER_S)
+    found = [one async for one in stand.reader().resolutions([ref_of(first.id), ref_of(second.id)])]
+    assert [one.ref for one in found] == [ref_of(second.id)]

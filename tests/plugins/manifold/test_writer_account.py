@@ -1,0 +1,184 @@
+"""Writing: sales, comments, cancelling, and what the account has."""
+
+import pytest
+
+from bot.api import ContractError, IntentState, Leg, Rejected
+from bot.testing.venues.faults import Fault, Trouble
+from tests.plugins.manifold.stand import (
+    Stand,
+    batch_of,
+    intent_of,
+    order_of,
+    placed,
+    sale_of,
+    sealed,
+)
+
+THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
+
+
+# Sales and comments
+
+
+async def test_shares_are_sold_and_the_sale_is_found_again(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer()
+    await placed(writer, question, order_of(market, amount=50.0, limit="0.90"))
+    held = stand.venue.state.holding(stand.ada.id, market.id, None).yes
+    stand.clock.pass_unnoticed(1)
+    batch, receipt = await placed(writer, question, sale_of(market, held / 2), "i2")
+    assert receipt.state is IntentState.ACKED
+    assert sum(fill.cash for fill in receipt.fills) > 0.0
+    assert stand.venue.state.holding(stand.ada.id, market.id, None).yes == pytest.approx(held / 2)
+    (again,) = await writer.standing(batch)
+    assert (again.state, again.reference) == (IntentState.ACKED, receipt.reference)
+    stand.clock.pass_unnoticed(31)
+    (late,) = await writer.submit(batch)
+    assert late.state is IntentState.ABSENT
+
+
+async def test_mf_s11_comments_are_off_unless_switched_on(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question = await stand.question(market)
+    with pytest.raises(Rejected, match="comments are off"):
+        await stand.writer().seal(batch_of(question, intent_of(question, None, text="Rain is likely.")))
+
+
+async def test_mf_s11_a_comment_is_posted_once_and_costs_one_mana(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer(comments=True)
+    batch = await sealed(writer, question, intent_of(question, None, text="Rain is *likely*.\n\n" + "so " * 20_000))
+    receipts = [(await writer.submit(batch))[0] for _ in range(2)]
+    assert {receipt.state for receipt in receipts} == {IntentState.ACKED}
+    assert len({receipt.reference for receipt in receipts}) == 1
+    assert "fee of 1 mana" in receipts[0].detail
+    assert stand.venue.state.users[stand.ada.id].balance == pytest.approx(999.0)
+    assert len(stand.venue.ledger.effects("comment")) == 1
+    assert [one.state for one in await writer.standing(batch)] == [IntentState.ACKED]
+
+
+async def test_a_comment_without_an_answer_is_found_again(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer(comments=True)
+    batch = await sealed(writer, question, intent_of(question, None, text="Rain."))
+    assert [one.state for one in await writer.standing(batch)] == [IntentState.ABSENT]
+    stand.venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/v0/comment")
+    assert [one.state for one in await writer.submit(batch)] == [IntentState.UNKNOWN]
+    assert [one.state for one in await writer.standing(batch)] == [IntentState.ACKED]
+
+
+# The account
+
+
+async def test_mf_s9_cash_is_what_open_orders_leave(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer()
+    await placed(writer, question, order_of(market, amount=500.0, limit="0.55"))
+    (bet,) = [one for one in stand.venue.state.bets.values() if one.user == stand.ada.id]
+    account = await writer.account()
+    assert account.cash == pytest.approx(1000.0 - 500.0)
+    (order,) = account.orders
+    assert (order.id, order.contract, order.leg, order.limit) == (bet.id, market.id, Leg.YES, 0.55)
+    assert order.reserves == pytest.approx(500.0 - bet.amount)
+
+
+async def test_mf_w4_expired_orders_are_over_by_our_own_clock(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer(order_lifetime_s=61)
+    await placed(writer, question, order_of(market, amount=500.0, limit="0.55"))
+    (bet,) = [one for one in stand.venue.state.bets.values() if one.user == stand.ada.id]
+    stand.clock.pass_unnoticed(62)
+    # The venue still lists it: its sweep comes once a minute.
+    assert bet.rests(stand.venue.now_ms())
+    account = await writer.account()
+    assert account.orders == ()
+    assert account.cash == pytest.approx(1000.0 - bet.amount)
+
+
+async def test_mf_s10_a_bet_against_an_own_holding_reduces_it(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer()
+    await placed(writer, question, order_of(market, amount=50.0, limit="0.90"))
+    before = await writer.account()
+    stand.clock.pass_unnoticed(1)
+    _, receipt = await placed(writer, question, order_of(market, amount=20.0, limit="0.20", leg=Leg.NO), "i2")
+    stand.clock.pass_unnoticed(1)
+    after = await writer.account()
+    sold = sum(fill.shares for fill in receipt.fills)
+    assert [position.leg for position in after.positions] == [Leg.YES]
+    assert after.positions[0].shares == pytest.approx(before.positions[0].shares - sold)
+    # 20 were spent, and each pair brought 1.
+    assert after.cash == pytest.approx(before.cash - 20.0 + sold)
+
+
+async def test_a_position_is_marked_at_what_its_sale_would_bring(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer()
+    await placed(writer, question, order_of(market, amount=50.0, limit="0.90"))
+    stand.clock.pass_unnoticed(1)
+    (position,) = (await writer.account()).positions
+    # With nobody else trading, a sale brings back what was paid: the round trip of v061.
+    assert position.mark is not None
+    assert position.shares * position.mark == pytest.approx(50.0)
+    assert position.paid == pytest.approx(50.0)
+    assert position.ref == question.ref
+
+
+async def test_positions_of_answers_name_their_question_and_option(stand: Stand) -> None:
+    one = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
+    many = stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
+    writer = stand.writer()
+    asked = await stand.question(many, many.answers[1])
+    await placed(writer, asked, order_of(many, answer=many.answers[1], limit="0.60"))
+    await placed(writer, await stand.question(one), order_of(one, answer=one.answers[2], option="Cid"), "i2")
+    stand.clock.pass_unnoticed(1)
+    found = {position.contract: position for position in (await writer.account()).positions}
+    assert set(found) == {f"{many.id}/{many.answers[1].id}", f"{one.id}/{one.answers[2].id}"}
+    chosen = found[f"{one.id}/{one.answers[2].id}"]
+    assert (str(chosen.ref), chosen.option) == (f"manifold:{one.id}", "Cid")
+    assert (found[asked.ref.key].ref, found[asked.ref.key].option) == (asked.ref, "")
+
+
+async def test_what_was_paid_out_is_no_position(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer()
+    await placed(writer, question, order_of(market, amount=50.0, limit="0.90"))
+    stand.world.resolve(market, "YES")
+    stand.clock.pass_unnoticed(1)
+    account = await writer.account()
+    assert account.positions == ()
+    assert account.cash > 1000.0
+
+
+async def test_an_account_that_cannot_be_read_whole_is_an_error(stand: Stand) -> None:
+    stand.venue.faults.next(Fault.PAGE_BEFORE, path="/v0/get-user-contract-metrics")
+    with pytest.raises(ContractError):
+        await stand.writer().account()
+
+
+async def test_orders_are_cancelled_one_or_all(stand: Stand) -> None:
+    first, second = stand.world.add_market(), stand.world.add_market()
+    writer = stand.writer()
+    for number, market in enumerate((first, second)):
+        question = await stand.question(market)
+        await placed(writer, question, order_of(market, amount=100.0, limit="0.51"), f"i{number}")
+    ids = [order.id for order in (await writer.account()).orders]
+    assert len(ids) == 2
+    assert list(await writer.cancel(ids[:1])) == ids[:1]
+    stand.clock.pass_unnoticed(1)
+    # Cancelling what rests no more is no error.
+    assert list(await writer.cancel(ids[:1])) == ids[:1]
+    stand.clock.pass_unnoticed(1)
+    assert list(await writer.cancel(None)) == ids[1:]
+    stand.clock.pass_unnoticed(1)
+    assert (await writer.account()).orders == ()
+
+
+async def test_an_order_that_could_not_be_cancelled_is_not_told_of(stand: Stand) -> None:
+    market = stand.world.add_market()
+    writer = stand.writer()
+    await placed(writer, await stand.question(market), order_of(market, amount=100.0, limit="0.51"))
+    ids = [order.id for order in (await writer.account()).orders]
+    stand.venue.faults.next(Trouble(fault=Fault.ERROR_BEFORE, status=503), method="POST", path="/v0/bet/cancel")
+    stand.clock.pass_unnoticed(1)
+    assert list(await writer.cancel(ids)) == []

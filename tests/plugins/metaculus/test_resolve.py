@@ -1,0 +1,173 @@
+"""Resolutions as recorded, their traps, and scores that follow from them."""
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bot.api import Chosen, ContractError, Happened, Landed, Outcome, Void
+from bot.science.log_score import (
+    CONTINUOUS_SCALE,
+    Buckets,
+    baseline_binary,
+    baseline_choice,
+    baseline_continuous,
+    bucket_masses,
+    peer,
+    take,
+)
+from plugins.metaculus.answer import mine_of
+from plugins.metaculus.parse import Entry, Unpacked, scale_of
+from plugins.metaculus.raw import RawQuestion, parsed
+from plugins.metaculus.resolve import outcome_of, resolution_of
+from plugins.metaculus.terms import ref_of
+from tests.plugins.metaculus import records
+from tests.plugins.metaculus.samples import answer
+
+
+def entries(shared: Path, name: str) -> list[Entry]:
+    unpacked = Unpacked()
+    unpacked.add(answer(shared, name))
+    assert unpacked.complaints == []
+    return unpacked.entries
+
+
+def outcome(shared: Path, name: str) -> Outcome | None:
+    [entry] = entries(shared, name)
+    found = resolution_of(entry.asked, ref_of(*entry.key))
+    return None if found is None else found.outcome
+
+
+def asked(**changes: object) -> RawQuestion:
+    resolved: records.Record = {"status": "resolved", "resolution_set_time": "2026-01-05T00:00:00Z"}
+    return parsed(RawQuestion, records.question(**{**resolved, **changes}), "it")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("post_res_yes", Happened(1.0)),
+        ("post_res_ambiguous", Void("ambiguous")),
+        ("post_res_mc", Chosen("B")),
+        ("post_res_num", Landed(42.5)),
+        ("post_res_num_above", Landed(math.inf)),
+        ("post_res_date", Landed(datetime(2026, 12, 25, tzinfo=UTC).timestamp())),
+        ("post_bin", None),
+    ],
+)
+def test_mc_v1_and_mc_v2_recorded_resolutions(shared: Path, name: str, expected: Outcome | None) -> None:
+    assert outcome(shared, name) == expected
+
+
+@pytest.mark.parametrize("text", ["annulled", "ambiguous"])
+def test_mc_v1_reserved_words_are_no_score_except_where_an_option_has_that_name(text: str) -> None:
+    assert outcome_of(asked(), text) == Void(text)
+    assert outcome_of(parsed(RawQuestion, records.numeric(), "it"), text) == Void(text)
+    named = parsed(RawQuestion, records.choice(options=["Red", text], all_options_ever=["Red", text]), "it")
+    assert outcome_of(named, text) == Chosen(text)
+    plain = parsed(RawQuestion, records.choice(), "it")
+    assert outcome_of(plain, text) == Void(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("binary", "Yes"), ("binary", "42"), ("multiple_choice", "Pink"), ("numeric", "yes"), ("numeric", "nan")],
+)
+def test_a_text_that_is_no_resolution_is_a_contract_error(kind: str, text: str) -> None:
+    made = {"binary": records.question, "multiple_choice": records.choice, "numeric": records.numeric}[kind]()
+    with pytest.raises(ContractError, match="no resolution"):
+        outcome_of(parsed(RawQuestion, made, "it"), text)
+
+
+def test_an_option_that_is_gone_may_still_come_true() -> None:
+    changed = parsed(RawQuestion, records.choice(all_options_ever=["Red", "Green", "Gone", "Other"]), "it")
+    assert outcome_of(changed, "Gone") == Chosen("Gone")
+
+
+def test_mc_v2_bounds_map_to_the_outer_buckets() -> None:
+    both = parsed(RawQuestion, records.numeric(open_lower_bound=True), "it")
+    assert outcome_of(both, "below_lower_bound") == Landed(-math.inf)
+    assert outcome_of(both, "above_upper_bound") == Landed(math.inf)
+    assert outcome_of(both, "100.5") == Landed(math.inf)
+    assert outcome_of(both, "100") == Landed(100.0)
+
+
+def test_mc_v2_the_upper_bound_of_a_logarithmic_scale_counts_as_the_server_counts_it() -> None:
+    # Venue document, section 13.1: log B at 1000 is bucket 201, by rounding.
+    scaling = {"range_min": 10.0, "range_max": 1000.0, "zero_point": -5.0}
+    assert outcome_of(parsed(RawQuestion, records.numeric(scaling=scaling), "it"), "1000") == Landed(math.inf)
+
+
+def test_mc_v3_the_branch_that_did_not_happen_is_void_and_the_other_follows_the_child(shared: Path) -> None:
+    def branches(name: str) -> list[Outcome | None]:
+        found = [resolution_of(entry.asked, ref_of(*entry.key)) for entry in entries(shared, name)]
+        return [None if one is None else one.outcome for one in found]
+
+    assert branches("post_cond") == [None, None]
+    assert branches("post_cond_after") == [Void("annulled"), None]
+    assert branches("post_cond_after2") == [Void("annulled"), Happened(1.0)]
+
+
+def test_mc_v5_a_close_time_that_is_there_closes_nothing() -> None:
+    # actual_close_time is never null; only the status says that something is over.
+    open_still = asked(status="open", actual_close_time="2026-01-02T00:00:00Z", resolution=None)
+    assert resolution_of(open_still, ref_of(1, 2)) is None
+    closed = asked(status="closed", resolution="yes")
+    assert resolution_of(closed, ref_of(1, 2)) is None
+
+
+def test_an_outcome_is_knowable_from_the_later_of_its_two_moments() -> None:
+    found = resolution_of(asked(resolution="yes", actual_resolve_time="2026-01-03T00:00:00Z"), ref_of(1, 2))
+    assert found is not None
+    assert found.resolved_at == datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def test_mc_v6_binary_scores_are_those_of_the_server(shared: Path) -> None:
+    [entry] = entries(shared, "post_spot_bin")
+    theirs = answer(shared, "post_spot_bin")["question"]["my_forecasts"]["score_data"]
+    mine = mine_of(entry.asked).latest
+    assert mine is not None
+    own, other = mine.forecast_values[1], 0.5
+    assert own is not None
+    assert peer([own, other])[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
+    assert peer([own, other])[0] == pytest.approx(47.00036292457356, abs=1e-9)
+    assert baseline_binary([own], [1.0])[0] == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
+    assert baseline_binary([own], [1.0])[0] == pytest.approx(67.80719051126378, abs=1e-9)
+    opened, close = 1795292807.01732, 1795292852.01732
+    coverage = (close - mine.start_time) / (close - opened)
+    assert coverage == pytest.approx(0.7630912886725532, abs=1e-9)
+    assert coverage == pytest.approx(theirs["coverage"], abs=1e-9)
+    assert 67.80719051126378 * coverage == pytest.approx(theirs["baseline_score"], abs=1e-6)
+
+
+def test_mc_v6_choice_scores_are_those_of_the_server(shared: Path) -> None:
+    theirs = answer(shared, "post_spot_mc")["question"]["my_forecasts"]["score_data"]
+    assert peer([0.6, 0.3])[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
+    assert baseline_choice([0.6], 3)[0] == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
+    assert theirs["spot_peer_score"] == pytest.approx(69.31471805599455, abs=1e-9)
+
+
+def test_mc_v6_numeric_scores_are_those_of_the_server(shared: Path) -> None:
+    [entry] = entries(shared, "post_spot_num")
+    theirs = answer(shared, "post_spot_num")["question"]["my_forecasts"]["score_data"]
+    scale = scale_of(entry.asked)
+    found = outcome_of(entry.asked, entry.asked.resolution or "")
+    assert found == Landed(50.2)
+    bucket = scale.bucket(50.2)
+    mine = mine_of(entry.asked).latest
+    assert mine is not None
+    own = bucket_masses([value for value in mine.forecast_values if value is not None])[bucket]
+    score = baseline_continuous([own], [bucket], Buckets(inside=scale.steps, open_ends=1))[0]
+    assert score == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
+    assert peer([own, 0.0025], CONTINUOUS_SCALE)[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
+    assert theirs["spot_peer_score"] == pytest.approx(29.389333245105938, abs=1e-9)
+
+
+def test_golden_13_3_the_total_and_the_take_of_the_leaderboard(shared: Path) -> None:
+    [board] = answer(shared, "leaderboard")
+    [ours] = [row for row in board["entries"] if row["user"] and row["user"]["username"] == "samplebot"]
+    spot = [47.00036292457356, 69.31471805599455, 29.389333245105938]
+    assert sum(spot) == pytest.approx(ours["score"], abs=1e-9)
+    assert take(spot, [1.0] * 3) == pytest.approx(ours["take"], rel=1e-12)
+    assert take([-145.70441422567404], [1.0]) == 0.0

@@ -1,0 +1,76 @@
+"""What recorded answers to writes prove: the table of errors of the venue document, section 12."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bot.api import IntentState, Reply
+from plugins.metaculus.verdict import Who, verdict_of
+from tests.plugins.metaculus.samples import records
+
+
+def reply(status: int, body: object = None, raw: bytes = b"") -> Reply:
+    return Reply(status=status, body=raw if body is None else json.dumps(body).encode())
+
+
+def test_every_recorded_acceptance_is_one(shared: Path) -> None:
+    found = records(shared, "forecast_accepted")
+    assert len(found) >= 28
+    assert {one["response"]["status"] for one in found} == {201}
+    for one in found:
+        assert verdict_of(reply(201, one["response"]["json"])).state is IntentState.ACKED
+
+
+def test_every_recorded_refusal_is_one_with_its_reason(shared: Path) -> None:
+    found = records(shared, "forecast_rejected")
+    assert len(found) >= 51
+    for one in found:
+        status, body = one["response"]["status"], one["response"]["json"]
+        verdict = verdict_of(reply(status, body))
+        assert verdict.state is IntentState.REFUSED, one["name"]
+        assert str(status) in verdict.detail
+        account = one["name"] in {"fc_anon", "fc_human_disabled"}
+        expected = {400: Who.DEVELOPER, 403: Who.POST, 405: Who.NOBODY if "error" in body else Who.DEVELOPER}
+        assert verdict.who is (Who.OPERATOR if account else expected[status]), one["name"]
+
+
+@pytest.mark.parametrize("name", ["fc_anon", "fc_human_disabled", "me_badtoken", "me_bearer"])
+def test_a_refused_account_is_the_operators(shared: Path, name: str) -> None:
+    [one] = [record for record in records(shared, "auth") if record["name"] == name]
+    assert one["response"]["status"] == 403
+    assert verdict_of(reply(403, one["response"]["json"])).who is Who.OPERATOR
+
+
+@pytest.mark.parametrize(
+    ("name", "who"), [("cm_viewonly", Who.POST), ("cm_public_bot", Who.POST), ("cm_nopost", Who.DEVELOPER)]
+)
+def test_refused_comments(shared: Path, name: str, who: Who) -> None:
+    [one] = [record for record in records(shared, "comments") if record["name"] == name]
+    verdict = verdict_of(reply(one["response"]["status"], one["response"]["json"]))
+    assert (verdict.state, verdict.who) == (IntentState.REFUSED, who)
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "who"),
+    [
+        (200, IntentState.UNKNOWN, Who.NOBODY),
+        (202, IntentState.UNKNOWN, Who.NOBODY),
+        (301, IntentState.REFUSED, Who.DEVELOPER),
+        (400, IntentState.REFUSED, Who.DEVELOPER),
+        (403, IntentState.ABSENT, Who.OPERATOR),
+        (404, IntentState.REFUSED, Who.NOBODY),
+        (405, IntentState.REFUSED, Who.DEVELOPER),
+        (408, IntentState.UNKNOWN, Who.NOBODY),
+        (429, IntentState.ABSENT, Who.NOBODY),
+        (500, IntentState.UNKNOWN, Who.NOBODY),
+        (502, IntentState.UNKNOWN, Who.NOBODY),
+        (503, IntentState.UNKNOWN, Who.NOBODY),
+    ],
+)
+@pytest.mark.parametrize("raw", [b"", b"<html>no</html>", b"\xff", b"[" * 100_000, b"[1]"])
+def test_mc_t6_bodies_that_are_no_json_are_judged_by_their_status(
+    status: int, state: IntentState, who: Who, raw: bytes
+) -> None:
+    verdict = verdict_of(reply(status, raw=raw))
+    assert (verdict.state, verdict.who) == (state, who)

@@ -1,0 +1,173 @@
+"""The three interfaces of the venue on one real socket, as far as reading goes, and the plugin in front of them."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from bot.api import Question, QuestionRef, Resolution, Workplace
+from bot.clock import SeededRandom, SystemClock
+from bot.http import HttpLimits, HttpReader
+from bot.testing.clock import FakeClock
+from bot.testing.loopback import LoopbackServer, Received, Sent
+from plugins.polymarket.client import Client
+from plugins.polymarket.questions import ref_of
+from plugins.polymarket.settings import PolymarketSettings
+from plugins.polymarket.venue import PolymarketVenue
+
+
+@dataclass(slots=True)
+class World:
+    """What the venue holds; ``seen`` are the requests, ``override`` answers in place of the rules."""
+
+    markets: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    books: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    long: dict[str, dict[str, Any]] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    tags: dict[str, str] = field(default_factory=dict)
+    clamp: int = 100
+    ignores_cursor: bool = False
+    seen: list[Received] = field(default_factory=list)
+    override: Callable[[Received], Sent | None] = lambda _: None
+
+    def queries(self, path: str) -> list[dict[str, list[str]]]:
+        """The parameters of all requests to a path."""
+        split = [urlsplit(request.path) for request in self.seen]
+        return [parse_qs(url.query) for url in split if url.path == path]
+
+    def paths(self) -> set[str]:
+        return {urlsplit(request.path).path for request in self.seen}
+
+    def add(self, *records: dict[str, Any], books: dict[str, dict[str, Any]] | None = None) -> None:
+        for record in records:
+            (self.events if "markets" in record else self.markets).append(record)
+        self.books |= books or {}
+
+    def answer(self, request: Received) -> Sent:
+        self.seen.append(request)
+        if (sent := self.override(request)) is not None:
+            return sent
+        url = urlsplit(request.path)
+        asked = parse_qs(url.query)
+        parts = url.path.strip("/").split("/")
+        answer = self._answer(request, parts, asked)
+        return Sent(status=404, body=b'{"error":"not found"}') if answer is None else _json(answer)
+
+    def _answer(self, request: Received, parts: list[str], asked: dict[str, list[str]]) -> Any:
+        match parts:
+            case ["gamma", kind, "keyset"]:
+                return self._page(kind, asked)
+            case ["gamma", "markets", "slug", slug]:
+                return next((one for one in self.markets if one["slug"] == slug), None)
+            case ["gamma", "events", "slug", slug]:
+                return next((one for one in self.events if one["slug"] == slug), None)
+            case ["gamma", "events", number]:
+                return next((one for one in self.events if one["id"] == number), None)
+            case ["gamma", "tags", "slug", slug]:
+                return {"id": self.tags[slug], "slug": slug} if slug in self.tags else None
+            case ["clob", "books"] if request.method == "POST":
+                return self._books([item["token_id"] for item in json.loads(request.body)])
+            case ["clob", "book"]:
+                return self.books.get(asked["token_id"][0])
+            case ["clob", "markets", condition]:
+                return self.long.get(condition)
+            case ["data", "v2", "resolutions"]:
+                names = asked["condition_id"][0].split(",")
+                assert len(names) <= 20
+                return {"data": [self.rows[name] for name in names if name in self.rows], "pagination": _end()}
+            case ["data", "v2", "prices-history"]:
+                before = [point for point in self.history if point["timestamp"] <= int(asked["as_of"][0])]
+                return {"data": before[-1:], "pagination": _end()}
+        return None
+
+    def _books(self, names: list[str]) -> list[dict[str, Any]]:
+        """In another order than was asked for, without those that do not exist."""
+        assert len(names) <= 500
+        return [self.books[name] for name in reversed(names) if name in self.books]
+
+    def _page(self, kind: str, asked: dict[str, list[str]]) -> dict[str, Any]:
+        assert asked["closed"][0] in {"true", "false"}
+        records = self.events if kind == "events" else self.markets
+        found = [record for record in records if str(record["closed"]).lower() == asked["closed"][0]]
+        found = [record for record in found if record.get("version", "v1") in asked.get("version", ["v1"])]
+        if "condition_ids" in asked:
+            found = [record for record in found if record["conditionId"] in asked["condition_ids"]]
+        start = 0 if self.ignores_cursor else int(asked.get("after_cursor", ["0"])[0])
+        size = min(int(asked["limit"][0]), self.clamp)
+        page = {kind: found[start : start + size]}
+        return page | ({"next_cursor": str(start + size)} if start + size < len(found) else {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The venue and the plugin, on one clock that stands still."""
+
+    world: World
+    server: LoopbackServer
+    clock: FakeClock
+    place: Workplace
+    settings: PolymarketSettings
+    reader: PolymarketVenue
+    client: Client
+
+    def set(self, **changes: Any) -> "Site":
+        """The same with other settings."""
+        settings = PolymarketSettings.model_validate({**self.settings.model_dump(), **changes})
+        return Site(
+            world=self.world,
+            server=self.server,
+            clock=self.clock,
+            place=self.place,
+            settings=settings,
+            reader=PolymarketVenue(settings, self.place),
+            client=Client(settings, self.place.http),
+        )
+
+    async def questions(self) -> list[Question]:
+        return [question async for question in self.reader.questions()]
+
+    async def resolutions(self, *keys: str) -> dict[str, Resolution]:
+        pending: list[QuestionRef] = [ref_of(key) for key in keys]
+        return {found.ref.key: found async for found in self.reader.resolutions(pending)}
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    world, clock = World(), FakeClock()
+    limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
+    async with (
+        LoopbackServer(world.answer) as server,
+        HttpReader(clock=SystemClock(), random=SeededRandom(1), limits=limits) as http,
+    ):
+        settings = PolymarketSettings(
+            gamma_url=f"{server.address}/gamma",
+            clob_url=f"{server.address}/clob",
+            data_url=f"{server.address}/data",
+            site_url=f"{server.address}/site",
+            socket_url=server.address.replace("http", "ws"),
+            test_host=server.address.removeprefix("http://"),
+        )
+        place = Workplace(clock=clock, http=http, folder=tmp_path / "polymarket")
+        yield Site(
+            world=world,
+            server=server,
+            clock=clock,
+            place=place,
+            settings=settings,
+            reader=PolymarketVenue(settings, place),
+            client=Client(settings, http),
+        )
+
+
+def _json(answer: Any) -> Sent:
+    return Sent(body=json.dumps(answer).encode())
+
+
+def _end() -> dict[str, Any]:
+    return {"limit": 100, "has_more": False, "next_cursor": None}

@@ -1,0 +1,395 @@
+"""Prices as they move: over sockets in memory, where ten minutes take no time, and over a real one."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from bot.api import Binary, Choice, Json, NotFound, PricePlace, QuestionRef, Quote, Unavailable
+from bot.clock import SeededRandom, SystemClock
+from bot.rates import Rates
+from bot.sockets import HttpSockets
+from bot.testing.clock import START, FakeClock
+from bot.testing.loop import VirtualClock, simulate
+from bot.testing.loopback import Received
+from bot.testing.sockets import After, MemorySockets, Opening
+from bot.testing.venues.faults import Fault
+from bot.testing.venues.kit import FakeVenue, serve
+from bot.testing.venues.record import Heard
+from plugins.polymarket.feed import RENEW_EVERY_S, PolymarketFeed
+from plugins.polymarket.questions import ref_of
+from plugins.polymarket.settings import PolymarketSettings
+from tests.plugins.polymarket.conftest import World
+from tests.plugins.polymarket.records import book, condition, event, market, member, token
+
+SETTINGS = PolymarketSettings(
+    gamma_url="http://127.0.0.1/gamma", clob_url="http://127.0.0.1/clob", data_url="http://127.0.0.1/data"
+)
+ONE = ref_of(condition(1))
+
+
+class WorldHttp:
+    """Implements the port Http on a world in memory."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def get(self, url: str, *, max_bytes: int, headers: Mapping[str, str] | None = None) -> bytes:
+        return self._answer("GET", url, b"")
+
+    async def post(
+        self,
+        url: str,
+        body: Json,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
+        return self._answer("POST", url, json.dumps(body).encode())
+
+    def _answer(self, method: str, url: str, body: bytes) -> bytes:
+        path = url.removeprefix("http://127.0.0.1")
+        sent = self._world.answer(Received(method=method, path=path, headers={}, body=body))
+        if sent.status == 404:
+            raise NotFound(url)
+        return sent.body
+
+
+def stamp(seconds: float) -> str:
+    """A moment so many seconds after the beginning, as the venue writes it."""
+    return str(round((START + timedelta(seconds=seconds)).timestamp() * 1000))
+
+
+def whole(at_s: float, bid: str | None = "0.36", ask: str | None = "0.38", number: int = 1) -> str:
+    frame = book(token(number), bid, ask, timestamp=stamp(at_s))
+    return json.dumps([{**frame, "event_type": "book"}])
+
+
+def change(at_s: float, side: str, price: str, size: str, number: int = 1, **best: str) -> str:
+    """A change of one level; the best prices after it are said where the test knows them."""
+    item = {"asset_id": token(number), "price": price, "size": size, "side": side, "hash": "0x1", **best}
+    frame = {"event_type": "price_change", "market": condition(number), "timestamp": stamp(at_s)}
+    return json.dumps({**frame, "price_changes": [item]})
+
+
+def pong(text: str) -> list[str]:
+    return ["PONG"] if text == "PING" else []
+
+
+def opening(*messages: str | After, silent: bool = False) -> Opening:
+    return Opening(messages=messages, answer=(lambda _: []) if silent else pong)
+
+
+class Run:
+    """What a feed said while it ran: quotes with the moment of each, what ended it, and its sockets."""
+
+    def __init__(self) -> None:
+        self.quotes: list[tuple[float, Quote]] = []
+        self.error: Exception | None = None
+        self.sockets = MemorySockets(clock=FakeClock())
+
+    @property
+    def prices(self) -> list[float]:
+        return [
+            round(quote.prediction.probability, 6) for _, quote in self.quotes if isinstance(quote.prediction, Binary)
+        ]
+
+
+def running(
+    world: World,
+    *openings: Opening | Exception,
+    seconds: float = 60.0,
+    refs: tuple[QuestionRef, ...] = (ONE,),
+    meanwhile: Callable[[VirtualClock], Awaitable[None]] | None = None,
+) -> Run:
+    """Let a feed run for so many simulated seconds."""
+    run = Run()
+
+    async def main(clock: VirtualClock) -> None:
+        run.sockets = MemorySockets(*openings, clock=clock)
+        place = PricePlace(clock=clock, http=WorldHttp(world), folder=Path(), sockets=run.sockets)
+
+        async def listen() -> None:
+            async with aclosing(PolymarketFeed(SETTINGS, place).quotes(refs)) as quotes:  # type: ignore[type-var]
+                async for quote in quotes:
+                    run.quotes.append((clock.monotonic(), quote))
+
+        other = None if meanwhile is None else asyncio.ensure_future(meanwhile(clock))
+        try:
+            async with asyncio.timeout(seconds):
+                await listen()
+        except TimeoutError:
+            pass
+        except Unavailable as error:
+            run.error = error
+        if other is not None:
+            other.cancel()
+            await asyncio.gather(other, return_exceptions=True)
+
+    simulate(main)
+    return run
+
+
+def one_market(bid: str | None = "0.36", ask: str | None = "0.38", at_s: float = 0.0) -> World:
+    world = World()
+    world.add(market(1), books={token(1): book(token(1), bid, ask, timestamp=stamp(at_s))})
+    return world
+
+
+def test_the_first_frame_names_the_tokens_of_yes() -> None:
+    run = running(one_market(), opening())
+    assert json.loads(run.sockets.opened[0].sent[0]) == {
+        "type": "market",
+        "assets_ids": [token(1)],
+        "custom_feature_enabled": False,
+    }
+    assert urlsplit(run.sockets.asked[0]).path == "/ws/market"
+
+
+def test_a_price_is_quoted_now_and_whenever_it_moves_with_the_moment_of_the_venue() -> None:
+    run = running(
+        one_market(),
+        opening(
+            After(1.0, change(1, "BUY", "0.37", "10", best_bid="0.37", best_ask="0.38")),
+            After(1.0, change(2, "BUY", "0.20", "10", best_bid="0.37", best_ask="0.38")),
+            After(1.0, change(3, "SELL", "0.38", "0", best_bid="0.37", best_ask="0.90")),
+            After(1.0, whole(4, "0.50", "0.52")),
+        ),
+    )
+    assert run.prices == [0.37, 0.375, 0.51]
+    assert [quote.at for _, quote in run.quotes] == [START + timedelta(seconds=seconds) for seconds in (0, 1, 4)]
+
+
+def test_pings_go_out_every_ten_seconds() -> None:
+    run = running(one_market(), opening(), seconds=45)
+    assert run.sockets.opened[0].sent[1:] == ["PING"] * 4
+    assert run.error is None
+
+
+def test_a_connection_that_answers_no_ping_is_unavailable() -> None:
+    run = running(one_market(), opening(silent=True), seconds=45)
+    assert isinstance(run.error, Unavailable)
+
+
+def test_a_connection_that_ends_or_cannot_be_made_is_unavailable() -> None:
+    assert isinstance(running(one_market(), opening(After(5.0))).error, Unavailable)
+    assert isinstance(running(one_market(), Unavailable("nobody")).error, Unavailable)
+
+
+def test_pm_c5_after_a_gap_a_book_is_unknown_until_a_whole_one_comes() -> None:
+    """The second change says of the best prices what nobody told before: something was missed."""
+    run = running(
+        one_market(),
+        opening(
+            After(1.0, change(1, "BUY", "0.20", "10", best_bid="0.45", best_ask="0.47")),
+            After(1.0, change(2, "BUY", "0.46", "10")),
+            After(1.0, whole(3, "0.46", "0.48")),
+        ),
+    )
+    assert run.prices == [0.37, 0.47]
+
+
+def test_pm_c5_a_book_that_stays_unknown_is_read() -> None:
+    world = one_market()
+
+    async def move(clock: VirtualClock) -> None:
+        await clock.sleep(2.0)
+        world.books[token(1)] = book(token(1), "0.56", "0.58", timestamp=stamp(2))
+
+    run = running(world, opening(After(1.0, "{ no JSON")), meanwhile=move)
+    assert run.prices == [0.37, 0.57]
+    assert 10 <= run.quotes[1][0] <= 20.1
+
+
+def test_pm_c5_deltas_before_the_first_whole_book_count_for_nothing() -> None:
+    world = World()
+    world.add(market(1))
+    run = running(
+        world, opening(change(0, "BUY", "0.80", "1"), After(1.0, change(1, "SELL", "0.82", "1")), After(1.0, whole(2)))
+    )
+    assert run.prices == [0.37]
+
+
+def test_pm_c5_a_freeze_with_pongs_alive_is_found_by_the_age_of_the_book() -> None:
+    world = one_market()
+
+    async def move(clock: VirtualClock) -> None:
+        await clock.sleep(60.0)
+        world.books[token(1)] = book(token(1), "0.70", "0.72", timestamp=stamp(60))
+
+    run = running(world, opening(), seconds=500, meanwhile=move)
+    assert run.error is not None
+    assert "no changes" in str(run.error)
+    assert run.prices == [0.37]
+    assert run.sockets.opened[0].sent.count("PING") >= 29
+
+
+def test_pm_c5_a_market_in_which_nothing_happens_is_no_freeze() -> None:
+    run = running(one_market(), opening(), seconds=590)
+    assert run.error is None
+    assert run.prices == [0.37]
+
+
+def test_pm_c5_a_connection_is_renewed_and_its_books_read_again() -> None:
+    world = one_market()
+
+    async def move(clock: VirtualClock) -> None:
+        await clock.sleep(RENEW_EVERY_S - 5)
+        world.books[token(1)] = book(token(1), "0.40", "0.42", timestamp=stamp(RENEW_EVERY_S - 5))
+
+    run = running(world, opening(), opening(), seconds=RENEW_EVERY_S + 60, meanwhile=move)
+    assert len(run.sockets.opened) == 2
+    assert run.sockets.opened[0].closed
+    assert run.sockets.opened[1].sent[0] == run.sockets.opened[0].sent[0]
+    assert run.prices == [0.37, 0.41]
+
+
+def test_frames_that_are_older_than_what_is_known_change_nothing() -> None:
+    run = running(
+        one_market(at_s=10),
+        opening(After(1.0, change(5, "BUY", "0.37", "9")), After(1.0, whole(6, "0.10", "0.12")), After(1.0, "PONG")),
+    )
+    assert run.prices == [0.37]
+
+
+def test_a_new_tick_makes_the_book_unknown() -> None:
+    tick = {
+        "event_type": "tick_size_change",
+        "asset_id": token(1),
+        "old_tick_size": "0.01",
+        "new_tick_size": "0.001",
+        "timestamp": stamp(1),
+    }
+    run = running(
+        one_market(),
+        opening(After(1.0, json.dumps(tick)), After(1.0, change(2, "BUY", "0.37", "5")), After(1.0, whole(3, "0.371"))),
+    )
+    assert run.prices == [0.37, 0.3755]
+
+
+def test_pm_v4_what_the_socket_says_of_a_resolution_only_has_the_book_read() -> None:
+    """No quote of it, and no outcome: the next reading finds no book any more."""
+    world = one_market()
+    frame = {
+        "event_type": "market_resolved",
+        "market": condition(1),
+        "assets_ids": [token(1), token(1, 1)],
+        "winning_asset_id": token(1),
+        "winning_outcome": "Yes",
+        "timestamp": stamp(1),
+    }
+
+    async def end(clock: VirtualClock) -> None:
+        await clock.sleep(0.5)
+        world.books.clear()
+
+    run = running(world, opening(After(1.0, json.dumps(frame))), meanwhile=end)
+    assert run.prices == [0.37]
+    polls = [json.loads(request.body) for request in world.seen if request.method == "POST"]
+    assert polls.count([{"token_id": token(1)}]) > 1
+
+
+@pytest.mark.parametrize(("bid", "ask"), [("0.38", "0.38"), ("0.20", "0.60"), (None, None)])
+def test_books_that_cross_or_are_wide_have_no_price(bid: str | None, ask: str | None) -> None:
+    run = running(one_market(), opening(After(1.0, whole(1, bid, ask)), After(1.0, whole(2, "0.40", "0.42"))))
+    assert run.prices == [0.37, 0.41]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "7",
+        '"text"',
+        "[[]]",
+        "[" * 100_000,
+        json.dumps({"event_type": "new_market"}),
+        change(1, "UP", "2", "x"),
+    ],
+    ids=range(8),
+)
+def test_no_message_breaks_the_feed(text: str) -> None:
+    run = running(one_market(), opening(After(1.0, text), After(1.0, whole(2, "0.40", "0.42"))))
+    assert run.error is None
+    assert run.prices == [0.37, 0.41]
+
+
+def test_an_event_is_quoted_as_a_whole() -> None:
+    world = World()
+    books = {token(1): book(token(1), "0.60", "0.62"), token(2): book(token(2), "0.38", "0.40")}
+    world.add(event(member(1, "Ann"), member(2, "Bob")), books=books)
+    run = running(world, opening(After(1.0, whole(1, "0.70", "0.72", number=1))), refs=(ref_of("event:77"),))
+    found = [quote.prediction for _, quote in run.quotes]
+    assert all(isinstance(prediction, Choice) for prediction in found)
+    shares = [prediction.probabilities["Ann"] for prediction in found if isinstance(prediction, Choice)]
+    assert shares == pytest.approx([0.61, 0.71 / 1.10])
+
+
+def test_more_than_two_hundred_tokens_go_over_several_sockets() -> None:
+    world = World()
+    numbers = range(1, 251)
+    world.add(
+        *(market(number) for number in numbers),
+        books={token(number): book(token(number)) for number in numbers},
+    )
+    refs = tuple(ref_of(condition(number)) for number in numbers)
+    run = running(world, opening(), opening(), refs=refs)
+    sizes = [len(json.loads(socket.sent[0])["assets_ids"]) for socket in run.sockets.opened]
+    assert sorted(sizes) == [50, 200]
+    assert {quote.ref for _, quote in run.quotes} == set(refs)
+
+
+def test_questions_that_cannot_be_watched_are_left_out_and_none_at_all_is_unavailable() -> None:
+    both = running(one_market(), opening(), refs=(ONE, ref_of(condition(9)), ref_of("event:9"), ref_of("strange")))
+    assert {quote.ref for _, quote in both.quotes} == {ONE}
+    assert isinstance(running(World(), opening()).error, Unavailable)
+
+
+class Wired(FakeVenue):
+    """The socket of the venue as a real server, which tells a whole book to whoever subscribes."""
+
+    def routes(self) -> list[BaseRoute]:
+        return [WebSocketRoute("/ws/market", self.told)]
+
+    def account(self, heard: Heard) -> str:
+        return ""
+
+    def disturb(self, fault: Fault, heard: Heard) -> None:
+        raise NotImplementedError
+
+    async def told(self, websocket: WebSocket) -> None:
+        assert isinstance(websocket, HTTPConnection)
+        await websocket.accept()
+        try:
+            first = json.loads(await websocket.receive_text())
+            await websocket.send_text(whole(1, "0.50", "0.52", number=1))
+            assert first["assets_ids"] == [token(1)]
+            await websocket.receive_text()
+        except WebSocketDisconnect:
+            return
+
+
+async def test_it_speaks_over_a_real_socket() -> None:
+    clock, world = SystemClock(), one_market()
+    async with serve(Wired(clock)) as served:
+        sockets = HttpSockets(clock=clock, rates=Rates((), clock=clock, random=SeededRandom(1)))
+        settings = SETTINGS.model_copy(update={"socket_url": served.ws_url})
+        place = PricePlace(clock=clock, http=WorldHttp(world), folder=Path(), sockets=sockets)
+        found: list[Any] = []
+        async with aclosing(PolymarketFeed(settings, place).quotes([ONE])) as quotes:  # type: ignore[type-var]
+            async for quote in quotes:
+                found.append(quote.prediction)
+                if len(found) == 2:
+                    break
+    assert found == [Binary(0.37), Binary(0.51)]

@@ -1,0 +1,309 @@
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from operator import methodcaller
+
+import pytest
+
+from bot.domain.order import Plan, Side
+from bot.domain.permission import ApprovalState
+from bot.domain.question import QuestionRef
+from bot.domain.submission import Hold, IntentState, Mode, Send
+from bot.errors import ContractError, Rejected, Unavailable
+from bot.gate.case import Case, intent_of
+from bot.gate.recheck import PLAN_LIMIT
+from bot.store import approvals, stops
+from bot.store.codec import stamp
+from bot.store.stops import Stop
+from tests.unit.gate.cases import order
+from tests.unit.jobs.conftest import VENUE, House
+from tests.unit.jobs.market import Shopfloor
+
+READ = "insert into reading (venue, account, at, currency, body, cash, equity) values (?, ?, ?, ?, ?, ?, ?)"
+
+
+@pytest.fixture
+def floor(house: House) -> Shopfloor:
+    return Shopfloor.of(house)
+
+
+async def test_a_belief_becomes_an_order_in_the_paper_book(floor: Shopfloor) -> None:
+    await floor.forecast("rain")
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+    assert floor.bought() == [10.0]
+    [forecast] = await floor.house.history()
+    [row] = await floor.house.ledger.submissions.decisions(forecast.id)
+    assert isinstance(row.decision, Send)
+    assert (row.decision.why, row.decision.state) == ("paper; a good price", '{"ask":0.5}')
+    assert await floor.submit() == "0 planned, 0 held, 0 acknowledged"
+
+
+async def test_the_planner_may_spend_what_cash_and_caps_leave(floor: Shopfloor) -> None:
+    floor.bound(per_day=25.0)
+    floor.wants.stake = 1000.0
+    floor.broker.cash = 18.0
+    await floor.forecast("rain")
+    await floor.submit()
+    assert floor.wants.wishes[0].appetite.most == 18.0
+    floor.broker.cash = 500.0
+    await floor.forecast("snow")
+    await floor.submit()
+    assert floor.wants.wishes[1].appetite.most == pytest.approx(7.0)
+    assert sum(floor.bought()) == pytest.approx(25.0)
+
+
+async def test_orders_of_one_pass_share_the_same_cash_and_caps(floor: Shopfloor) -> None:
+    floor.bound(total=35.0)
+    await floor.forecast("rain", "snow", "wind", "hail", "fog")
+    assert await floor.submit() == "4 planned, 1 held, 4 acknowledged"
+    assert sorted(floor.bought()) == pytest.approx([5.0, 10.0, 10.0, 10.0])
+    assert floor.broker.reads == 1
+
+
+async def test_cash_that_waiting_orders_will_take_is_not_spent_twice(floor: Shopfloor) -> None:
+    floor.broker.cash = 15.0
+    await floor.forecast("rain", "snow")
+    await floor.submit(flush=False)
+    assert [wish.account.cash for wish in floor.wants.wishes] == [15.0, 5.0]
+    await floor.forecast("hail")
+    await floor.submit(flush=False)
+    assert floor.wants.wishes[2].account.cash == 0.0
+
+
+async def test_a_cap_that_leaves_nothing_holds_with_its_figures_and_asks_again(floor: Shopfloor) -> None:
+    floor.bound(total=10.0)
+    await floor.forecast("rain", "snow")
+    assert await floor.submit() == "1 planned, 1 held, 1 acknowledged"
+    whys = [*await floor.whys("rain"), *await floor.whys("snow")]
+    assert "nothing may be bought: caps.total = 10 leaves 0.00, 10.00 is at stake" in whys
+
+
+async def test_an_order_beyond_a_cap_is_held_whatever_its_planner_was_told(floor: Shopfloor) -> None:
+    floor.bound(per_question=9.0)
+    floor.wants.greedy = True
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    assert await floor.whys() == ["the order would cost 10.00 COIN, and caps.per_question = 9"]
+
+
+async def test_what_another_order_took_while_this_one_was_planned_counts(floor: Shopfloor) -> None:
+    floor.bound(total=15.0)
+    await floor.forecast("snow")
+    [other] = await floor.house.history("snow")
+    later = Hold(why="later", until=floor.house.clock.now() + timedelta(days=9))
+    submissions, now = floor.house.ledger.submissions, floor.house.clock.now()
+    await submissions.decide(forecast_id=other.id, decision=later, at=now)
+    question = await floor.house.ledger.questions.get(other.ref)
+    rival = intent_of(
+        Case(
+            lane=floor.lane,
+            forecast=other,
+            question=question,
+            standing=None,
+            locked=None,
+            now=now,
+            trades=True,
+            plan=Plan(why="a price", order=order(cost=10.0, currency="COIN")),
+        )
+    )
+    send = Send(intent=rival, mode=Mode.PAPER, why="paper")
+    floor.wants.meanwhile = partial(submissions.decide, forecast_id=other.id, decision=send, at=now)
+    await floor.forecast("rain")
+    await floor.submit(flush=False)
+    [why] = await floor.whys("rain")
+    assert why == "the order would cost 10.00 COIN, and caps.total = 15 leaves 5.00, 10.00 is at stake"
+
+
+async def test_an_order_beyond_the_account_is_none(floor: Shopfloor) -> None:
+    floor.broker.cash, floor.wants.greedy = 9.0, True
+    await floor.forecast("rain")
+    await floor.submit()
+    assert await floor.whys() == ["no order: it would cost 10.00, and 9.00 is free"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "why", "again"),
+    [
+        (Unavailable("down"), "the market cannot be read: down", True),
+        (Rejected("no market"), "not traded: no market", False),
+        (ContractError("odd"), "no plan: ContractError: odd", True),
+        (KeyError("pool"), "the planner failed: KeyError", True),
+    ],
+)
+async def test_a_planner_that_fails_holds_its_order(floor: Shopfloor, fault: Exception, why: str, again: bool) -> None:  # noqa: FBT001 - a column
+    floor.wants.fault = fault
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    assert await floor.whys() == [why]
+    floor.wants.fault = None
+    await floor.house.clock.advance(7200)
+    assert await floor.submit() == f"{int(again)} planned, 0 held, {int(again)} acknowledged"
+
+
+async def test_a_venue_that_does_not_answer_is_asked_once_a_pass(floor: Shopfloor) -> None:
+    floor.wants.fault = Unavailable("down")
+    await floor.forecast("rain", "snow", "wind")
+    await floor.submit()
+    assert len(floor.wants.wishes) == 1
+
+
+async def test_an_account_that_cannot_be_read_holds_everything_of_its_venue(floor: Shopfloor) -> None:
+    floor.broker.fault = Unavailable("no answer")
+    await floor.forecast("rain", "snow")
+    assert await floor.submit() == "0 planned, 2 held, 0 acknowledged"
+    assert await floor.whys() == ["the account cannot be read: no answer"]
+    assert floor.wants.wishes == []
+
+
+@pytest.mark.parametrize("mode", [Mode.LIVE, Mode.APPROVE])
+async def test_nothing_is_planned_or_read_while_a_live_venue_is_not_armed(floor: Shopfloor, mode: Mode) -> None:
+    floor.bound(mode)
+    await floor.forecast("rain")
+    await floor.submit()
+    assert (floor.broker.reads, floor.wants.wishes, floor.broker.writes) == (0, [], [])
+
+
+async def test_an_armed_venue_sends_within_the_amounts_of_its_record(floor: Shopfloor) -> None:
+    floor.bound(Mode.LIVE)
+    await floor.arm(per_order=8.0, per_day=12.0)
+    await floor.forecast("rain", "snow", "wind")
+    assert await floor.submit() == "2 planned, 1 held, 2 acknowledged"
+    assert sorted(floor.bought()) == pytest.approx([4.0, 8.0])
+
+
+async def test_each_thing_that_a_live_venue_lacks_is_named(floor: Shopfloor) -> None:
+    floor.bound(Mode.LIVE)
+    floor.readiness.clock, floor.readiness.credentials = "is off by +9.0 s", {VENUE: "refused"}
+    await floor.arm()
+    await floor.forecast("rain")
+    await floor.submit()
+    assert await floor.whys() == ["lantern is not ready: credentials: refused; clock: is off by +9.0 s"]
+
+
+async def test_what_was_disarmed_or_stopped_after_the_decision_goes_back_to_the_gate(floor: Shopfloor) -> None:
+    floor.bound(Mode.LIVE)
+    await floor.arm()
+    await floor.forecast("rain")
+    await floor.submit(flush=False)
+    stop = Stop(venue=VENUE, at=floor.house.clock.now(), why="odd", by="ann")
+    await floor.house.ledger.leave.write(lambda database: stops.add(database, stop))
+    assert await floor.outbox.flush() == 0
+    assert floor.broker.writes == []
+    assert "back to the gate" in (await floor.whys())[-1]
+    await floor.house.clock.advance(1)
+    await floor.submit()
+    assert "lantern was stopped by ann" in (await floor.whys())[-1]
+
+
+async def test_an_order_whose_plan_grew_old_is_planned_anew(floor: Shopfloor) -> None:
+    await floor.forecast("rain")
+    await floor.submit(flush=False)
+    await floor.house.clock.advance(PLAN_LIMIT.total_seconds() + 1)
+    assert await floor.outbox.flush() == 0
+    assert floor.broker.writes == []
+    await floor.house.clock.advance(1)
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+    assert len(floor.wants.wishes) == 2
+
+
+async def test_a_question_that_was_reworded_after_the_decision_is_not_answered(floor: Shopfloor) -> None:
+    await floor.forecast("rain")
+    await floor.submit(flush=False)
+    floor.house.offer("rain", title="Will there be rain, or snow?")
+    await floor.house.discover()
+    assert await floor.outbox.flush() == 0
+    assert "text changed" in (await floor.whys())[-1]
+
+
+async def test_a_person_is_asked_and_what_is_approved_leaves_once(floor: Shopfloor) -> None:
+    floor.bound(Mode.APPROVE)
+    await floor.arm()
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    [asked] = await floor.house.ledger.leave.approvals()
+    assert (asked.cost, asked.shown["order"], asked.shown["question"]) == (10.0, "buy yes rain", "lantern:rain")
+    [row] = await floor.house.ledger.leave.audited(limit=1)
+    assert (row.kind, row.body["approval"]) == ("ask", asked.id)
+    await floor.house.clock.advance(3600)
+    await floor.submit()
+    assert await floor.house.ledger.leave.approvals() == [asked]
+    answered = replace(asked, state=ApprovalState.APPROVED, by="ann")
+    at = floor.house.clock.now()
+    await floor.house.ledger.leave.write(lambda database: approvals.answer(database, answered, at=at))
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+    used = await floor.house.ledger.leave.approval(asked.forecast)
+    assert used
+    assert used.state is ApprovalState.USED
+
+
+async def test_silence_is_no_approval(floor: Shopfloor) -> None:
+    floor.bound(Mode.APPROVE)
+    await floor.arm(until=floor.house.clock.now() + timedelta(days=3))
+    await floor.forecast("rain")
+    await floor.submit()
+    await floor.house.clock.advance(13 * 3600)
+    await floor.submit()
+    assert "was not given, or not used, in time" in (await floor.whys())[-1]
+    assert floor.broker.writes == []
+
+
+async def test_a_venue_that_lost_too_much_stops_itself_until_a_person_resumes_it(floor: Shopfloor) -> None:
+    floor.bound(daily_loss=10.0)
+    house = floor.house
+
+    async def reading(equity: float) -> None:
+        row = {"venue": VENUE, "account": "me", "at": stamp(house.clock.now()), "currency": "COIN", "body": "{}"}
+        values = [*row.values(), equity, equity]
+        await house.ledger.leave.write(methodcaller("execute", READ, values))
+
+    await reading(100.0)
+    await house.clock.advance(60)
+    await reading(85.0)
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    await house.clock.advance(1200)
+    await floor.submit()
+    [stop] = await house.ledger.leave.read(stops.standing)
+    assert (stop.venue, stop.by) == (VENUE, "")
+    assert "15.00 was lost today" in stop.why
+    assert [row.kind for row in await house.ledger.leave.audited(limit=9)] == ["stop"]
+    at = house.clock.now()
+    await house.ledger.leave.write(lambda database: stops.resume(database, VENUE, by="ann", at=at))
+    await house.clock.advance(1200)
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_a_sale_leaves_though_every_cap_is_full(floor: Shopfloor) -> None:
+    floor.bound(total=10.0)
+    await floor.forecast("rain")
+    await floor.submit()
+    floor.wants.side = Side.SELL
+    await floor.forecast("snow")
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+    assert floor.wants.wishes[-1].appetite.most == 0.0
+    assert floor.bought() == [10.0, 0.0]
+
+
+async def test_what_no_plan_is_made_of_is_looked_at_again_after_a_while(floor: Shopfloor) -> None:
+    floor.wants.stake = 0.5
+    await floor.forecast("rain")
+    await floor.submit()
+    assert await floor.whys() == ["no order: 0.50 is not worth an order"]
+    floor.wants.stake = 10.0
+    await floor.house.clock.advance(3599)
+    assert await floor.submit() == "0 planned, 0 held, 0 acknowledged"
+    await floor.house.clock.advance(1)
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_an_hour_takes_so_many_forecasts_where_nothing_is_paid(house: House) -> None:
+    floor = Shopfloor.of(house)
+    floor.bound(orders_per_hour=2)
+    floor.wants.stake = 1.0
+    await floor.forecast("rain", "snow", "wind")
+    assert await floor.submit() == "2 planned, 1 held, 2 acknowledged"
+    await house.clock.advance(3700)
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+    rows = await house.ledger.submissions.batches(states=[IntentState.ACKED])
+    assert len(rows) == 3
+    assert await house.ledger.submissions.standing(QuestionRef(VENUE, "rain"), "me")

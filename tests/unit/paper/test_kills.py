@@ -1,0 +1,82 @@
+"""A paper book under SIGKILL at every commit: before it, within it, after it; then the story is told to its end."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot.domain.order import Account
+from bot.paper import check
+from bot.paper.book import BOOK_FILE
+from bot.paper.files import open_file
+from bot.paper.schema import MIGRATIONS
+from bot.testing.clock import START
+from tests.unit.paper.story import PLACES, tell
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator["subprocess.Popen[str]"]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.paper.story"],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        yield process
+        process.kill()
+
+
+def killed(nursery: "subprocess.Popen[str]", folder: Path, at: int, place: str) -> list[str]:
+    """Let the story be told until the kill; return what was acknowledged by then."""
+    assert nursery.stdin is not None
+    assert nursery.stdout is not None
+    nursery.stdin.write(f"{folder} {at} {place}\n")
+    nursery.stdin.flush()
+    said: list[str] = []
+    for line in nursery.stdout:
+        if line.startswith("ended"):
+            assert line.split() == ["ended", "-9"]
+            return said
+        said.append(line.strip())
+    raise AssertionError(said)
+
+
+async def faults(folder: Path) -> list[str]:
+    async with open_file(folder / BOOK_FILE, MIGRATIONS, now=START) as file:
+        return await file.writer.run(check.faults)
+
+
+def told(account: Account) -> tuple[object, ...]:
+    return account.cash, account.positions, account.orders
+
+
+async def test_a_kill_at_any_commit_loses_nothing_and_doubles_nothing(
+    nursery: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    whole, writes = await tell(tmp_path / "whole")
+    assert writes > 15
+    for at in range(1, writes + 1):
+        for place in PLACES:
+            folder = tmp_path / f"{at}-{place}"
+            killed(nursery, folder, at, place)
+            assert await faults(folder) == []
+            account, _ = await tell(folder)
+            assert told(account) == told(whole), (at, place)
+            assert await faults(folder) == []
+
+
+async def test_a_second_kill_while_it_recovers_changes_nothing_either(
+    nursery: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    whole, writes = await tell(tmp_path / "whole")
+    for at in range(3, writes, 4):
+        folder = tmp_path / f"twice-{at}"
+        killed(nursery, folder, at, "after")
+        killed(nursery, folder, 2, "within")
+        account, _ = await tell(folder)
+        assert told(account) == told(whole), at

@@ -1,0 +1,127 @@
+"""Whatever happens to a paper book: no share and no coin appears or vanishes, and nothing is spent twice."""
+
+import asyncio
+import math
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bot.domain.order import Leg, Side
+from bot.domain.resolution import Void
+from bot.domain.submission import IntentState
+from bot.testing.paper import UNDONE, MemoryMarket
+from tests.unit.paper.stall import Stall, moved, open_stall, order, outcome
+
+T = TypeVar("T")
+
+KEYS = ("rain", "snow")
+PRICES = st.integers(5, 95).map(lambda cents: cents / 100)
+OUTCOMES = st.one_of(st.sampled_from([0.0, 1.0]), PRICES, st.sampled_from([Void("off"), Void(UNDONE)]))
+
+
+class Trading(RuleBasedStateMachine):
+    """Beside the book it keeps the one figure that any account could keep: cash by what the receipts say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.stack = AsyncExitStack()
+        self.folder = TemporaryDirectory()
+        self.market = MemoryMarket(prices=dict.fromkeys(KEYS, 0.5), size=7.0, rests=timedelta(minutes=30), fee=0.013)
+        self.number = 0
+        self.undone = False
+        self.settled = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @initialize(redeems=st.booleans())
+    def begin(self, redeems: bool) -> None:  # noqa: FBT001 - drawn by name
+        self.redeems = redeems
+        self.open()
+
+    def open(self) -> None:
+        opening = open_stall(Path(self.folder.name), self.market, redeems=self.redeems)
+        self.stall: Stall = self.run(self.stack.enter_async_context(opening))
+
+    @rule(
+        key=st.sampled_from(KEYS),
+        leg=st.sampled_from(Leg),
+        side=st.sampled_from(Side),
+        shares=st.floats(0.01, 60.0),
+        limit=PRICES,
+    )
+    def send(self, key: str, leg: Leg, side: Side, shares: float, limit: float) -> None:
+        self.number += 1
+        cost = {} if side is Side.SELL else {"cost": shares * (limit + 0.013)}
+        wanted = order(shares, limit, contract=key, leg=leg, side=side, **cost)
+        before = self.run(self.stall.cash())
+        receipt = self.run(self.stall.send(f"order {self.number}", wanted, key))
+        if side is Side.BUY:
+            assert -moved(receipt.fills) <= cost["cost"] + 1e-6
+        if receipt.state is not IntentState.ACKED:
+            assert self.run(self.stall.cash()) == before
+
+    @rule(key=st.sampled_from(KEYS), price=PRICES)
+    def move(self, key: str, price: float) -> None:
+        self.market.prices[key] = price
+
+    @rule(seconds=st.integers(1, 1200))
+    def wait(self, seconds: int) -> None:
+        self.run(self.stall.clock.advance(seconds))
+
+    @rule()
+    def advance(self) -> None:
+        self.run(self.stall.book.advance())
+
+    @rule()
+    def cancel(self) -> None:
+        self.run(self.stall.book.cancel(None))
+
+    @rule(key=st.sampled_from(KEYS), what=OUTCOMES)
+    def settle(self, key: str, what: float | Void) -> None:
+        self.settled = True
+        self.run(self.stall.book.settle([outcome(what, key)]))
+        again = self.run(self.stall.book.account())
+        assert self.run(self.stall.book.settle([outcome(what, key)])) == 0
+        assert self.run(self.stall.book.account()) == again
+
+    @precondition(lambda self: self.number > 0)
+    @rule()
+    def reopen(self) -> None:
+        before = self.run(self.stall.book.account())
+        now = self.stall.clock.now()
+        self.run(self.stack.aclose())
+        self.open()
+        self.stall.clock.step((now - self.stall.clock.now()).total_seconds())
+        assert self.run(self.stall.book.account()) == before
+
+    @invariant()
+    def agrees(self) -> None:
+        if self.number == 0:
+            return
+        assert self.run(self.stall.faults()) == []
+        account = self.run(self.stall.book.account())
+        assert all(position.shares > 0 for position in account.positions)
+        if not self.settled:
+            assert account.cash >= 0.0
+            assert account.equity <= 100.0 + sum(p.shares for p in account.positions) + 1e-9
+            assert math.isfinite(account.equity)
+
+    def teardown(self) -> None:
+        self.run(self.stack.aclose())
+        self.loop.close()
+        self.folder.cleanup()
+
+
+Trading.TestCase.settings = settings(
+    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestTrading = Trading.TestCase

@@ -1,0 +1,186 @@
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from bot.domain.permission import Approval, ApprovalState, Arm, Role
+from bot.domain.submission import Hold
+from bot.errors import NotFound, Rejected
+from bot.store import approvals, arms, principals, stops
+from bot.store.principals import Principal
+from bot.store.stops import EVERYWHERE, Stop
+from tests.unit.store.conftest import NOON, Scribe
+
+HOUR = timedelta(hours=1)
+
+
+def arm(name: str = "one", **changes: Any) -> Arm:
+    given: dict[str, Any] = {
+        "id": name,
+        "venue": "lantern",
+        "account": "us",
+        "config": "digest",
+        "by": "ann",
+        "armed_at": NOON,
+        "until": NOON + 24 * HOUR,
+        "per_order": 1.0,
+        "per_day": 2.5,
+        "total": 10.0,
+    }
+    return Arm(**(given | changes))
+
+
+async def newest(scribe: Scribe) -> Arm | None:
+    return (await scribe.ledger.leave.standing({"lantern": "us"}, now=NOON)).arms.get("lantern")
+
+
+async def test_an_arm_record_comes_back_as_it_was_given(scribe: Scribe) -> None:
+    assert await newest(scribe) is None
+    await scribe.ledger.leave.write(lambda database: arms.add(database, arm()))
+    assert await newest(scribe) == arm()
+
+
+async def test_the_newest_record_holds_and_ends_those_before_it(scribe: Scribe) -> None:
+    later = arm("two", armed_at=NOON + HOUR, per_order=None)
+    for one in (arm(), later, later):
+        await scribe.ledger.leave.write(partial(arms.add, arm=one))
+    assert await newest(scribe) == later
+    assert scribe.rows("select count(*), count(disarmed_at) from arm") == [(2, 1)]
+
+
+async def test_disarming_ends_what_holds_and_says_whether_anything_did(scribe: Scribe) -> None:
+    await scribe.ledger.leave.write(lambda database: arms.add(database, arm()))
+    assert await scribe.ledger.leave.write(lambda database: arms.disarm(database, "torch", at=NOON)) == 0
+    assert await scribe.ledger.leave.write(lambda database: arms.disarm(database, "lantern", at=NOON + HOUR)) == 1
+    assert await newest(scribe) == replace(arm(), disarmed_at=NOON + HOUR)
+    assert await scribe.ledger.leave.write(lambda database: arms.disarm(database, "lantern", at=NOON + HOUR)) == 0
+
+
+async def test_stops_stand_until_they_are_resumed(scribe: Scribe) -> None:
+    here, all_over = Stop(venue="lantern", at=NOON, why="odd"), Stop(venue=EVERYWHERE, at=NOON, why="storm", by="ann")
+    for stop in (here, all_over, here):
+        await scribe.ledger.leave.write(partial(stops.add, stop=stop))
+    assert await scribe.ledger.leave.read(stops.standing) == [here, all_over]
+    assert await scribe.ledger.leave.write(lambda database: stops.resume(database, "lantern", by="ann", at=NOON)) == 1
+    assert await scribe.ledger.leave.read(stops.standing) == [all_over]
+    assert await scribe.ledger.leave.write(lambda database: stops.resume(database, None, by="ann", at=NOON)) == 1
+    assert await scribe.ledger.leave.read(stops.standing) == []
+    assert scribe.rows("select distinct resumed_by from stop") == [("ann",)]
+
+
+@pytest.mark.parametrize(
+    ("stop", "venue", "held"), [("", "lantern", True), ("lantern", "lantern", True), ("torch", "lantern", False)]
+)
+def test_a_stop_holds_its_venue_or_all(stop: str, venue: str, held: bool) -> None:  # noqa: FBT001 - a column of the table
+    assert Stop(venue=stop, at=NOON, why="odd").holds(venue) == held
+
+
+async def asked(scribe: Scribe, **changes: Any) -> Approval:
+    forecast = await scribe.forecast(await scribe.ask())
+    hold = Hold(why="waits", until=NOON + HOUR)
+    await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
+    given: dict[str, Any] = {
+        "id": "abc123",
+        "forecast": forecast.id,
+        "venue": "lantern",
+        "cost": 3.5,
+        "state": ApprovalState.ASKED,
+        "asked_at": NOON,
+        "expires_at": NOON + 12 * HOUR,
+        "shown": {"why": "mode approve"},
+    }
+    approval = Approval(**(given | changes))
+    await scribe.ledger.leave.write(lambda database: approvals.ask(database, approval))
+    return approval
+
+
+async def answer(scribe: Scribe, approval: Approval, state: ApprovalState, *, after: timedelta = HOUR) -> None:
+    answered = replace(approval, state=state, by="ann")
+    await scribe.ledger.leave.write(lambda database: approvals.answer(database, answered, at=NOON + after))
+
+
+async def test_an_approval_is_asked_and_answered_and_its_forecast_comes_before_the_gate_again(scribe: Scribe) -> None:
+    approval = await asked(scribe)
+    assert await scribe.ledger.leave.approvals() == [approval]
+    later = NOON + timedelta(minutes=1)
+    assert await scribe.ledger.forecasts.held(9, now=later) == []
+    await answer(scribe, approval, ApprovalState.APPROVED, after=timedelta(minutes=1))
+    assert [one.id for one in await scribe.ledger.forecasts.held(9, now=later)] == [approval.forecast]
+    found = await scribe.ledger.leave.approval(approval.forecast)
+    assert found == replace(approval, state=ApprovalState.APPROVED, by="ann")
+    assert await scribe.ledger.leave.approvals() == []
+    assert await scribe.ledger.leave.approvals(everything=True) == [found]
+
+
+async def test_an_answer_is_given_once_and_in_time(scribe: Scribe) -> None:
+    approval = await asked(scribe)
+    with pytest.raises(Rejected, match="expired at 2026-03-02 00:00 UTC"):
+        await answer(scribe, approval, ApprovalState.APPROVED, after=12 * HOUR)
+    await answer(scribe, approval, ApprovalState.REJECTED)
+    with pytest.raises(Rejected, match="abc123 is rejected already by ann"):
+        await answer(scribe, approval, ApprovalState.APPROVED)
+
+
+@pytest.mark.parametrize("name", ["zzz", "", "%", "_"])
+async def test_a_name_that_is_no_approval_is_not_found(scribe: Scribe, name: str) -> None:
+    approval = await asked(scribe)
+    with pytest.raises(NotFound, match="foxcast approvals"):
+        await answer(scribe, replace(approval, id=name), ApprovalState.APPROVED)
+
+
+async def test_the_beginning_of_an_id_is_enough(scribe: Scribe) -> None:
+    await answer(scribe, replace(await asked(scribe), id="abc"), ApprovalState.APPROVED)
+    assert [one.state for one in await scribe.ledger.leave.approvals(everything=True)] == [ApprovalState.APPROVED]
+
+
+async def test_approvals_expire_are_used_up_and_asked_again(scribe: Scribe) -> None:
+    approval = await asked(scribe)
+    await answer(scribe, approval, ApprovalState.APPROVED)
+    assert await scribe.ledger.leave.write(lambda database: approvals.expire(database, NOON + 11 * HOUR)) == 0
+    await scribe.ledger.leave.write(lambda database: approvals.use(database, approval.forecast))
+    assert await scribe.ledger.leave.write(lambda database: approvals.expire(database, NOON + 13 * HOUR)) == 0
+    again = replace(approval, id="def456", cost=4.0)
+    await scribe.ledger.leave.write(lambda database: approvals.ask(database, again))
+    assert await scribe.ledger.leave.approval(approval.forecast) == again
+    assert await scribe.ledger.leave.write(lambda database: approvals.expire(database, NOON + 13 * HOUR)) == 1
+
+
+def person(name: str, role: Role) -> Principal:
+    return Principal(name=name, role=role, salt="00", hash="11", made_at=NOON)
+
+
+async def add(scribe: Scribe, *people: Principal) -> None:
+    for one in people:
+        await scribe.ledger.leave.write(partial(principals.add, principal=one))
+
+
+async def revoke(scribe: Scribe, name: str) -> None:
+    await scribe.ledger.leave.write(lambda database: principals.revoke(database, name, at=NOON))
+
+
+async def test_the_first_principal_must_be_able_to_add_others(scribe: Scribe) -> None:
+    with pytest.raises(Rejected, match="must be an approver"):
+        await add(scribe, person("bob", Role.VIEWER))
+    await add(scribe, person("ann", Role.APPROVER), person("bob", Role.VIEWER))
+    assert [one.name for one in await scribe.ledger.leave.principals()] == ["ann", "bob"]
+
+
+async def test_nobody_can_be_locked_out_by_taking_tokens_away(scribe: Scribe) -> None:
+    await add(scribe, person("ann", Role.APPROVER), person("bob", Role.OPERATOR))
+    with pytest.raises(Rejected, match="ann is the last approver"):
+        await revoke(scribe, "ann")
+    await revoke(scribe, "bob")
+    await revoke(scribe, "ann")
+    assert await scribe.ledger.leave.principals() == []
+
+
+async def test_a_name_has_one_token_and_may_get_another_when_that_is_gone(scribe: Scribe) -> None:
+    await add(scribe, person("ann", Role.APPROVER), person("bob", Role.OPERATOR))
+    with pytest.raises(Rejected, match="there is a principal bob"):
+        await add(scribe, person("bob", Role.APPROVER))
+    await revoke(scribe, "bob")
+    with pytest.raises(NotFound, match="there is no principal bob"):
+        await revoke(scribe, "bob")
+    await add(scribe, person("bob", Role.APPROVER))

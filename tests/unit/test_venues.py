@@ -1,0 +1,180 @@
+"""What of a venue is opened in which mode, and what each part is handed."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bot.app import open_app
+from bot.clock import SeededRandom, SystemClock
+from bot.config.load import load_config
+from bot.config.model import Config
+from bot.daemon.serve import once, serve
+from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.domain.submission import Mode
+from bot.domain.vitals import JobRun, Vital
+from bot.domain.wire import Rate
+from bot.outfit import Outfitter
+from bot.ports import Wire
+from bot.rates import Rates
+from bot.registry import Registry, load_registry
+from bot.specs import PaperPlace, PricePlace, WriterPlace
+from bot.testing.clock import FakeClock
+from bot.testing.http import DictHttp
+from bot.testing.loopback import LoopbackServer, Sent
+from bot.testing.wires import MemoryWire
+from bot.venues import Venues, lane_of, open_venues, rates_of
+
+BOURSE = f"""
+plugins = ["bourse"]
+plugin_files = ["{Path(__file__).with_name("bourse.py")}"]
+
+[venues.bourse]
+forecasters = ["keeper"]
+"""
+
+
+def configured(folder: Path, text: str = "") -> tuple[Config, Registry]:
+    file = folder / "config.toml"
+    file.write_text(BOURSE + text)
+    config = load_config(file, {})
+    return config, load_registry(config)
+
+
+def plugin(registry: Registry) -> ModuleType:
+    """Return the module that the registry loaded from the plugin's file."""
+    return sys.modules[registry.venues["bourse"].reader.__module__]
+
+
+class Wires:
+    """Makes wires, and remembers with which rates."""
+
+    def __init__(self) -> None:
+        self.made: list[Rates] = []
+
+    def __call__(self, *, rates: Rates) -> AbstractAsyncContextManager[Wire]:
+        self.made.append(rates)
+        return self._open()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Wire]:
+        yield MemoryWire()
+
+
+@asynccontextmanager
+async def opened(folder: Path, mode: Mode, wires: Wires) -> AsyncIterator[tuple[Venues, Outfitter]]:
+    config, registry = configured(folder, f'mode = "{mode.value}"\n[venues.bourse.paper]\ncash = 250\ndelay_s = 7\n')
+    clock, random = FakeClock(), SeededRandom(1)
+    async with AsyncExitStack() as stack:
+        outfitter = Outfitter(
+            config=config,
+            registry=registry,
+            clock=clock,
+            random=random,
+            http=DictHttp({}),
+            folder=folder,
+            stack=stack,
+            rates=Rates(rates_of(config, registry), clock=clock, random=random),
+            open_wire=wires,
+        )
+        yield await open_venues(outfitter, ["bourse"]), outfitter
+    assert plugin(registry).OPENED.open == []
+
+
+async def test_in_paper_mode_no_wire_is_made_and_no_writer_opened(tmp_path: Path) -> None:
+    wires = Wires()
+    async with opened(tmp_path, Mode.PAPER, wires) as (venues, outfitter):
+        places = plugin(outfitter.registry).OPENED.places
+        assert set(places) == {"reader", "paper", "planner", "prices"}
+        assert places["paper"] == PaperPlace(
+            clock=outfitter.clock, http=outfitter.http, folder=tmp_path / "bourse", cash=250.0, delay_s=7.0
+        )
+        assert [*venues.submitters] == [*venues.planners] == [*venues.feeds] == ["bourse"]
+    assert wires.made == []
+
+
+async def test_an_app_in_paper_mode_opens_no_writer_whatever_it_does(tmp_path: Path) -> None:
+    config, registry = configured(tmp_path)
+
+    async def record(vital: Vital, /) -> None:
+        assert isinstance(vital, JobRun)
+
+    async with open_app(config, registry, clock=FakeClock()) as app:
+        assert (await once(app.jobs(), clock=app.clock, record=record, stop=app.stopping)).clean
+        assert set(plugin(registry).OPENED.places) == {"reader", "paper", "planner", "prices"}
+
+
+@pytest.mark.parametrize("mode", [Mode.APPROVE, Mode.LIVE])
+async def test_in_live_modes_the_writer_is_opened_with_a_wire_and_no_paper_book(tmp_path: Path, mode: Mode) -> None:
+    wires = Wires()
+    async with opened(tmp_path, mode, wires) as (venues, outfitter):
+        places = plugin(outfitter.registry).OPENED.places
+        assert set(places) == {"reader", "writer", "planner", "prices"}
+        writer = places["writer"]
+        assert isinstance(writer, WriterPlace)
+        assert isinstance(writer.wire, MemoryWire)
+        assert [*venues.submitters] == ["bourse"]
+        assert wires.made == [outfitter.rates]
+
+
+async def test_what_only_reads_holds_no_wire_and_only_feeds_hold_sockets(tmp_path: Path) -> None:
+    async with opened(tmp_path, Mode.LIVE, Wires()) as (_, outfitter):
+        places = plugin(outfitter.registry).OPENED.places
+        assert {name for name, place in places.items() if hasattr(place, "wire")} == {"writer"}
+        assert {name for name, place in places.items() if hasattr(place, "sockets")} == {"prices"}
+        assert isinstance(places["prices"], PricePlace)
+
+
+async def test_a_venue_that_is_off_submits_nothing(tmp_path: Path) -> None:
+    wires = Wires()
+    async with opened(tmp_path, Mode.PAPER, wires) as (_, outfitter):
+        config, _ = configured(tmp_path, 'mode = "off"\n')
+        assert await outfitter.submitter(lane_of(config, "bourse")) is None
+    assert wires.made == []
+
+
+def test_the_rates_are_those_of_the_settings_of_venues_that_are_on(tmp_path: Path) -> None:
+    config, registry = configured(tmp_path, "[venues.bourse.settings]\nper_minute = 30\n")
+    assert [*rates_of(config, registry)] == [
+        Rate(name="bourse", prefixes=("https://bourse.test/",), count=30, per_s=60.0)
+    ]
+    assert [*rates_of(*configured(tmp_path, 'mode = "off"\n'))] == []
+
+
+async def test_reading_keeps_the_rates_and_the_ledger_remembers_them(tmp_path: Path) -> None:
+    async with LoopbackServer(lambda _: Sent(body=b"here")) as server:
+        config, registry = configured(tmp_path, f'[venues.bourse.settings]\nbase = "{server.address}"\n')
+        async with open_app(config, registry, clock=SystemClock()) as app:
+            assert await app.ledger.rates.free_at() == {}
+            http = plugin(registry).OPENED.places["reader"].http
+            assert await http.get(f"{server.address}/v0/me", max_bytes=10) == b"here"
+            assert [*await app.ledger.rates.free_at()] == ["bourse"]
+
+
+@pytest.mark.parametrize(("text", "jobs"), [("", ["prices bourse"]), ("[daemon]\nwatch_questions = 0\n", [])])
+async def test_prices_are_watched_beside_the_jobs_where_there_is_a_feed(
+    tmp_path: Path, text: str, jobs: list[str]
+) -> None:
+    config, registry = configured(tmp_path, text)
+    async with open_app(config, registry, clock=FakeClock()) as app:
+        assert [job.name for job in app.watches()] == jobs
+        assert not {job.name for job in app.jobs()} & {"prices bourse"}
+
+
+async def test_a_daemon_that_watches_prices_stops_cleanly_when_asked(tmp_path: Path) -> None:
+    config, registry = configured(tmp_path)
+    async with open_app(config, registry, clock=SystemClock()) as app:
+        ran: list[str] = []
+
+        async def record(vital: Vital, /) -> None:
+            ran.extend([vital.job] if isinstance(vital, JobRun) else [])
+            # The last of the others: what comes after it is the watch.
+            if ran and ran[-1] == "backup":
+                app.stopping.set()
+
+        jobs = [*app.jobs(), *app.watches()]
+        end = await serve(jobs, clock=app.clock, watch=Watch(), record=record, stop=app.stopping)
+        assert end == Exit(reason=ExitReason.ASKED)

@@ -1,0 +1,303 @@
+"""The kits for feeds and finders are mutated before they are trusted: each break must fail the check beside it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.domain.prediction import Binary, Choice, Prediction
+from bot.domain.question import Question, QuestionRef
+from bot.domain.research import Quote
+from bot.errors import NotFound, Rejected, Unavailable
+from bot.testing import feed_contract
+from bot.testing.feed_contract import ODD_NAMES, Booth, FinderContract, PriceFeedContract
+from bot.testing.venue import MemoryVenue
+from tests.unit.testing.lantern import START, Failure, checks_of, question, run
+
+HOST = "lantern.example"
+Broken = (*Failure, TimeoutError, StopAsyncIteration, Unavailable)
+
+
+class Feed:
+    """Sound: what moves is told to whoever listens and asked for it."""
+
+    def __init__(self) -> None:
+        self.listening: list[asyncio.Queue[Quote | None]] = []
+        self.prices: dict[QuestionRef, float] = {}
+
+    async def move(self, asked: Question) -> Prediction:
+        self.prices[asked.ref] = (self.prices.get(asked.ref, 0.3) * 7 + 0.11) % 0.9 + 0.05
+        quote = Quote(ref=asked.ref, prediction=Binary(self.prices[asked.ref]), at=START)
+        for queue in self.listening:
+            queue.put_nowait(quote)
+        return quote.prediction
+
+    async def silence(self) -> None:
+        for queue in self.listening:
+            queue.put_nowait(None)
+
+    async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        queue: asyncio.Queue[Quote | None] = asyncio.Queue()
+        self.listening.append(queue)
+        try:
+            while True:
+                async for quote in self.said(await queue.get(), refs):
+                    yield quote
+        finally:
+            self.listening.remove(queue)
+
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        if quote is None:
+            message = "nothing was heard for a minute"
+            raise Unavailable(message)
+        if quote.ref in refs:
+            yield quote
+
+
+class Mistaken(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, refs):
+            assert isinstance(one.prediction, Binary)
+            yield replace(one, prediction=Binary(1 - one.prediction.probability))
+
+
+class Partial(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, [*refs][:1]):
+            yield one
+
+
+class Chatty(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        if quote is None:
+            async for one in super().said(None, refs):
+                yield one
+        else:
+            yield quote
+
+
+class Shapeless(Feed):
+    async def move(self, asked: Question) -> Prediction:
+        prediction = Choice({"low": 0.5, "high": 0.5})
+        for queue in self.listening:
+            queue.put_nowait(Quote(ref=asked.ref, prediction=prediction, at=START))
+        return prediction
+
+
+class Timeless(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, refs):
+            yield replace(one, at=datetime(1970, 1, 1, tzinfo=UTC))
+
+
+class Local(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, refs):
+            yield replace(one, at=one.at.replace(tzinfo=None))
+
+
+class Waiting(Feed):
+    async def silence(self) -> None:
+        """Wait on."""
+
+
+class Ending(Feed):
+    async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        try:
+            # Closed here and now: an iterator that is left to the collector ends who knows when.
+            async with aclosing(super().quotes(refs)) as quotes:  # type: ignore[type-var]
+                async for quote in quotes:
+                    yield quote
+        except Unavailable:
+            return
+
+
+class Mute(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        nothing: list[Quote] = []
+        for one in nothing:
+            yield one
+
+
+class Once(Feed):
+    """Cannot be opened a second time."""
+
+    opened = 0
+
+    async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        self.opened += 1
+        if self.opened > 1:
+            message = "already open"
+            raise Unavailable(message)
+        async with aclosing(super().quotes(refs)) as quotes:  # type: ignore[type-var]
+            async for quote in quotes:
+                yield quote
+
+
+FEED_MUTANTS: list[tuple[str, type[Feed]]] = [
+    ("a_move_is_quoted_as_it_is", Mistaken),
+    ("a_move_is_quoted_as_it_is", Mute),
+    ("every_watched_question_is_quoted", Partial),
+    ("only_what_is_watched_is_quoted", Chatty),
+    ("quotes_fit_their_questions_and_have_a_time", Shapeless),
+    ("quotes_fit_their_questions_and_have_a_time", Timeless),
+    ("quotes_fit_their_questions_and_have_a_time", Local),
+    ("silence_is_unavailability", Waiting),
+    ("silence_is_unavailability", Ending),
+    ("it_can_be_closed_and_opened_again", Once),
+]
+
+
+def booth_for(feed: Feed) -> Booth:
+    return Booth(
+        feed=feed,
+        questions=[question(0), question(1)],
+        others=[question(2)],
+        move=feed.move,
+        silence=feed.silence,
+        now=lambda: START + timedelta(minutes=1),
+    )
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is broken need not be waited for as long as what is slow."""
+    monkeypatch.setattr(feed_contract, "PATIENCE_S", 0.2)
+
+
+@pytest.mark.parametrize("name", checks_of(PriceFeedContract))
+async def test_a_sound_feed_passes(name: str) -> None:
+    await run(PriceFeedContract(), name, booth=booth_for(Feed()))
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(("name", "mutant"), FEED_MUTANTS)
+async def test_a_broken_feed_is_found(name: str, mutant: type[Feed]) -> None:
+    with pytest.raises(Broken):
+        await run(PriceFeedContract(), name, booth=booth_for(mutant()))
+
+
+def test_every_check_of_a_feed_has_a_mutant() -> None:
+    assert {name for name, _ in FEED_MUTANTS} == set(checks_of(PriceFeedContract))
+
+
+def known(number: int) -> Question:
+    return replace(question(number), url=f"https://{HOST}/lamps/{number}")
+
+
+class Reader(MemoryVenue):
+    """Sound: finds by key and by address, and says why a lamp without a wick is none to forecast."""
+
+    def __init__(self) -> None:
+        super().__init__([known(0), known(1)])
+        self.asked: set[str] = set()
+
+    async def find(self, name: str) -> Question:
+        self.asked.add(HOST)
+        key = self.key_of(name.strip())
+        if key == "9":
+            message = "lamp 9 has no wick"
+            raise Rejected(message)
+        async for one in self.questions():
+            if one.ref.key == key:
+                return self.stated(one)
+        message = f"no lamp {key[:20]!r}"
+        raise NotFound(message)
+
+    def key_of(self, name: str) -> str:
+        return name.removeprefix(f"https://{HOST}/lamps/")
+
+    def stated(self, found: Question) -> Question:
+        return found
+
+
+class Short(Reader):
+    def stated(self, found: Question) -> Question:
+        return replace(found, criteria="cut sh")
+
+
+class Addressless(Reader):
+    def key_of(self, name: str) -> str:
+        return name
+
+
+class Obliging(Reader):
+    async def find(self, name: str) -> Question:
+        try:
+            return await super().find(name)
+        except NotFound:
+            return known(0)
+
+
+class Strict(Reader):
+    async def find(self, name: str) -> Question:
+        if name != name.strip():
+            raise NotFound(name)
+        return await super().find(name)
+
+
+class Crashing(Reader):
+    def key_of(self, name: str) -> str:
+        return str(int(super().key_of(name)))
+
+
+class Straying(Reader):
+    async def find(self, name: str) -> Question:
+        if name.startswith("https://"):
+            self.asked.add(name.split("/")[2])
+        return await super().find(name)
+
+
+class Silent(Reader):
+    async def find(self, name: str) -> Question:
+        if name == "9":
+            raise Rejected
+        return await super().find(name)
+
+
+class Lax(Reader):
+    async def find(self, name: str) -> Question:
+        return known(9) if name == "9" else await super().find(name)
+
+
+FINDER_MUTANTS: list[tuple[str, type[Reader]]] = [
+    ("a_listed_question_is_found_by_its_key", Short),
+    ("a_listed_question_is_found_by_its_address", Addressless),
+    ("a_listed_question_is_found_by_its_address", Short),
+    ("blanks_around_a_name_do_not_matter", Strict),
+    ("an_odd_name_is_not_found", Obliging),
+    ("an_odd_name_is_not_found", Crashing),
+    ("no_name_leads_to_another_host", Straying),
+    ("what_cannot_be_forecast_is_rejected_with_a_reason", Silent),
+    ("what_cannot_be_forecast_is_rejected_with_a_reason", Lax),
+]
+
+
+class Wicks(FinderContract):
+    unfit = "9"
+
+
+async def check_finder(name: str, kind: Callable[[], Reader]) -> None:
+    for odd in ODD_NAMES if "name" in name else ("",):
+        reader = kind()
+        await run(
+            Wicks(), name, finder=reader, name=odd, hosts=frozenset({HOST}), reached=lambda r=reader: frozenset(r.asked)
+        )
+
+
+@pytest.mark.parametrize("name", checks_of(FinderContract))
+async def test_a_sound_finder_passes(name: str) -> None:
+    await check_finder(name, Reader)
+
+
+@pytest.mark.parametrize(("name", "mutant"), FINDER_MUTANTS)
+async def test_a_broken_finder_is_found(name: str, mutant: type[Reader]) -> None:
+    with pytest.raises((*Failure, NotFound, ValueError)):
+        await check_finder(name, mutant)
+
+
+def test_every_check_of_a_finder_has_a_mutant() -> None:
+    assert {name for name, _ in FINDER_MUTANTS} == set(checks_of(FinderContract))

@@ -1,0 +1,371 @@
+"""The kits for sealers and traders are mutated before they are trusted: each break must fail the check beside it."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.domain.order import Account, Leg, Order, Side
+from bot.domain.prediction import Binary
+from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
+from bot.testing.clock import FakeClock
+from bot.testing.exchange import MemoryExchange, Mishap
+from bot.testing.sealer_contract import Bench, SealerContract, TraderContract
+from tests.unit.testing.lantern import Failure, checks_of, question, run
+
+KEY = "do-not-show-me"
+S = IntentState
+
+
+class Careful(MemoryExchange):
+    """Sound: refuses what the batch marks as refused, and lets rest what nobody fills; a class for others to break."""
+
+    shared: dict[str, Any]
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.shared = {}
+
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [] if batch.key == "closed" else await super().seal(batch)
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        self.portion = 0.0 if batch.key == "resting" else 1.0
+        return await super().submit(batch)
+
+
+class SealingSends(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        sealed = await super().seal(batch)
+        await super().submit(replace(batch, sealed=tuple(sealed)))
+        return sealed
+
+
+class SealingOne(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return (await super().seal(batch))[:1]
+
+
+class Blank(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [replace(one, tag=" ") for one in await super().seal(batch)]
+
+
+class Fenceless(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [replace(one, fence=None) for one in await super().seal(batch)]
+
+
+class Past(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        past = self.clock.now() - timedelta(seconds=1)
+        return [replace(one, fence=past) for one in await super().seal(batch)]
+
+
+class OneTag(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [replace(one, tag="tag") for one in await super().seal(batch)]
+
+
+class Showing(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [replace(one, body=f"{one.body} {KEY}") for one in await super().seal(batch)]
+
+
+class Forgetting(Careful):
+    """Knows only what it has sent itself, so that nothing is found after a restart."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.mine: set[str] = set()
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        self.mine |= {one.tag for one in batch.sealed}
+        return await super().submit(batch)
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return await super().standing(replace(batch, sealed=tuple(one for one in batch.sealed if one.tag in self.mine)))
+
+
+class LastOnly(Careful):
+    """Looks only for the last request it is given, where the newest comes first."""
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return await super().standing(replace(batch, sealed=tuple({one.intent: one for one in batch.sealed}.values())))
+
+
+class Boasting(Careful):
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return [Receipt(intent=intent.id, state=S.ACKED) for intent in batch.intents]
+
+
+class Denying(Careful):
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return [Receipt(intent=intent.id, state=S.ABSENT) for intent in batch.intents]
+
+
+class Trusting(Careful):
+    """Takes a lost connection for success."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        receipts = await super().submit(batch)
+        return [replace(one, state=S.ACKED) if one.state is S.UNKNOWN else one for one in receipts]
+
+
+class Despairing(Careful):
+    """Takes a lost connection for a refusal."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        receipts = await super().submit(batch)
+        return [replace(one, state=S.REFUSED) if one.state is S.UNKNOWN else one for one in receipts]
+
+
+class Retrying(Careful):
+    """Sends again whatever got no answer."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        receipts = await super().submit(batch)
+        return await super().submit(batch) if any(one.state is S.UNKNOWN for one in receipts) else receipts
+
+
+class Resealing(Careful):
+    """Sends something newer than what was sealed."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return await super().submit(replace(batch, sealed=tuple(await super().seal(batch))))
+
+
+class Mending(Careful):
+    """Writes what it finds missing."""
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        found = await super().standing(batch)
+        missing = {one.intent for one in found if one.state is S.ABSENT}
+        intents = tuple(intent for intent in batch.intents if intent.id in missing)
+        if intents and batch.sealed:
+            await super().submit(replace(batch, intents=intents))
+        return found
+
+
+class Losing(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return (await super().submit(batch))[1:]
+
+
+class Curt(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return await MemoryExchange.seal(self, batch)
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        if batch.key != "closed":
+            return await super().submit(batch)
+        return [Receipt(intent=intent.id, state=S.REFUSED) for intent in batch.intents]
+
+
+class Careless(Careful):
+    """Sends what it should refuse."""
+
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return await MemoryExchange.seal(self, batch)
+
+
+class Scribbling(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [] if batch.intents == () and self.placed else await super().seal(replace(batch, key="open"))
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        if batch.intents:
+            return await super().submit(batch)
+        other = intent_for(7)
+        await super().submit(replace(batch, intents=(other,), sealed=(self._seal(other),)))
+        return []
+
+
+class Foreign(Careful):
+    async def account(self) -> Account:
+        return replace(await super().account(), currency="SHELL")
+
+
+class Overspending(Careful):
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, cash=account.cash - 50.0) if self.placed else account
+
+
+class Miscounting(Careful):
+    async def account(self) -> Account:
+        account = await super().account()
+        return replace(account, positions=tuple(replace(one, shares=one.shares / 2) for one in account.positions))
+
+
+class Undercharging(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return [
+            replace(one, fills=tuple(replace(fill, cash=fill.cash / 2) for fill in one.fills))
+            for one in await super().submit(batch)
+        ]
+
+
+class Overfilling(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return [
+            replace(one, fills=tuple(replace(fill, shares=fill.shares * 3, cash=fill.cash * 3) for fill in one.fills))
+            for one in await super().submit(batch)
+        ]
+
+
+class Overpaying(Careful):
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return [
+            replace(one, fills=tuple(replace(fill, price=0.9) for fill in one.fills))
+            for one in await super().submit(batch)
+        ]
+
+
+class Renaming(Careful):
+    """Gives a fill another name each time it is read."""
+
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        self.shared["readings"] = self.shared.get("readings", 0) + 1
+        return [
+            replace(one, fills=tuple(replace(fill, reference=f"{self.shared['readings']}") for fill in one.fills))
+            for one in await super().standing(batch)
+        ]
+
+
+class Unreserved(Careful):
+    async def account(self) -> Account:
+        account = await super().account()
+        free = sum(order.reserves for order in account.orders)
+        return replace(account, cash=account.cash + free)
+
+
+class Uncancelling(Careful):
+    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
+        return list(order_ids) if order_ids is not None else [order.id for order in (await self.account()).orders]
+
+
+class Sweeping(Careful):
+    """Cancels everything when it is asked to cancel nothing."""
+
+    async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
+        return await super().cancel(order_ids or None)
+
+
+SEALER_MUTANTS: list[tuple[str, type[Careful]]] = [
+    ("sealing_sends_nothing", SealingSends),
+    ("sealing_sends_nothing", Boasting),
+    ("each_intent_has_one_complete_request", SealingOne),
+    ("each_intent_has_one_complete_request", Blank),
+    ("each_intent_has_one_complete_request", Fenceless),
+    ("each_intent_has_one_complete_request", Past),
+    ("no_two_requests_have_the_same_tag", OneTag),
+    ("requests_hold_no_secret", Showing),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Forgetting),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Denying),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Losing),
+    ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Resealing),
+    ("it_is_found_among_the_requests_of_earlier_attempts", LastOnly),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Trusting),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Despairing),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Retrying),
+    ("a_lost_reply_is_a_doubt_that_reading_settles", Denying),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", Trusting),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", Retrying),
+    ("a_lost_request_is_a_doubt_and_then_an_absence", Boasting),
+    ("reading_writes_nothing", Mending),
+    ("past_its_fence_a_request_has_no_effect", Resealing),
+    ("a_refusal_has_a_reason_and_no_effect", Curt),
+    ("a_refusal_has_a_reason_and_no_effect", Careless),
+    ("an_empty_batch_leaves_no_trace", Scribbling),
+]
+TRADER_MUTANTS: list[tuple[str, type[Careful]]] = [
+    ("the_account_is_one_of_its_currency", Foreign),
+    ("an_order_takes_no_more_than_its_cost", Overspending),
+    ("fills_explain_the_cash_and_the_shares", Undercharging),
+    ("fills_explain_the_cash_and_the_shares", Miscounting),
+    ("fills_keep_to_the_order", Overfilling),
+    ("fills_keep_to_the_order", Overpaying),
+    ("reading_again_gives_the_same_fills", Renaming),
+    ("reading_again_gives_the_same_fills", Denying),
+    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Unreserved),
+    ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Uncancelling),
+    ("cancelling_everything_leaves_nothing_to_rest", Uncancelling),
+    ("cancelling_what_others_ordered_is_not_claimed", Sweeping),
+]
+
+
+def intent_for(number: int) -> Intent:
+    order = Order(
+        contract=f"market {number}",
+        leg=Leg.YES,
+        side=Side.BUY,
+        shares=20.0,
+        limit=0.5,
+        cost=10.0,
+        expected=0.5,
+        currency="COIN",
+    )
+    return Intent(
+        id=f"intent {number}",
+        account="team",
+        ref=question(number).ref,
+        forecast="f",
+        action=IntentAction.ORDER,
+        predictions={"outcome": Binary(0.7)},
+        batch=f"intent {number}",
+        order=order,
+    )
+
+
+def bench_for(kind: type[Careful]) -> Bench:
+    clock = FakeClock()
+    exchange = kind(clock)
+
+    async def reopen() -> Careful:
+        other = kind(clock)
+        # The other side is the same.
+        other.placed, other.mishaps, other.shared = exchange.placed, exchange.mishaps, exchange.shared
+        other._last_ms = exchange._last_ms  # noqa: SLF001 - time goes on for both
+        return other
+
+    batch = Batch(key="open", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
+    later: Callable[[float], Awaitable[None]] = clock.advance
+    return Bench(
+        sealer=exchange,
+        batch=batch,
+        refused=replace(batch, key="closed"),
+        effects=lambda: len(exchange.placed),
+        reopen=reopen,
+        later=later,
+        now=clock.now,
+        lose_request=lambda: exchange.mishaps.append(Mishap.REQUEST_LOST),
+        lose_reply=lambda: exchange.mishaps.append(Mishap.REPLY_LOST),
+        resting=Batch(key="resting", intents=(intent_for(2),), questions=(question(2),)),
+        secrets=(KEY,),
+    )
+
+
+@pytest.mark.parametrize("name", [*checks_of(SealerContract), *checks_of(TraderContract)])
+async def test_a_sound_trader_passes(name: str) -> None:
+    await run(TraderContract(), name, bench=bench_for(Careful))
+
+
+@pytest.mark.parametrize(("name", "mutant"), [*SEALER_MUTANTS, *TRADER_MUTANTS])
+async def test_a_broken_trader_is_found(name: str, mutant: type[Careful]) -> None:
+    with pytest.raises(Failure):
+        await run(TraderContract(), name, bench=bench_for(mutant))
+
+
+async def test_what_never_expires_needs_no_fence_to_be_late_for() -> None:
+    class Lasting(SealerContract):
+        expires = False
+
+    await run(Lasting(), "past_its_fence_a_request_has_no_effect", bench=bench_for(Resealing))
+
+
+@pytest.mark.parametrize(("kit", "mutants"), [(SealerContract, SEALER_MUTANTS), (TraderContract, TRADER_MUTANTS)])
+def test_every_check_has_a_mutant(kit: type, mutants: list[tuple[str, type[Careful]]]) -> None:
+    assert {name for name, _ in mutants} == set(checks_of(kit))

@@ -1,0 +1,156 @@
+"""A fake Polymarket that listens, and somebody with a wallet, money and an API key."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from typing import Any
+
+import httpx
+from eth_account import Account
+from polymarket._internal.actions.orders.typed_data import build_order_signature, build_order_typed_data
+from polymarket._internal.actions.orders.types import UnsignedOrder
+
+from bot.testing.clock import FakeClock
+from bot.testing.venues.kit import Served, serve
+from bot.testing.venues.polymarket import FakePolymarket
+from bot.testing.venues.polymarket_state import Market, User
+
+# Nobody's key.
+KEY = "0x" + "17" * 32
+OTHER_KEY = "0x" + "23" * 32
+CONTRACTS = {
+    "standard": ("2", "0xE111180000d2663C0091e4f400237545B87B996B"),
+    "neg risk": ("2", "0xe2222d279d744050d28e00520010520000310F59"),
+    "v2": ("3", "0xe3333700cA9d93003F00f0F71f8515005F6c00Aa"),
+}
+ZERO = "0x" + "00" * 32
+
+
+class Bench:
+    """``ada`` has 1000 dollars in a deposit wallet and a key to the exchange."""
+
+    def __init__(self, venue: FakePolymarket, clock: FakeClock, served: Served, client: httpx.AsyncClient) -> None:
+        self.venue, self.clock, self.served, self.client = venue, clock, served, client
+        self.world = venue.world
+        self.ada = self.world.give_key(self.world.add_user(KEY))
+        self._salt = 0
+
+    async def get(self, path: str, **params: Any) -> httpx.Response:
+        return await self.client.get(path, params=params)
+
+    async def read(self, path: str, **params: Any) -> Any:
+        reply = await self.get(path, **params)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    async def private(
+        self, method: str, path: str, body: Any = None, *, params: Any = None, user: User | None = None
+    ) -> httpx.Response:
+        """Ask as an account; the signature is made here, after section 8.1 of the venue's document."""
+        user = user or self.ada
+        text = "" if body is None else json.dumps(body)
+        stamp = str(int(self.clock.now().timestamp()))
+        key = base64.urlsafe_b64decode(user.secret)
+        digest = hmac.new(key, f"{stamp}{method}{path}{text}".encode(), hashlib.sha256).digest()
+        headers = {
+            "POLY_ADDRESS": user.address,
+            "POLY_API_KEY": user.key,
+            "POLY_PASSPHRASE": user.passphrase,
+            "POLY_TIMESTAMP": stamp,
+            "POLY_SIGNATURE": base64.urlsafe_b64encode(digest).decode(),
+        }
+        return await self.client.request(method, path, content=text or None, params=params, headers=headers)
+
+    async def mine(self, path: str, **params: Any) -> Any:
+        reply = await self.private("GET", path, params=params)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    def body(self, market: Market, side: str, price: str, size: str, **more: Any) -> dict[str, Any]:
+        """Sign an order with the venue's own client; ``amounts`` replaces what price and size give."""
+        user, key, index = more.pop("user", self.ada), more.pop("private_key", KEY), more.pop("index", 0)
+        shares, dollars = Decimal(size), Decimal(size) * Decimal(price)
+        amounts = more.pop("amounts", (dollars, shares) if side == "BUY" else (shares, dollars))
+        kind, post_only, expiration = more.pop("kind", "GTC"), more.pop("post_only", False), more.pop("expiration", 0)
+        where = "v2" if market.version == "v2" else "neg risk" if market.neg_risk else "standard"
+        version, contract = more.pop("domain", CONTRACTS[where])
+        self._salt += 1
+        fields: dict[str, Any] = {
+            "builder": ZERO,
+            "chain_id": 137,
+            "exchange_address": contract,
+            "expiration": expiration,
+            "maker": user.wallet,
+            "maker_amount": int(amounts[0] * 1_000_000),
+            "metadata": ZERO,
+            "protocol_version": version,
+            "salt": self._salt,
+            "side": side,
+            "signature_type": user.kind,
+            "signer": user.wallet if user.kind == 3 else user.address,
+            "taker_amount": int(amounts[1] * 1_000_000),
+            "timestamp": 1_763_700_000_000,
+            "token_id": market.tokens[index],
+        }
+        assert not set(more) - set(fields)
+        return _signed({**fields, **more}, key, {"kind": kind, "owner": user.key, "post_only": post_only})
+
+    async def post(self, market: Market, side: str, price: str, size: str, **more: Any) -> httpx.Response:
+        user = more.get("user")
+        return await self.private("POST", "/order", self.body(market, side, price, size, **more), user=user)
+
+    async def placed(self, market: Market, side: str, price: str, size: str, **more: Any) -> Mapping[str, Any]:
+        reply = await self.post(market, side, price, size, **more)
+        assert reply.status_code == 200, reply.text
+        found: Mapping[str, Any] = reply.json()
+        assert found["success"], found
+        return found
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass, and what becomes due happen."""
+        self.clock.advance(seconds)
+        self.world.exchange.advance()
+
+
+def _signed(fields: dict[str, Any], key: str, terms: Mapping[str, Any]) -> dict[str, Any]:
+    import inspect
+
+    wanted = inspect.signature(UnsignedOrder).parameters
+    order = UnsignedOrder(**{name: value for name, value in fields.items() if name in wanted})
+    signed = Account.from_key(key).sign_typed_data(full_message=build_order_typed_data(order))
+    signature = build_order_signature(order, "0x" + signed.signature.hex())  # type: ignore[arg-type]
+    body = {
+        "deferExec": False,
+        "order": {
+            "builder": order.builder,
+            "expiration": str(fields["expiration"]),
+            "maker": order.maker,
+            "makerAmount": str(order.maker_amount),
+            "metadata": order.metadata,
+            "salt": order.salt,
+            "side": order.side,
+            "signature": signature,
+            "signatureType": int(order.signature_type),
+            "signer": order.signer,
+            "takerAmount": str(order.taker_amount),
+            "timestamp": str(order.timestamp),
+            "tokenId": order.token_id,
+        },
+        "orderType": terms["kind"],
+        "owner": terms["owner"],
+    }
+    return body | ({"postOnly": True} if terms["post_only"] else {})
+
+
+@asynccontextmanager
+async def bench() -> AsyncIterator[Bench]:
+    clock = FakeClock()
+    venue = FakePolymarket(clock)
+    async with serve(venue) as served, httpx.AsyncClient(base_url=served.url, timeout=5.0, trust_env=False) as client:
+        yield Bench(venue, clock, served, client)

@@ -1,0 +1,121 @@
+"""Sockets of fake venues, over real connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from bot.clock import SeededRandom, SystemClock
+from bot.testing.clock import FakeClock
+from bot.testing.venues.faults import Faults, SocketFault
+from tests.unit.testing.venues.counter import Counter, Visit, visited
+
+
+@pytest.fixture
+async def visit() -> AsyncIterator[Visit]:
+    async with visited(Counter(SystemClock())) as here:
+        yield here
+
+
+async def test_a_socket_hears_and_answers(visit: Visit) -> None:
+    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
+        await socket.send("hello")
+        assert json.loads(await socket.recv()) == {"echo": "hello"}
+        assert visit.venue.hub.opened == 1
+    await visit.venue.until(lambda: not visit.venue.hub.channels)
+
+
+@pytest.mark.parametrize(
+    ("fault", "echoes"),
+    [
+        (SocketFault.SILENT, []),
+        (SocketFault.DUPLICATING, ["a", "a", "b", "b", "c", "c"]),
+        (SocketFault.GAPPING, ["b"]),
+        (SocketFault.STALE, ["a", "a", "a"]),
+    ],
+)
+async def test_messages_go_missing_or_come_again(visit: Visit, fault: SocketFault, echoes: list[str]) -> None:
+    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
+        visit.faults.on_sockets.add(fault)
+        for word in "abc":
+            await socket.send(word)
+        await visit.venue.until(lambda: visit.faults.injected[fault] == 3)
+        visit.faults.on_sockets.clear()
+        await socket.send("end")
+        heard = [json.loads(await socket.recv())["echo"] for _ in [*echoes, "end"]]
+        assert heard == [*echoes, "end"]
+
+
+async def test_a_garbled_message_is_no_json(visit: Visit) -> None:
+    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
+        visit.faults.on_sockets.add(SocketFault.GARBLED)
+        await socket.send("hello")
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(await socket.recv())
+
+
+async def test_a_message_that_meets_a_cut_ends_the_connection_without_a_word(visit: Visit) -> None:
+    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
+        visit.faults.on_sockets.add(SocketFault.CUT)
+        await socket.send("x")
+        with pytest.raises(ConnectionClosed) as caught:
+            await socket.recv()
+        assert caught.value.rcvd is None
+
+
+async def test_a_venue_that_refuses_takes_no_socket(visit: Visit) -> None:
+    visit.faults.refusing = True
+    with pytest.raises(InvalidStatus):
+        async with connect(f"{visit.served.ws_url}/ws", proxy=None):
+            pass
+    assert visit.venue.hub.opened == 0
+
+
+async def test_bytes_end_the_talk(visit: Visit) -> None:
+    async with connect(f"{visit.served.ws_url}/ws", proxy=None) as socket:
+        await socket.send(b"bytes")
+        with pytest.raises(ConnectionClosed):
+            await socket.recv()
+
+
+async def test_chance_meets_messages_at_its_rate(visit: Visit) -> None:
+    visit.venue.faults.socket_rates[SocketFault.DUPLICATING] = 0.5
+    with pytest.raises(ValueError, match="stream of chance"):
+        visit.venue.faults.pick_for_message()
+    faults = Faults(SeededRandom(3).stream("sockets"), socket_rates={SocketFault.DUPLICATING: 0.25})
+    met = sum(bool(faults.pick_for_message()) for _ in range(2_000))
+    assert 400 < met < 600
+    assert faults.injected[SocketFault.DUPLICATING] == met
+    faults.clear()
+    assert faults.pick_for_message() == frozenset()
+
+
+async def test_all_sockets_can_be_cut(visit: Visit) -> None:
+    url = f"{visit.served.ws_url}/ws"
+    async with connect(url, proxy=None) as first, connect(url, proxy=None) as second:
+        await visit.venue.until(lambda: len(visit.venue.hub.channels) == 2)
+        visit.venue.hub.cut()
+        for socket in (first, second):
+            with pytest.raises(ConnectionClosed):
+                await socket.recv()
+
+
+async def test_pings_of_the_protocol_keep_nobody_alive_but_messages_do() -> None:
+    clock = FakeClock()
+    async with visited(Counter(clock)) as visit:
+        url = f"{visit.served.ws_url}/ws"
+        async with connect(url, proxy=None) as idle, connect(url, proxy=None) as lively:
+            for _ in range(2):
+                await clock.advance(25.0)
+                await (await idle.ping())
+                await lively.send("ping")
+                await lively.recv()
+            await clock.advance(50.0)
+            with pytest.raises(ConnectionClosed):
+                await idle.recv()
+            await lively.send("still here")
+            assert json.loads(await lively.recv()) == {"echo": "still here"}
