@@ -152,7 +152,9 @@ def _disk(folder: Path) -> Finding:
 def _halt(config: Config) -> Finding:
     stop = config.state / STOP_FILE
     if stop.exists():
-        return Finding(Verdict.WARN, "halt", f"{stop} is there, so nothing leaves", f"to go on run: foxcast resume, or rm {stop}")
+        return Finding(
+            Verdict.WARN, "halt", f"{stop} is there, so nothing leaves", f"to go on run: foxcast resume, or rm {stop}"
+        )
     return Finding(Verdict.OK, "halt", "not halted")
 
 
