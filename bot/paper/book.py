@@ -19,7 +19,7 @@ from bot.domain.order import Account, Position
 from bot.domain.question import SINGLE_TARGET
 from bot.domain.resolution import Resolution
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
-from bot.errors import FoxcastError, Rejected
+from bot.errors import FoxcastError, Rejected, StoreError
 from bot.ids import derive_id
 from bot.paper import accounts, settlements, tickets
 from bot.paper.amounts import micros, units
@@ -99,16 +99,25 @@ class PaperBook:
         return await self.file.writer.run(lambda database: tickets.cancel(database, order_ids, now))
 
     async def settle(self, resolutions: Sequence[Resolution]) -> int:
-        """Pay out what these outcomes say, and take back what was paid for others; return for how many positions."""
+        """Pay out what these outcomes say, and take back what was paid for others; return for how many positions.
+
+        Raises what the market raised over one of them, once all others are done.
+        """
         now = self.clock.now()
-        known = [one for one in resolutions if one.resolved_at + self.terms.settle_after <= now]
-        if not known:
-            return 0
-
-        def work(database: Database) -> int:
-            return sum(settlements.settle(database, one, self.market.payout, now) for one in known)
-
-        return await self.file.writer.run(work)
+        settled, errors = 0, list[Exception]()
+        for one in resolutions:
+            if one.resolved_at + self.terms.settle_after > now:
+                continue
+            work = partial(settlements.settle, resolution=one, pays=self.market.payout, at=now)
+            try:
+                settled += await self.file.writer.run(work)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - an outcome that the plugin cannot pay holds up no other
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return settled
 
     async def advance(self) -> int:
         """Look at what happened to resting orders since; return how many were filled, in part or whole, or ended."""

@@ -42,20 +42,22 @@ class BookReport:
     faults: Sequence[str]
 
 
-async def read_report(path: Path, *, at: datetime) -> BookReport:
-    """Read a book; raises StoreError where there is none."""
+async def read_report(path: Path, *, at: datetime) -> BookReport | None:
+    """Read a book, None for one that was never begun; raises StoreError where there is no file."""
     async with read_file(path, MIGRATIONS) as file:
         return await file.readers.run(lambda database: _report(database, at))
 
 
-def _report(database: Database, at: datetime) -> BookReport:
+def _report(database: Database, at: datetime) -> BookReport | None:
+    begun = database.execute(_BEGUN).fetchone() if database["book"].exists() else None
+    if begun is None:
+        return None
     places = dict(database.execute(_PLACES).fetchall())
     held = database.execute(_EVENTS).fetchall()
-    (begun_at,) = database.execute(_BEGUN).fetchone()
     (fees,) = database.execute(_FEES).fetchone()
     return BookReport(
         account=account_of(database, at),
-        begun_at=moment(begun_at),
+        begun_at=moment(begun[0]),
         capital=units(-places.get("capital", 0)),
         realised=units(-places.get("gain", 0)),
         fees=units(fees),

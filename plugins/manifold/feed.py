@@ -76,76 +76,6 @@ class _Memory:
         return known
 
 
-class ManifoldFeed:
-    """Implements the port PriceFeed."""
-
-    def __init__(self, settings: ManifoldSettings, place: PricePlace) -> None:
-        self._settings = settings
-        self._clock = place.clock
-        self._sockets = place.sockets
-        self._client = Client(settings, place.http, place.clock)
-        self._reread_at = 0.0
-
-    async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
-        """Yield the price of each question now, and each time it has changed."""
-        watched: dict[str, _Watched] = {}
-        for ref in refs:
-            market, answer = parts_of(ref.key)
-            watched.setdefault(market, _Watched(market, {})).refs[answer] = ref
-        if not watched:
-            return
-        async with self._sockets.connect(self._settings.place.socket, max_bytes=MAX_BYTES) as socket:
-            line = _Line(socket, self._clock)
-            await line.subscribe([topic for market in watched.values() for topic in _topics(market)])
-            for quote in await self._reread(watched, whole=True):
-                yield quote
-            broadcasts = _Broadcasts(watched, self._clock)
-            self._reread_at = self._clock.monotonic() + REREAD_EVERY_S
-            while True:
-                for quote in await self._next(line, broadcasts, watched):
-                    yield quote
-
-    async def _next(self, line: _Line, broadcasts: _Broadcasts, watched: Mapping[str, _Watched]) -> list[Quote]:
-        message = await line.next()
-        quotes = [] if message is None else broadcasts.hear(message)
-        if self._clock.monotonic() >= self._reread_at:
-            quotes += await self._reread(watched, whole=False)
-            self._reread_at = self._clock.monotonic() + REREAD_EVERY_S
-        return quotes
-
-    async def _reread(self, watched: Mapping[str, _Watched], *, whole: bool) -> list[Quote]:
-        """Read all prices; what the socket told a moment ago is newer than any answer that may have been cached."""
-        now_s = self._clock.monotonic()
-        due = [market for market in watched.values() if now_s - market.heard_s > CACHED_S]
-        for market in due:
-            # Prices come by the ids of answers; only the whole market tells their names.
-            if whole and "" in market.refs:
-                await self._read_options(market)
-        prices = await self._client.probs([market.id for market in due])
-        quotes: list[Quote] = []
-        for market in due:
-            row = prices.get(market.id, {})
-            by_answer = row.get("answerProbs")
-            found = by_answer if isinstance(by_answer, Mapping) else {"": row.get("prob")}
-            market.prices |= {str(name): float(str(price)) for name, price in found.items() if _is_price(price)}
-            quotes += _changed(market, self._clock)
-        return quotes
-
-    async def _read_options(self, market: _Watched) -> None:
-        try:
-            read = parsed(RawMarket, await self._client.market(market.id), f"market {market.id}")
-            if KINDS.get(read.type) == "pseudo_numeric":
-                # A price tells a mean, and nobody a distribution.
-                del market.refs[""]
-            elif read.type in KINDS and read.type != "BINARY":
-                market.options = options_of(read)
-                market.prices |= {one.id: one.prob for one in answers_of(read, []) if one.prob is not None}
-        except Unavailable:
-            raise
-        except (NotFound, Rejected, ContractError) as error:
-            log.warning("a market cannot be watched", market=market.id, error=str(error))
-
-
 class _Line:
     """A connection as the venue's server speaks on it: numbered frames, answers to each, pings that keep it alive."""
 
@@ -221,9 +151,13 @@ class _Line:
 
 
 class _Broadcasts:
-    """What is heard, as prices: each bet once, by whatever topics it comes, and each message once."""
+    """What is heard, as prices: each bet once, by whatever topics it comes, and each message once.
+
+    At ``reread_at`` what may have been missed is to be read over HTTP.
+    """
 
     def __init__(self, watched: Mapping[str, _Watched], clock: Clock) -> None:
+        self.reread_at = clock.monotonic() + REREAD_EVERY_S
         self._watched = watched
         self._clock = clock
         self._bets = _Memory()
@@ -261,6 +195,74 @@ class _Broadcasts:
         for answer in _rows(data, "answers"):
             if isinstance(answer.get("id"), str) and _is_price(answer.get("prob")):
                 yield market.id, str(answer["id"]), float(str(answer["prob"]))
+
+
+class ManifoldFeed:
+    """Implements the port PriceFeed."""
+
+    def __init__(self, settings: ManifoldSettings, place: PricePlace) -> None:
+        self._settings = settings
+        self._clock = place.clock
+        self._sockets = place.sockets
+        self._client = Client(settings, place.http, place.clock)
+
+    async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        """Yield the price of each question now, and each time it has changed."""
+        watched: dict[str, _Watched] = {}
+        for ref in refs:
+            market, answer = parts_of(ref.key)
+            watched.setdefault(market, _Watched(market, {})).refs[answer] = ref
+        if not watched:
+            return
+        async with self._sockets.connect(self._settings.place.socket, max_bytes=MAX_BYTES) as socket:
+            line = _Line(socket, self._clock)
+            await line.subscribe([topic for market in watched.values() for topic in _topics(market)])
+            for quote in await self._reread(watched, whole=True):
+                yield quote
+            broadcasts = _Broadcasts(watched, self._clock)
+            while True:
+                for quote in await self._next(line, broadcasts, watched):
+                    yield quote
+
+    async def _next(self, line: _Line, broadcasts: _Broadcasts, watched: Mapping[str, _Watched]) -> list[Quote]:
+        message = await line.next()
+        quotes = [] if message is None else broadcasts.hear(message)
+        if self._clock.monotonic() >= broadcasts.reread_at:
+            quotes += await self._reread(watched, whole=False)
+            broadcasts.reread_at = self._clock.monotonic() + REREAD_EVERY_S
+        return quotes
+
+    async def _reread(self, watched: Mapping[str, _Watched], *, whole: bool) -> list[Quote]:
+        """Read all prices; what the socket told a moment ago is newer than any answer that may have been cached."""
+        now_s = self._clock.monotonic()
+        due = [market for market in watched.values() if now_s - market.heard_s > CACHED_S]
+        for market in due:
+            # Prices come by the ids of answers; only the whole market tells their names.
+            if whole and "" in market.refs:
+                await self._read_options(market)
+        prices = await self._client.probs([market.id for market in due])
+        quotes: list[Quote] = []
+        for market in due:
+            row = prices.get(market.id, {})
+            by_answer = row.get("answerProbs")
+            found = by_answer if isinstance(by_answer, Mapping) else {"": row.get("prob")}
+            market.prices |= {str(name): float(str(price)) for name, price in found.items() if _is_price(price)}
+            quotes += _changed(market, self._clock)
+        return quotes
+
+    async def _read_options(self, market: _Watched) -> None:
+        try:
+            read = parsed(RawMarket, await self._client.market(market.id), f"market {market.id}")
+            if KINDS.get(read.type) == "pseudo_numeric":
+                # A price tells a mean, and nobody a distribution.
+                del market.refs[""]
+            elif read.type in KINDS and read.type != "BINARY":
+                market.options = options_of(read)
+                market.prices |= {one.id: one.prob for one in answers_of(read, []) if one.prob is not None}
+        except Unavailable:
+            raise
+        except (NotFound, Rejected, ContractError) as error:
+            log.warning("a market cannot be watched", market=market.id, error=str(error))
 
 
 @asynccontextmanager

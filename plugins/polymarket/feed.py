@@ -78,20 +78,13 @@ class PolymarketFeed:
         desk = _Desk(watched, LiveBooks(), Decimal(str(self._settings.spread_max)))
         queue: asyncio.Queue[Quote] = asyncio.Queue(QUEUE)
         pumps = [asyncio.create_task(self._pump(part, desk, queue)) for part in parts_of(tokens, TOKENS_A_SOCKET)]
-        next_one: asyncio.Task[Quote] | None = None
         try:
             while True:
-                next_one = asyncio.create_task(queue.get())
-                done, _ = await asyncio.wait({next_one, *pumps}, return_when=asyncio.FIRST_COMPLETED)
-                if next_one not in done:
-                    for pump in done:
-                        await pump  # raises what ended it
-                yield await next_one
+                yield await _next(queue, pumps)
         finally:
-            tasks = [*pumps, *([] if next_one is None else [next_one])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _watched(self, refs: Collection[QuestionRef]) -> list[Watched]:
         """Return what is to be watched; questions that cannot be are left out."""
@@ -215,6 +208,18 @@ class _Desk:
         single = prices.get("")
         prediction = (None if single is None else Binary(single)) if "" in prices else choice_of(prices, item.other)
         return None if prediction is None else (prediction, max(moments))
+
+
+async def _next(queue: "asyncio.Queue[Quote]", pumps: Collection["asyncio.Task[None]"]) -> Quote:
+    """Return the next quote; raises what ended one of those that bring them."""
+    waiting = asyncio.create_task(queue.get())
+    try:
+        done, _ = await asyncio.wait({waiting, *pumps}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting not in done:
+            await next(pump for pump in pumps if pump.done())
+        return await waiting
+    finally:
+        waiting.cancel()
 
 
 async def _put(quotes: Sequence[Quote], queue: "asyncio.Queue[Quote]") -> None:

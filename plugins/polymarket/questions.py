@@ -112,16 +112,18 @@ def question_of_market(market: Market, seen: Seen) -> Question:
         "rules": _digest(market.rules),
     }
     updated = market.condition in seen.updated
-    return _question(
-        market.condition,
+    draft = _Draft(
         title=title,
         shape=BinaryShape(),
-        texts=(market.home.background if market.home.background != market.rules else "", _ruled(market.rules, updated)),
+        background=market.home.background if market.home.background != market.rules else "",
+        criteria=_ruled(market.rules, updated),
         url=url_of(market),
-        window=(market.starts_at, market.ends_at),
+        opens_at=market.starts_at,
+        closes_at=market.ends_at,
         crowd=None if price is None else _crowd(Binary(price), seen.at, _told(book)),
         facts=facts,
     )
+    return draft.question(market.condition)
 
 
 def question_of_group(group: Group, seen: Seen) -> Question:
@@ -144,16 +146,18 @@ def question_of_group(group: Group, seen: Seen) -> Question:
         "group": group.id,
         "rules": _digest(json.dumps(rules, sort_keys=True)),
     }
-    return _question(
-        group.key,
+    draft = _Draft(
         title=group.home.title or members[0].title,
         shape=ChoiceShape(options=group.options),
-        texts=(group.home.background, _ruled(_rules_of_group(group), updated)),
+        background=group.home.background,
+        criteria=_ruled(_rules_of_group(group), updated),
         url=f"https://polymarket.com/event/{group.home.slug}" if group.home.slug else None,
-        window=(None, group.ends_at),
+        opens_at=None,
+        closes_at=group.ends_at,
         crowd=None if choice is None else _crowd(choice, seen.at, f"prices of the options sum to {total:.3f}"),
         facts=facts,
     )
+    return draft.question(group.key)
 
 
 def url_of(market: Market) -> str | None:
@@ -165,37 +169,41 @@ def url_of(market: Market) -> str | None:
     return f"https://polymarket.com/{path}"
 
 
-def _question(  # noqa: PLR0913 - the parts of a question, each named
-    key: str,
-    *,
-    title: str,
-    shape: BinaryShape | ChoiceShape,
-    texts: tuple[str, str],
-    url: str | None,
-    window: tuple[datetime | None, datetime | None],
-    crowd: Crowd | None,
-    facts: Mapping[str, str],
-) -> Question:
-    opens_at, closes_at = window
-    if opens_at is not None and closes_at is not None and opens_at >= closes_at:
-        opens_at = None
-    try:
-        return Question(
-            ref=ref_of(key),
-            title=title,
-            shape=shape,
-            targets=(Target(key=SINGLE_TARGET, resolves_at=closes_at),),
-            background=texts[0],
-            criteria=texts[1],
-            url=url,
-            opens_at=opens_at,
-            closes_at=closes_at,
-            crowd=crowd,
-            facts={name: text for name, text in facts.items() if text},
-        )
-    except ValueError as error:
-        message = f"{key}: {error}"
-        raise ContractError(message) from error
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """The parts of a question."""
+
+    title: str
+    shape: BinaryShape | ChoiceShape
+    background: str
+    criteria: str
+    url: str | None
+    opens_at: datetime | None
+    closes_at: datetime | None
+    crowd: Crowd | None
+    facts: Mapping[str, str]
+
+    def question(self, key: str) -> Question:
+        """Return the question; raises ContractError where the parts do not go together."""
+        closes_at = self.closes_at
+        in_order = self.opens_at is None or closes_at is None or self.opens_at < closes_at
+        try:
+            return Question(
+                ref=ref_of(key),
+                title=self.title,
+                shape=self.shape,
+                targets=(Target(key=SINGLE_TARGET, resolves_at=closes_at),),
+                background=self.background,
+                criteria=self.criteria,
+                url=self.url,
+                opens_at=self.opens_at if in_order else None,
+                closes_at=closes_at,
+                crowd=self.crowd,
+                facts={name: text for name, text in self.facts.items() if text},
+            )
+        except ValueError as error:
+            message = f"{key}: {error}"
+            raise ContractError(message) from error
 
 
 def _facts(event: str, category: str, contracts: Mapping[str, Contract]) -> dict[str, str]:

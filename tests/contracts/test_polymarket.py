@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from bot.api import Settings, VenueSpec
 from bot.testing.contracts import VenueContract
 from plugins.polymarket import foxcast_venues
-from plugins.polymarket.client import address
+from plugins.polymarket.client import Parameters, address
 from plugins.polymarket.settings import PolymarketSettings
 from tests.plugins.polymarket.records import book, condition, event, market, member, resolved, token
 
@@ -18,7 +18,7 @@ GROUP = event(member(2, "Ann"), member(3, "Bob"))
 
 def pages() -> Mapping[str, bytes]:
     """The open list, books, and what became of every second question."""
-    asked = {
+    asked: Parameters = {
         "closed": "false",
         "limit": 50,
         "order": "volume24hr",

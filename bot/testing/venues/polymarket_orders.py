@@ -129,7 +129,7 @@ class Orders:
             "side": order.side,
             "price": order.price,
             "size": order.size,
-            "kind": order.kind,
+            "order_type": order.kind,
             "matched": order.matched,
             "salt": asked.order["salt"],
         }

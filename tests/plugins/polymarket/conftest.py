@@ -61,30 +61,39 @@ class World:
 
     def _answer(self, request: Received, parts: list[str], asked: dict[str, list[str]]) -> Any:
         match parts:
-            case ["gamma", kind, "keyset"]:
-                return self._page(kind, asked)
-            case ["gamma", "markets", "slug", slug]:
-                return next((one for one in self.markets if one["slug"] == slug), None)
-            case ["gamma", "events", "slug", slug]:
-                return next((one for one in self.events if one["slug"] == slug), None)
-            case ["gamma", "events", number]:
-                return next((one for one in self.events if one["id"] == number), None)
-            case ["gamma", "tags", "slug", slug]:
-                return {"id": self.tags[slug], "slug": slug} if slug in self.tags else None
+            case ["gamma", *rest]:
+                return self._described(rest, asked)
             case ["clob", "books"] if request.method == "POST":
                 return self._books([item["token_id"] for item in json.loads(request.body)])
             case ["clob", "book"]:
                 return self.books.get(asked["token_id"][0])
             case ["clob", "markets", condition]:
                 return self.long.get(condition)
-            case ["data", "v2", "resolutions"]:
-                names = asked["condition_id"][0].split(",")
-                assert len(names) <= 20
-                return {"data": [self.rows[name] for name in names if name in self.rows], "pagination": _end()}
-            case ["data", "v2", "prices-history"]:
-                before = [point for point in self.history if point["timestamp"] <= int(asked["as_of"][0])]
-                return {"data": before[-1:], "pagination": _end()}
+            case ["data", "v2", path]:
+                return {"data": self._data(path, asked), "pagination": {"limit": 100, "has_more": False}}
         return None
+
+    def _described(self, parts: list[str], asked: dict[str, list[str]]) -> Any:
+        match parts:
+            case [kind, "keyset"]:
+                return self._page(kind, asked)
+            case ["tags", "slug", slug]:
+                return {"id": self.tags[slug], "slug": slug} if slug in self.tags else None
+            case [kind, "slug", slug]:
+                return next((one for one in self._records(kind) if one["slug"] == slug), None)
+            case ["events", number]:
+                return next((one for one in self.events if one["id"] == number), None)
+        return None
+
+    def _records(self, kind: str) -> list[dict[str, Any]]:
+        return self.events if kind == "events" else self.markets
+
+    def _data(self, path: str, asked: dict[str, list[str]]) -> list[dict[str, Any]]:
+        if path == "resolutions":
+            names = asked["condition_id"][0].split(",")
+            assert len(names) <= 20
+            return [self.rows[name] for name in names if name in self.rows]
+        return [point for point in self.history if point["timestamp"] <= int(asked["as_of"][0])][-1:]
 
     def _books(self, names: list[str]) -> list[dict[str, Any]]:
         """In another order than was asked for, without those that do not exist."""
@@ -93,8 +102,7 @@ class World:
 
     def _page(self, kind: str, asked: dict[str, list[str]]) -> dict[str, Any]:
         assert asked["closed"][0] in {"true", "false"}
-        records = self.events if kind == "events" else self.markets
-        found = [record for record in records if str(record["closed"]).lower() == asked["closed"][0]]
+        found = [record for record in self._records(kind) if str(record["closed"]).lower() == asked["closed"][0]]
         found = [record for record in found if record.get("version", "v1") in asked.get("version", ["v1"])]
         if "condition_ids" in asked:
             found = [record for record in found if record["conditionId"] in asked["condition_ids"]]
@@ -167,7 +175,3 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 def _json(answer: Any) -> Sent:
     return Sent(body=json.dumps(answer).encode())
-
-
-def _end() -> dict[str, Any]:
-    return {"limit": 100, "has_more": False, "next_cursor": None}

@@ -3,6 +3,7 @@
 import json
 import random
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -79,7 +80,7 @@ def test_a_book_says_tick_least_size_and_moment() -> None:
     ],
 )
 def test_only_a_book_of_two_sides_that_do_not_cross_has_a_middle(
-    bid: str | None, ask: str | None, mid: str | None, crossed: bool
+    bid: str | None, ask: str | None, mid: str | None, *, crossed: bool
 ) -> None:
     found = parse_book(book(T1, bid, ask))
     assert found.mid == (None if mid is None else Decimal(mid))
@@ -100,7 +101,7 @@ def test_only_a_book_of_two_sides_that_do_not_cross_has_a_middle(
         {"bids": "none"},
     ],
 )
-def test_a_book_of_another_form_is_refused_whole(changes: dict[str, object]) -> None:
+def test_a_book_of_another_form_is_refused_whole(changes: dict[str, Any]) -> None:
     with pytest.raises(ContractError):
         parse_book(book(T1, **changes))
 
@@ -112,9 +113,9 @@ def test_empty_levels_and_empty_sides_are_no_levels() -> None:
     assert levels_of(None, highest_first=True) == ()
 
 
-@given(SIDES, SIDES, st.sampled_from(["0.1", "0.01", "0.0025"]), st.booleans())
+@given(bids=SIDES, asks=SIDES, tick=st.sampled_from(["0.1", "0.01", "0.0025"]), neg_risk=st.booleans())
 def test_a_book_comes_back_from_its_json_digit_by_digit(
-    bids: dict[Decimal, Decimal], asks: dict[Decimal, Decimal], tick: str, neg_risk: bool
+    bids: dict[Decimal, Decimal], asks: dict[Decimal, Decimal], tick: str, *, neg_risk: bool
 ) -> None:
     found = parse_book(book(T1, bids=said(bids), asks=said(asks), tick_size=tick, neg_risk=neg_risk))
     text = found.to_json()

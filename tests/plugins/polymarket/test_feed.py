@@ -1,4 +1,4 @@
-"""Prices as they move: over sockets in memory, where ten minutes take no time, and over a real one."""
+"""Prices as they move, over sockets in memory, where ten minutes take no time; real ones are in test_venue_whole."""
 
 import asyncio
 import json
@@ -6,25 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from starlette.requests import HTTPConnection
-from starlette.routing import BaseRoute, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from bot.api import Binary, Choice, Json, NotFound, PricePlace, QuestionRef, Quote, Unavailable
-from bot.clock import SeededRandom, SystemClock
-from bot.rates import Rates
-from bot.sockets import HttpSockets
+from bot.api import Binary, Choice, ConfigError, Json, NotFound, PricePlace, QuestionRef, Quote, Unavailable
 from bot.testing.clock import START, FakeClock
 from bot.testing.loop import VirtualClock, simulate
 from bot.testing.loopback import Received
 from bot.testing.sockets import After, MemorySockets, Opening
-from bot.testing.venues.faults import Fault
-from bot.testing.venues.kit import FakeVenue, serve
-from bot.testing.venues.record import Heard
 from plugins.polymarket.feed import RENEW_EVERY_S, PolymarketFeed
 from plugins.polymarket.questions import ref_of
 from plugins.polymarket.settings import PolymarketSettings
@@ -356,40 +346,12 @@ def test_questions_that_cannot_be_watched_are_left_out_and_none_at_all_is_unavai
     assert isinstance(running(World(), opening()).error, Unavailable)
 
 
-class Wired(FakeVenue):
-    """The socket of the venue as a real server, which tells a whole book to whoever subscribes."""
-
-    def routes(self) -> list[BaseRoute]:
-        return [WebSocketRoute("/ws/market", self.told)]
-
-    def account(self, heard: Heard) -> str:
-        return ""
-
-    def disturb(self, fault: Fault, heard: Heard) -> None:
-        raise NotImplementedError
-
-    async def told(self, websocket: WebSocket) -> None:
-        assert isinstance(websocket, HTTPConnection)
-        await websocket.accept()
-        try:
-            first = json.loads(await websocket.receive_text())
-            await websocket.send_text(whole(1, "0.50", "0.52", number=1))
-            assert first["assets_ids"] == [token(1)]
-            await websocket.receive_text()
-        except WebSocketDisconnect:
-            return
-
-
-async def test_it_speaks_over_a_real_socket() -> None:
-    clock, world = SystemClock(), one_market()
-    async with serve(Wired(clock)) as served:
-        sockets = HttpSockets(clock=clock, rates=Rates((), clock=clock, random=SeededRandom(1)))
-        settings = SETTINGS.model_copy(update={"socket_url": served.ws_url})
-        place = PricePlace(clock=clock, http=WorldHttp(world), folder=Path(), sockets=sockets)
-        found: list[Any] = []
-        async with aclosing(PolymarketFeed(settings, place).quotes([ONE])) as quotes:  # type: ignore[type-var]
-            async for quote in quotes:
-                found.append(quote.prediction)
-                if len(found) == 2:
-                    break
-    assert found == [Binary(0.37), Binary(0.51)]
+async def test_pm_r8_the_socket_too_is_at_the_test_host_or_nowhere() -> None:
+    clock = FakeClock()
+    sockets = MemorySockets(opening(), clock=clock)
+    place = PricePlace(clock=clock, http=WorldHttp(one_market()), folder=Path(), sockets=sockets)
+    settings = SETTINGS.model_copy(update={"test_host": "127.0.0.1"})
+    async with aclosing(PolymarketFeed(settings, place).quotes([ONE])) as quotes:  # type: ignore[type-var]
+        with pytest.raises(ConfigError, match="test_host"):
+            await anext(quotes)
+    assert sockets.asked == []

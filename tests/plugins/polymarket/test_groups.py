@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from tests.plugins.polymarket.records import book, condition, event, market, mem
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def group(*markets: dict[str, object], **changes: object) -> Group:
+def group(*markets: dict[str, Any], **changes: Any) -> Group:
     found = group_in(event(*markets, **changes))
     assert found is not None
     return found

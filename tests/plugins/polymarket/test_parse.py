@@ -20,7 +20,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_pm_t1_lists_come_as_json_text_and_as_arrays() -> None:
-    plain = {"clobTokenIds": tokens(1), "outcomes": ["Yes", "No"], "outcomePrices": [0.365, 0.635]}
+    plain: dict[str, Any] = {"clobTokenIds": tokens(1), "outcomes": ["Yes", "No"], "outcomePrices": [0.365, 0.635]}
     assert market_of(market()) == market_of(market(**plain))
     assert market_of(market()).prices == (Decimal("0.365"), Decimal("0.635"))
 
@@ -111,7 +111,7 @@ def test_pm_t4_numbers_in_all_forms_are_exact(value: object, expected: str) -> N
 
 
 @pytest.mark.parametrize(
-    "value", [None, "", "NaN", "Infinity", float("inf"), True, "1_000", [], "1e999999999", "１"], ids=repr
+    "value", [None, "", "NaN", "Infinity", float("inf"), True, "1_000", [], "1e999999999", "\uff11"], ids=repr
 )
 def test_pm_t4_missing_and_odd_numbers_are_none(value: object) -> None:
     assert decimal_of(value) is None
@@ -125,7 +125,7 @@ def test_pm_t4_numbers_of_a_market_end_as_decimals_and_missing_ones_as_none() ->
     assert (market_of(bare).volume, market_of(bare).liquidity) == (None, None)
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(), lambda one: st.lists(one)))
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text() | st.integers(), st.lists))
 def test_pm_t4_no_value_breaks_the_readers(value: object) -> None:
     number = decimal_of(value)
     assert number is None or number.is_finite()
@@ -155,7 +155,7 @@ def test_pm_t5_ids_of_the_second_version_are_known_by_their_bits(token: str, exp
 
 def test_pm_t5_the_version_decides_which_ids_count() -> None:
     sibling = str(int(T2) - 1)
-    both = {"clobTokenIds": json.dumps(tokens(1)), "positionIds": [sibling, T2]}
+    both: dict[str, Any] = {"clobTokenIds": json.dumps(tokens(1)), "positionIds": [sibling, T2]}
     old, new = market_of(market(version="v1", **both)), market_of(market(version="v2", **both))
     assert (old.version, old.tokens) == ("v1", tuple(tokens(1)))
     assert (new.version, new.tokens) == ("v2", (sibling, T2))
@@ -257,7 +257,13 @@ def test_a_contract_comes_back_from_its_facts() -> None:
 def test_what_moves_with_the_market_leaves_the_question_as_it_is() -> None:
     """A changed fact would have it asked again."""
     calm = asked(market_of(market()))
-    moved = {"bestBid": 0.9, "orderPriceMinTickSize": 0.001, "liquidityNum": 1, "volume24hr": 5, "orderMinSize": 50}
+    moved: dict[str, Any] = {
+        "bestBid": 0.9,
+        "orderPriceMinTickSize": 0.001,
+        "liquidityNum": 1,
+        "volume24hr": 5,
+        "orderMinSize": 50,
+    }
     assert asked(market_of(market(**moved))) == calm
 
 

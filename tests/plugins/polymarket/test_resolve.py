@@ -86,10 +86,11 @@ async def test_pm_v1_the_description_is_believed_second_and_the_exchange_last(si
     site.world.add(ended(1), ended(2, outcomePrices='["0.97","0.03"]'))
     site.world.long = {condition(1): long(1, tokens=[]), condition(2): long(2)}
     paid = await payouts(site.client, [condition(1), condition(2), condition(3)], site.clock)
-    assert {name: (payout.pair, payout.source) for name, payout in paid.items()} == {
-        condition(1): ((1, 0), "description"),
-        condition(2): ((1, 0), "exchange"),
+    assert {name: payout.source for name, payout in paid.items()} == {
+        condition(1): "description",
+        condition(2): "exchange",
     }
+    assert {payout.pair for payout in paid.values()} == {(Decimal(1), Decimal(0))}
     assert paid[condition(1)].at == datetime(2025, 12, 30, 2, 7, 1, tzinfo=UTC)
     order = [request.path.split("?")[0] for request in site.world.seen]
     assert order[0] == "/data/v2/resolutions"
@@ -223,7 +224,7 @@ async def test_the_market_of_all_others_wins_for_other(site: Site) -> None:
         ),
     ],
 )
-async def test_an_event_without_one_winner(site: Site, rows: list[Any], augmented: bool, expected: object) -> None:
+async def test_an_event_without_one_winner(site: Site, rows: list[Any], *, augmented: bool, expected: object) -> None:
     site.world.add(event(member(1, "Ann"), member(2, "Bob"), negRiskAugmented=augmented))
     site.world.rows = {record["condition_id"]: record for record in rows}
     assert (await site.resolutions("event:77"))["event:77"].outcome == expected

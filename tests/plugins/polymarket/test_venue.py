@@ -10,7 +10,7 @@ import pytest
 import structlog
 from pydantic import ValidationError
 
-from bot.api import Binary, ChoiceShape, ConfigError, ContractError, LeakError, NotFound, Rejected, Unavailable
+from bot.api import Binary, Choice, ChoiceShape, ConfigError, ContractError, LeakError, NotFound, Rejected, Unavailable
 from bot.rates import told_wait_s
 from bot.testing.loopback import JSON_TYPE, Received, Sent
 from plugins.polymarket import foxcast_venues
@@ -129,6 +129,18 @@ async def test_pm_r9_a_past_price_is_of_that_moment_and_nothing_later(site: Site
     assert not [path for path in site.world.paths() if path.startswith("/clob/prices")]
 
 
+async def test_pm_r9_past_prices_of_an_event_are_those_of_its_options(site: Site) -> None:
+    site.world.add(event(member(1, "Ann"), member(2, "Bob"), negRiskAugmented=True))
+    [question] = await site.questions()
+    at = datetime(2025, 12, 24, 12, tzinfo=UTC)
+    assert await site.reader.crowd_at(question, at) is None
+    site.world.history = [{"timestamp": int(at.timestamp()), "price": 0.3, "resolution_seconds": 60}]
+    crowd = await site.reader.crowd_at(question, at)
+    assert crowd is not None
+    assert isinstance(crowd.prediction, Choice)
+    assert crowd.prediction.probabilities == pytest.approx({"Ann": 0.3, "Bob": 0.3, "Other": 0.4})
+
+
 async def test_pm_r9_a_later_price_than_asked_for_is_a_leak(site: Site) -> None:
     later = {"data": [{"timestamp": 1767225600, "price": 0.5}], "pagination": {}}
     site.world.override = lambda _: Sent(body=json.dumps(later).encode())
@@ -190,8 +202,9 @@ async def test_pm_p3_the_data_interface_goes_on_by_cursor_while_it_says_there_is
 
 
 async def test_pm_p3_a_miss_is_null_or_an_empty_list(site: Site) -> None:
-    for data in ("null", "[]"):
-        site.world.override = lambda _, data=data: Sent(body=f'{{"data": {data}, "pagination": null}}'.encode())
+    for body in (b'{"data": null, "pagination": null}', b'{"data": []}'):
+        sent = Sent(body=body)
+        site.world.override = lambda _, sent=sent: sent  # type: ignore[misc]
         assert [row async for row in site.client.data("resolutions", {})] == []
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,11 +12,14 @@ import pytest
 
 from bot.domain.order import Leg, Side
 from bot.domain.submission import Batch, IntentState
-from bot.errors import ContractError, Rejected, Unavailable
+from bot.errors import ContractError, Rejected, StoreError, Unavailable
 from bot.paper.book import BOOK_FILE
+from bot.paper.files import open_file
 from bot.paper.market import Fate, Met, PaperFill, Visit
 from bot.paper.report import read_report
+from bot.paper.schema import MIGRATIONS
 from bot.ports import PaperTrader
+from bot.store.database import open_writer
 from bot.testing.clock import START
 from bot.testing.paper import MemoryMarket
 from tests.unit.paper.stall import Stall, intent, moved, open_stall, order, ref
@@ -46,6 +50,7 @@ async def test_fees_are_paid_beside_the_price_and_are_part_of_what_shares_cost(t
         assert (receipt.fills[0].fee, receipt.fills[0].cash) == (0.1, -4.1)
         assert (await stall.book.account()).positions[0].paid == 4.1
     report = await read_report(tmp_path / BOOK_FILE, at=START)
+    assert report is not None
     assert (report.fees, report.capital, report.realised, report.faults) == (0.1, 100.0, 0.0, ())
 
 
@@ -195,6 +200,7 @@ async def test_a_sale_brings_cash_and_what_it_gained(tmp_path: Path) -> None:
         assert account.cash == pytest.approx(98.4)
         assert (account.positions[0].shares, account.positions[0].paid) == (6.0, 2.4)
     report = await read_report(tmp_path / BOOK_FILE, at=START)
+    assert report is not None
     assert report.realised == pytest.approx(0.8)
 
 
@@ -297,3 +303,15 @@ async def test_what_is_no_order_of_this_book_is_refused(tmp_path: Path) -> None:
         forecast = replace(intent("three", order()), order=None)
         with pytest.raises(Rejected):
             await stall.book.seal(Batch(key="three", intents=(forecast,), questions=()))
+
+
+async def test_a_file_in_which_no_book_was_begun_tells_of_none(tmp_path: Path) -> None:
+    path = tmp_path / BOOK_FILE
+    with closing(open_writer(path)):
+        pass
+    assert await read_report(path, at=START) is None
+    async with open_file(path, MIGRATIONS, now=START):
+        pass
+    assert await read_report(path, at=START) is None
+    with pytest.raises(StoreError):
+        await read_report(tmp_path / "nothing", at=START)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.order import Leg, Side
+from bot.domain.order import Leg, Position, Side
 from bot.domain.resolution import Chosen, Outcome, Resolution, Void
 from bot.paper.book import BOOK_FILE, BookTerms, open_book
+from bot.paper.market import Instead
 from bot.paper.report import read_report
 from bot.specs import PaperPlace
 from bot.testing.clock import START, FakeClock
@@ -40,6 +41,7 @@ async def test_an_outcome_pays_both_sides_once(tmp_path: Path, value: Outcome | 
         assert await stall.book.settle([outcome(value)]) == 0
         assert await stall.cash() == pytest.approx(cash, abs=1e-9)
     report = await read_report(tmp_path / BOOK_FILE, at=START)
+    assert report is not None
     assert report.realised == pytest.approx(cash - 100.0, abs=1e-9)
 
 
@@ -144,3 +146,19 @@ async def test_an_outcome_is_believed_after_the_time_that_the_venue_takes_to_und
         assert await book.settle(told) == 0
         await clock.advance(1)
         assert await book.settle(told) == 2
+
+
+async def test_an_outcome_that_cannot_be_paid_holds_up_no_other(tmp_path: Path) -> None:
+    class Puzzled(MemoryMarket):
+        def payout(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+            if position.contract == "rain":
+                message = "what is that worth?"
+                raise ValueError(message)
+            return super().payout(position, outcome, state)
+
+    async with open_stall(tmp_path, Puzzled(prices={"rain": 0.4, "snow": 0.5})) as stall:
+        await hold(stall)
+        await stall.send("snow", order(10.0, 0.5, contract="snow"), key="snow")
+        with pytest.raises(ValueError, match="what is that worth"):
+            await stall.book.settle([outcome(1.0), outcome(1.0, "snow")])
+        assert await stall.shares() == {("rain", "yes"): 10.0, ("rain", "no"): 5.0}

@@ -9,12 +9,11 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import httpx
-from eth_account import Account
-from polymarket._internal.actions.orders.typed_data import build_order_signature, build_order_typed_data
-from polymarket._internal.actions.orders.types import UnsignedOrder
+import pytest
 
 from bot.testing.clock import FakeClock
 from bot.testing.venues.kit import Served, serve
@@ -38,8 +37,13 @@ class Bench:
     def __init__(self, venue: FakePolymarket, clock: FakeClock, served: Served, client: httpx.AsyncClient) -> None:
         self.venue, self.clock, self.served, self.client = venue, clock, served, client
         self.world = venue.world
-        self.ada = self.world.give_key(self.world.add_user(KEY))
         self._salt = 0
+
+    @cached_property
+    def ada(self) -> User:
+        """Only who trades needs the libraries that sign."""
+        pytest.importorskip("polymarket")
+        return self.world.give_key(self.world.add_user(KEY))
 
     async def get(self, path: str, **params: Any) -> httpx.Response:
         return await self.client.get(path, params=params)
@@ -112,19 +116,20 @@ class Bench:
         assert found["success"], found
         return found
 
-    def pass_s(self, seconds: float) -> None:
+    async def pass_s(self, seconds: float) -> None:
         """Let time pass, and what becomes due happen."""
-        self.clock.advance(seconds)
+        await self.clock.advance(seconds)
         self.world.exchange.advance()
 
 
 def _signed(fields: dict[str, Any], key: str, terms: Mapping[str, Any]) -> dict[str, Any]:
-    import inspect
+    from eth_account import Account
+    from polymarket._internal.actions.orders import typed_data
+    from polymarket._internal.actions.orders.types import UnsignedOrder
 
-    wanted = inspect.signature(UnsignedOrder).parameters
-    order = UnsignedOrder(**{name: value for name, value in fields.items() if name in wanted})
-    signed = Account.from_key(key).sign_typed_data(full_message=build_order_typed_data(order))
-    signature = build_order_signature(order, "0x" + signed.signature.hex())  # type: ignore[arg-type]
+    order = UnsignedOrder(**fields, order_type=terms["kind"])
+    signed = Account.from_key(key).sign_typed_data(full_message=typed_data.build_order_typed_data(order))
+    signature = typed_data.build_order_signature(order, "0x" + signed.signature.hex())  # type: ignore[arg-type]
     body = {
         "deferExec": False,
         "order": {

@@ -1,0 +1,149 @@
+"""The reading half in front of the fake venue: lists, books, news and outcomes as that has them, on real sockets."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from bot.api import Binary, Choice, ChoiceShape, Chosen, Happened, PricePlace, Question, Quote, Resolution, Void
+from bot.clock import SeededRandom, SystemClock
+from bot.http import HttpLimits, HttpReader
+from bot.rates import Rates
+from bot.sockets import HttpSockets
+from bot.testing.venues.kit import serve
+from bot.testing.venues.polymarket import FakePolymarket
+from bot.testing.venues.polymarket_state import Fees
+from plugins.polymarket.client import Client
+from plugins.polymarket.feed import PolymarketFeed
+from plugins.polymarket.parse import contracts_of
+from plugins.polymarket.questions import ref_of
+from plugins.polymarket.raw import list_of, record_of
+from plugins.polymarket.settings import PolymarketSettings
+from plugins.polymarket.venue import PolymarketVenue
+
+BOOK = {"bids": (("0.49", "100"), ("0.40", "50")), "asks": (("0.51", "30"), ("0.60", "500"))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """The fake venue and the plugin's reading half."""
+
+    venue: FakePolymarket
+    reader: PolymarketVenue
+    client: Client
+    feed: PolymarketFeed
+
+    async def questions(self) -> dict[str, Question]:
+        return {question.ref.key: question async for question in self.reader.questions()}
+
+    async def outcomes(self, *keys: str) -> dict[str, Resolution]:
+        return {one.ref.key: one async for one in self.reader.resolutions([ref_of(key) for key in keys])}
+
+
+@pytest.fixture
+async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
+    clock, random = SystemClock(), SeededRandom(1)
+    venue = FakePolymarket(clock)
+    limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
+    async with serve(venue) as served, HttpReader(clock=clock, random=random, limits=limits) as http:
+        host = served.url.removeprefix("http://")
+        settings = PolymarketSettings(**venue.addresses(served), test_host=host, ends_within_d=3650)  # type: ignore[arg-type]
+        sockets = HttpSockets(clock=clock, rates=Rates((), clock=clock, random=random))
+        place = PricePlace(clock=clock, http=http, folder=tmp_path / "polymarket", sockets=sockets)
+        yield Stand(
+            venue=venue,
+            reader=PolymarketVenue(settings, place),
+            client=Client(settings, http),
+            feed=PolymarketFeed(settings, place),
+        )
+        assert venue.judge.violations == []
+
+
+async def test_markets_and_events_become_questions_with_the_prices_of_their_books(stand: Stand) -> None:
+    world = stand.venue.world
+    alone = world.add_market("Will it rain?", fees=Fees(rate=Decimal("0.04")), **BOOK)  # type: ignore[arg-type]
+    newer = world.add_market("Will it snow?", version="v2", **BOOK)  # type: ignore[arg-type]
+    event, _ = world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+    found = await stand.questions()
+    assert found.keys() == {alone.condition.lower(), newer.condition.lower(), f"event:{event.id}"}
+    rain, snow, race = found[alone.condition.lower()], found[newer.condition.lower()], found[f"event:{event.id}"]
+    assert rain.crowd is not None
+    assert rain.crowd.prediction == Binary(0.5)
+    assert (contracts_of(rain)[""].yes, contracts_of(rain)[""].no) == alone.tokens
+    assert contracts_of(rain)[""].fees is not None
+    assert (snow.facts["version"], contracts_of(snow)[""].yes) == ("v2", newer.tokens[0])
+    assert race.crowd is not None
+    assert isinstance(race.crowd.prediction, Choice)
+    assert race.crowd.prediction.probabilities == pytest.approx({"Ann": 0.6, "Bob": 0.3, "Cat": 0.1}, abs=0.01)
+
+
+async def test_outcomes_follow_what_the_oracle_says_and_says_again(stand: Stand) -> None:
+    world = stand.venue.world
+    yes, half, nothing = (world.add_market(f"Question {number}?", **BOOK) for number in range(3))  # type: ignore[arg-type]
+    names = [market.condition.lower() for market in (yes, half, nothing)]
+    await stand.questions()
+    world.propose(yes, "1")
+    assert await stand.outcomes(*names) == {}
+    assert names[0] not in await stand.questions()
+    world.dispute(yes)
+    assert await stand.outcomes(*names) == {}
+    world.resolve(yes, "1")
+    world.resolve(half, "0.5")
+    world.resolve(nothing, "0", "0")
+    found = await stand.outcomes(*names)
+    assert [found[name].outcome for name in names] == [Happened(1.0), Happened(0.5), Void("pays 0 and 0")]
+    assert await stand.questions() == {}
+
+
+async def test_an_event_resolves_to_the_option_whose_market_paid(stand: Stand) -> None:
+    world = stand.venue.world
+    event, markets = world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.4"})
+    key = f"event:{event.id}"
+    assert (await stand.questions())[key].shape == ChoiceShape(options=("Ann", "Bob"))
+    world.resolve(markets[0], "0")
+    assert await stand.outcomes(key) == {}
+    world.resolve(markets[1], "1")
+    assert (await stand.outcomes(key))[key].outcome == Chosen("Bob")
+
+
+async def test_a_question_is_found_by_the_name_in_its_address(stand: Stand) -> None:
+    market = stand.venue.world.add_market("Will it rain?", **BOOK)  # type: ignore[arg-type]
+    found = await stand.reader.find(market.slug)
+    assert found.ref.key == market.condition.lower()
+    assert found.url is not None
+    assert (await stand.reader.find(found.url)).ref == found.ref
+    short = await stand.client.short_market(market.condition)
+    assert {record_of(item)["t"] for item in list_of(short["t"]) or ()} == set(market.tokens)
+
+
+async def test_pm_r7_a_market_that_the_exchange_does_not_know_yet_comes_later(stand: Stand) -> None:
+    world = stand.venue.world
+    market = world.add_market("Will it rain?", is_minted=False, **BOOK)  # type: ignore[arg-type]
+    before = await stand.questions()
+    assert all(question.crowd is None for question in before.values())
+    world.mint(market)
+    [after] = (await stand.questions()).values()
+    assert after.crowd is not None
+
+
+async def test_prices_are_heard_as_they_move(stand: Stand) -> None:
+    world = stand.venue.world
+    market = world.add_market("Will it rain?", **BOOK)  # type: ignore[arg-type]
+    ref = ref_of(market.condition.lower())
+    async with aclosing(stand.feed.quotes([ref])) as quotes:  # type: ignore[type-var]
+        first = await anext(quotes)
+        await stand.venue.until(lambda: len(stand.venue.hub.channels) == 1)
+        world.move(market, "0.70")
+        heard: list[Quote] = [first]
+        while heard[-1].prediction != Binary(0.7):
+            heard.append(await anext(quotes))
+        world.set_tick(market, "0.001")
+        world.move(market, "0.80")
+        while heard[-1].prediction != Binary(0.8):
+            heard.append(await anext(quotes))
+    assert first.prediction == Binary(0.5)
+    assert {quote.ref for quote in heard} == {ref}
+    assert [quote.at for quote in heard] == sorted(quote.at for quote in heard)

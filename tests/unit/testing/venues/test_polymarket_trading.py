@@ -1,0 +1,374 @@
+"""Trading on the fake Polymarket, after sections 5, 9 and 11 of the venue's document."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from bot.testing.venues.faults import Fault
+from bot.testing.venues.polymarket_checks import CROSSES, FAK_UNFILLED, FOK_UNFILLED, NOT_READY
+from bot.testing.venues.polymarket_state import Fees, Market
+from tests.unit.testing.venues.polymarket_bench import OTHER_KEY, Bench, bench
+
+pytest.importorskip("polymarket")
+
+ASKS = [("0.57", "12"), ("0.58", "30"), ("0.60", "100"), ("0.99", "9000")]
+POLITICS = Fees(rate=Decimal("0.04"))
+
+
+@pytest.fixture
+async def poly() -> AsyncIterator[Bench]:
+    async with bench() as here:
+        yield here
+
+
+def deep(poly: Bench, **more: Any) -> Market:
+    """Return a market with the book of section 15.6."""
+    return poly.world.add_market(bids=[("0.55", "50")], asks=ASKS, fees=POLITICS, **more)
+
+
+def dollars(amount: str, cap: str) -> tuple[Decimal, Decimal]:
+    """Return the amounts of an order for dollars at a cap, shares to four places."""
+    return Decimal(amount), (Decimal(amount) / Decimal(cap)).quantize(Decimal("0.0001"), rounding="ROUND_DOWN")
+
+
+# Fills
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("20", "0.60", "34.6897", "0.57654", "0.33874"),
+        ("20", "0.57", "12", "0.57", "0.11765"),
+        ("100", "0.60", "142", "0.59324", "1.36997"),
+        ("100", "0.99", "157.9192", "0.63324", "1.37627"),
+    ],
+)
+async def test_an_order_for_dollars_walks_the_book_as_section_15_6_says(poly: Bench, row: tuple[str, ...]) -> None:
+    amount, cap, shares, average, fee = row
+    market = deep(poly)
+    placed = await poly.placed(market, "BUY", cap, "1", kind="FAK", amounts=dollars(amount, cap))
+    assert (placed["status"], placed["takingAmount"]) == ("matched", shares)
+    spent = Decimal(placed["makingAmount"])
+    assert round(spent / Decimal(shares), 5) == Decimal(average)
+    await poly.pass_s(10)
+    assert poly.ada.cash == 1_000 - spent - Decimal(fee)
+    assert poly.ada.shares == {market.tokens[0]: Decimal(shares)}
+
+
+async def test_a_fill_is_of_nobody_until_it_is_confirmed(poly: Bench) -> None:
+    market = deep(poly)
+    placed = await poly.placed(market, "BUY", "0.57", "12")
+    assert (placed["status"], placed["makingAmount"], placed["takingAmount"]) == ("matched", "6.84", "12")
+    seen = []
+    for seconds in (0, 2, 3):
+        await poly.pass_s(seconds)
+        [trade] = (await poly.mine("/data/trades"))["data"]
+        seen.append((trade["status"], bool(trade["transaction_hash"]), poly.ada.shares.get(market.tokens[0], 0)))
+    assert seen == [
+        ("TRADE_STATUS_MATCHED", False, 0),
+        ("TRADE_STATUS_MINED", True, 0),
+        ("TRADE_STATUS_CONFIRMED", True, 12),
+    ]
+    assert (trade["taker_order_id"], trade["trader_side"]) == (placed["orderID"], "TAKER")
+    assert [trade["id"]] == placed["tradeIDs"]
+    held = (await poly.read("/data-api/v2/positions", user=poly.ada.wallet))["data"]
+    assert [(row["token_id"], row["current_size"], row["entry_cost_usdc"]) for row in held] == [
+        (market.tokens[0], 12, 6.84)
+    ]
+    # 12 shares at .57 and a rate of .04, section 15.4.
+    assert held[0]["entry_fees_usdc"] == 0.11765
+
+
+async def test_one_of_two_matches_can_fail_on_chain_and_moves_nothing(poly: Bench) -> None:
+    market = deep(poly)
+    poly.world.exchange.fates += ["CONFIRMED", "FAILED"]
+    placed = await poly.placed(market, "BUY", "0.58", "42")
+    assert len(placed["tradeIDs"]) == 2
+    await poly.pass_s(3)
+    states = [trade["status"] for trade in (await poly.mine("/data/trades"))["data"]]
+    assert states == ["TRADE_STATUS_RETRYING", "TRADE_STATUS_MINED"]
+    await poly.pass_s(3)
+    assert poly.ada.shares == {market.tokens[0]: 12}
+    assert poly.ada.cash == Decimal(1_000) - Decimal("6.84") - Decimal("0.11765")
+
+
+async def test_both_outcomes_trade_on_one_book(poly: Bench) -> None:
+    market = deep(poly)
+    # The best NO ask is the mirror of the YES bid of .55.
+    placed = await poly.placed(market, "BUY", "0.45", "50", index=1)
+    assert (placed["status"], placed["makingAmount"]) == ("matched", "22.5")
+    assert market.bids == {}
+    await poly.pass_s(5)
+    assert poly.ada.shares == {market.tokens[1]: 50}
+    rest = await poly.placed(market, "SELL", "0.45", "20", index=1)
+    assert rest["status"] == "live"
+    book = await poly.read("/book", token_id=market.tokens[0])
+    assert book["bids"] == [{"price": "0.55", "size": "20"}]
+
+
+async def test_an_order_rests_and_is_filled_behind_who_was_there_first(poly: Bench) -> None:
+    market = poly.world.add_market(bids=[("0.49", "100")], asks=[("0.51", "100")], fees=POLITICS)
+    placed = await poly.placed(market, "BUY", "0.49", "10")
+    assert (placed["status"], placed["makingAmount"], placed["tradeIDs"]) == ("live", "", [])
+    poly.world.set_level(market, "BUY", "0.49", "150")
+    poly.world.trade(market, "SELL", "100")
+    [order] = (await poly.mine("/data/orders"))["data"]
+    assert (order["id"], order["size_matched"], order["price"]) == (placed["orderID"], "0", "0.49")
+    poly.world.trade(market, "SELL", "4")
+    assert (await poly.mine(f"/data/order/{placed['orderID']}"))["size_matched"] == "4"
+    poly.world.trade(market, "SELL", "20")
+    assert (await poly.mine("/data/orders"))["data"] == []
+    assert (await poly.private("GET", f"/data/order/{placed['orderID']}")).status_code == 404
+    assert market.bids == {Decimal("0.49"): Decimal(36)}
+    await poly.pass_s(5)
+    # Makers pay no fee, and get their own price.
+    assert (poly.ada.cash, poly.ada.shares) == (Decimal("995.1"), {market.tokens[0]: 10})
+    assert {row["trader_side"] for row in (await poly.mine("/data/trades"))["data"]} == {"MAKER"}
+
+
+async def test_two_accounts_trade_with_each_other(poly: Bench) -> None:
+    market = poly.world.add_market(bids=[("0.10", "5")], asks=[("0.90", "5")])
+    bob = poly.world.give_key(poly.world.add_user(OTHER_KEY))
+    await poly.placed(market, "BUY", "0.5", "10")
+    body = poly.body(market, "BUY", "0.5", "10", index=1, user=bob, private_key=OTHER_KEY)
+    assert (await poly.private("POST", "/order", body, user=bob)).json()["status"] == "matched"
+    await poly.pass_s(5)
+    assert (poly.ada.shares, bob.shares) == ({market.tokens[0]: 10}, {market.tokens[1]: 10})
+    assert poly.ada.cash == bob.cash == 995
+    poly.world.resolve(market, "0.5")
+    assert [poly.world.redeem(user, market) for user in (poly.ada, bob)] == [5, 5]
+
+
+async def test_a_taker_is_held_and_cannot_cancel_meanwhile(poly: Bench) -> None:
+    market = deep(poly, delay_s=Decimal(3))
+    placed = await poly.placed(market, "BUY", "0.58", "20")
+    assert (placed["status"], placed["tradeIDs"]) == ("delayed", [])
+    cancel = await poly.private("DELETE", "/order", {"orderID": placed["orderID"]})
+    assert (cancel.json()["canceled"], "delayed" in str(cancel.json()["not_canceled"])) == ([], True)
+    poly.world.set_level(market, "SELL", "0.57", "0")
+    await poly.pass_s(3)
+    [trade] = (await poly.mine("/data/trades"))["data"]
+    assert (trade["price"], trade["size"]) == ("0.58", "20")
+    # An order that takes nothing is not held.
+    assert (await poly.placed(market, "BUY", "0.3", "20"))["status"] == "live"
+
+
+async def test_an_order_until_a_date_ends_a_minute_early(poly: Bench) -> None:
+    market = deep(poly)
+    now = poly.world.now_s
+    early = await poly.post(market, "BUY", "0.3", "10", kind="GTD", expiration=now + 179)
+    assert (early.status_code, early.json()["success"], early.json()["errorMsg"]) == (200, False, "invalid expiration")
+    await poly.placed(market, "BUY", "0.3", "10", kind="GTD", expiration=now + 180)
+    await poly.pass_s(119)
+    assert len((await poly.mine("/data/orders"))["data"]) == 1
+    await poly.pass_s(1)
+    assert (await poly.mine("/data/orders"))["data"] == []
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("BUY", "0.575", "10", {}, "minimum tick size"),
+        ("BUY", "1", "10", {}, "invalid price"),
+        ("BUY", "0.4", "4.99", {}, "lower than the minimum: 5"),
+        ("BUY", "0.4", "10.001", {}, "Invalid order payload"),
+        ("BUY", "0.58", "1", {"kind": "FAK", "amounts": (Decimal("0.58"), Decimal(1))}, "min size: $1"),
+        ("BUY", "0.57", "12.34", {"kind": "FAK"}, "max accuracy"),
+        ("BUY", "0.5", "10", {"kind": "FAK"}, FAK_UNFILLED),
+        ("BUY", "0.4", "3000", {}, "the balance is not enough"),
+        ("SELL", "0.6", "10", {}, "the balance is not enough"),
+        ("BUY", "0.4", "10", {"kind": "FAK", "post_only": True}, "post-only"),
+        ("BUY", "0.4", "10", {"kind": "IOC"}, "Invalid order payload"),
+    ],
+)
+async def test_what_breaks_a_rule_is_refused_with_its_reason(poly: Bench, row: tuple[Any, ...]) -> None:
+    side, price, size, more, words = row
+    reply = await poly.post(deep(poly), side, price, size, **more)
+    assert (reply.status_code, words in reply.json()["error"]) == (400, True), reply.text
+    assert poly.venue.ledger.effects() == []
+
+
+async def test_some_refusals_come_under_status_200(poly: Bench) -> None:
+    market, waiting = deep(poly), deep(poly, accepting=False)
+
+    def told(reply: httpx.Response) -> tuple[int, bool, str, str]:
+        row = reply.json()
+        return reply.status_code, row["success"], row["orderID"], row["errorMsg"]
+
+    assert told(await poly.post(market, "BUY", "0.57", "10", post_only=True)) == (200, False, "", CROSSES)
+    assert told(await poly.post(market, "BUY", "0.57", "20", kind="FOK")) == (200, False, "", FOK_UNFILLED)
+    assert told(await poly.post(waiting, "BUY", "0.5", "20")) == (200, False, "", NOT_READY)
+    poly.venue.orders.refuses.append("for no reason")
+    assert told(await poly.post(market, "BUY", "0.5", "20")) == (200, False, "", "for no reason")
+    assert poly.venue.ledger.effects() == []
+    assert (await poly.placed(market, "BUY", "0.5", "20", post_only=True))["status"] == "live"
+
+
+async def test_the_amounts_rule_can_be_off_as_it_may_be_on_the_real_venue(poly: Bench) -> None:
+    poly.venue.has_amount_rules = False
+    assert (await poly.placed(deep(poly), "BUY", "0.57", "10.34", kind="FAK"))["status"] == "matched"
+
+
+async def test_the_same_order_is_taken_once(poly: Bench) -> None:
+    body = poly.body(deep(poly), "BUY", "0.4", "10")
+    first, second = [await poly.private("POST", "/order", body) for _ in range(2)]
+    assert first.json()["success"] is True
+    assert (second.status_code, "Duplicated" in second.text) == (400, True)
+    assert [effect.subject for effect in poly.venue.ledger.effects("order")] == [first.json()["orderID"]]
+
+
+async def test_money_in_open_orders_and_unsettled_trades_is_tied_up(poly: Bench) -> None:
+    market = deep(poly)
+    await poly.placed(market, "BUY", "0.4", "1250")
+    await poly.placed(market, "BUY", "0.57", "12")
+    # 1000 - 500 - 6.84 and its fee of .11765
+    assert (await poly.post(market, "BUY", "0.5", "987")).status_code == 400
+    assert (await poly.post(market, "BUY", "0.5", "986")).status_code == 200
+
+
+async def test_a_missing_allowance_is_said_as_such(poly: Bench) -> None:
+    poly.ada.allowance = Decimal(0)
+    reply = await poly.post(deep(poly), "BUY", "0.4", "10")
+    assert (reply.status_code, "allowance is not enough" in reply.text) == (400, True)
+    asked = {"asset_type": "COLLATERAL", "signature_type": 3}
+    told = await poly.mine("/balance-allowance", **asked)
+    assert (told["balance"], set(told["allowances"].values())) == ("1000000000", {"0"})
+    # Under the wrong type of wallet there is nothing.
+    assert (await poly.mine("/balance-allowance", **{**asked, "signature_type": 0}))["balance"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("mode", "statuses"),
+    [("restarting", (425, 425, 425)), ("post_only", (503, 200, 200)), ("cancel_only", (503, 503, 200))],
+)
+async def test_the_engine_says_when_it_takes_nothing(poly: Bench, mode: str, statuses: tuple[int, int, int]) -> None:
+    post, post_only, cancel = statuses
+    market = deep(poly)
+    poly.venue.mode = mode
+    reply = await poly.post(market, "BUY", "0.4", "10")
+    assert reply.status_code == post
+    if mode == "post_only":
+        assert reply.json()["code"] == "post_only_mode"
+    if mode == "cancel_only":
+        assert "cancel-only" in reply.json()["error"]
+    assert (await poly.post(market, "BUY", "0.4", "10", post_only=True)).status_code == post_only
+    assert (await poly.private("DELETE", "/cancel-all")).status_code == cancel
+    assert (await poly.private("GET", "/data/orders")).status_code == 200
+
+
+async def test_a_blocked_region_is_told_so_in_json_and_the_edge_speaks_html(poly: Bench) -> None:
+    poly.venue.is_blocked = True
+    reply = await poly.post(deep(poly), "BUY", "0.4", "10")
+    assert (reply.status_code, "region" in reply.json()["error"]) == (403, True)
+    poly.venue.is_blocked, poly.ada.closed_only = False, True
+    reply = await poly.post(deep(poly), "BUY", "0.4", "10")
+    assert (reply.status_code, "closed only" in reply.text) == (400, True)
+    assert await poly.mine("/auth/ban-status/closed-only") == {"closed_only": True}
+
+
+# Cancels, batches, beats
+
+
+async def test_cancels_say_what_they_could_not(poly: Bench) -> None:
+    market, other = deep(poly), deep(poly)
+    ids = [(await poly.placed(market, "BUY", "0.4", "10"))["orderID"] for _ in range(3)]
+    ids.append((await poly.placed(other, "BUY", "0.4", "10"))["orderID"])
+    told = (await poly.private("DELETE", "/orders", [ids[0], "0xabc"])).json()
+    assert (told["canceled"], list(told["not_canceled"])) == ([ids[0]], ["0xabc"])
+    again = (await poly.private("DELETE", "/order", {"orderID": ids[0]})).json()
+    assert (again["canceled"], list(again["not_canceled"])) == ([], [ids[0]])
+    of = await poly.private("DELETE", "/cancel-market-orders", {"market": other.condition})
+    assert of.json()["canceled"] == [ids[3]]
+    rest = await poly.private("DELETE", "/cancel-all")
+    assert sorted(rest.json()["canceled"]) == sorted(ids[1:3])
+    assert [effect.subject for effect in poly.venue.ledger.effects("cancel")] == [ids[0], ids[3], *ids[1:3]]
+
+
+async def test_nobody_cancels_what_is_not_his(poly: Bench) -> None:
+    placed = await poly.placed(deep(poly), "BUY", "0.4", "10")
+    bob = poly.world.give_key(poly.world.add_user(OTHER_KEY))
+    reply = await poly.private("DELETE", "/order", {"orderID": placed["orderID"]}, user=bob)
+    assert reply.json()["canceled"] == []
+    assert (await poly.private("GET", "/data/orders", user=bob)).json()["data"] == []
+    stolen = await poly.private("POST", "/order", poly.body(deep(poly), "BUY", "0.4", "10"), user=bob)
+    assert (stolen.status_code, "owner" in stolen.text) == (400, True)
+
+
+async def test_in_a_batch_each_order_has_its_own_answer(poly: Bench) -> None:
+    market = deep(poly)
+    bodies = [poly.body(market, "BUY", price, "10") for price in ("0.4", "0.575", "0.41")]
+    rows = (await poly.private("POST", "/orders", bodies)).json()
+    # One that was refused says success and has no id.
+    assert [(row["success"], bool(row["orderID"])) for row in rows] == [(True, True), (True, False), (True, True)]
+    assert (await poly.private("POST", "/orders", bodies * 6)).status_code == 400
+    assert len((await poly.mine("/data/orders"))["data"]) == 2
+
+
+async def test_private_lists_end_with_their_own_sign(poly: Bench) -> None:
+    market = deep(poly)
+    poly.venue.orders.page_size = 2
+    ids = [(await poly.placed(market, "BUY", "0.4", "10"))["orderID"] for _ in range(3)]
+    first = await poly.mine("/data/orders")
+    last = await poly.mine("/data/orders", next_cursor=first["next_cursor"])
+    assert [row["id"] for row in [*first["data"], *last["data"]]] == ids
+    assert (last["next_cursor"], first["next_cursor"] == "LTE=") == ("LTE=", False)
+
+
+async def test_without_a_beat_for_ten_seconds_all_orders_go(poly: Bench) -> None:
+    market = deep(poly)
+    await poly.placed(market, "BUY", "0.4", "10")
+    first = (await poly.private("POST", "/v1/heartbeats", {"heartbeat_id": ""})).json()["heartbeat_id"]
+    stale = await poly.private("POST", "/v1/heartbeats", {"heartbeat_id": ""})
+    assert (stale.status_code, stale.json()) == (400, {"error_msg": "Invalid Heartbeat ID", "heartbeat_id": first})
+    await poly.pass_s(9)
+    assert (await poly.private("POST", "/v1/heartbeats", {"heartbeat_id": first})).status_code == 200
+    await poly.pass_s(9)
+    assert len((await poly.mine("/data/orders"))["data"]) == 1
+    await poly.pass_s(1)
+    assert (await poly.mine("/data/orders"))["data"] == []
+
+
+async def test_a_signer_has_sixty_orders_at_once_and_is_told_what_is_left(poly: Bench) -> None:
+    market = deep(poly)
+    bodies = [poly.body(market, "BUY", "0.01", "5") for _ in range(61)]
+    for first in range(0, 60, 15):
+        reply = await poly.private("POST", "/orders", bodies[first : first + 15])
+        assert reply.headers["poly-ratelimit-remaining"] == str(60 - first - 15)
+    refused = await poly.private("POST", "/order", bodies[60])
+    assert (refused.status_code, int(refused.headers["retry-after"])) == (429, 1)
+    await poly.clock.advance(1)
+    assert (await poly.private("POST", "/order", bodies[60])).status_code == 200
+    assert len(poly.venue.ledger.effects("order")) == 61
+
+
+# Faults
+
+
+async def test_a_dropped_answer_leaves_the_order_behind_and_posting_it_again_is_refused(poly: Bench) -> None:
+    market = deep(poly)
+    body = poly.body(market, "BUY", "0.57", "12")
+    poly.venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/order")
+    with pytest.raises(httpx.TransportError):
+        await poly.private("POST", "/order", body)
+    assert (await poly.private("POST", "/order", body)).status_code == 400
+    await poly.pass_s(5)
+    assert len((await poly.mine("/data/trades"))["data"]) == 1
+    assert poly.ada.shares == {market.tokens[0]: 12}
+    assert poly.venue.ledger.doubles("order", lambda effect: effect.subject) == {}
+
+
+async def test_a_market_that_closes_in_flight_refuses_and_loses_its_orders(poly: Bench) -> None:
+    market = deep(poly)
+    placed = await poly.placed(market, "BUY", "0.4", "10")
+    poly.venue.faults.next(Fault.CLOSING, method="POST", path="/order")
+    reply = await poly.post(market, "BUY", "0.4", "10")
+    assert (reply.status_code, "does not exist" in reply.text) == (400, True)
+    assert poly.venue.state.orders[placed["orderID"]].status == "CANCELED_MARKET_RESOLVED"
