@@ -18,27 +18,31 @@ from bot.desk.workshop import Workshop
 from bot.domain.submission import Mode
 from bot.errors import NotFound
 from bot.gate.brake import STOP_FILE, Brake
-from bot.gate.gate import Gate, Lane
+from bot.gate.gate import Lane
+from bot.guards import Guards, guards_of
 from bot.http import HttpReader
 from bot.ids import derive_id
 from bot.jobs.attend import Attending, attend
+from bot.jobs.audited import export_head
 from bot.jobs.backup import BackingUp, back_up
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, forecast_due
 from bot.jobs.job import JOB_LIMIT, Job
+from bot.jobs.ready import make_ready
 from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
 from bot.jobs.restored import Settling, settle_restored
 from bot.jobs.score import Scoring, score
 from bot.jobs.sitting import Means, Seat
 from bot.jobs.spending import Spending
-from bot.jobs.submit import BatchWait, Submitting, submit_due
+from bot.jobs.submit import submit_due
+from bot.jobs.waits import BatchWait
 from bot.jobs.watch import AGAIN, WATCH_LIMIT, PriceWatch, Watching
 from bot.llm.gateway import Gateway
 from bot.means import means_of
 from bot.outbox.outbox import Outbox
 from bot.outfit import Outfitter, narrow
-from bot.ports import Clock, Planner, PriceFeed, Random, Venue
+from bot.ports import Clock, Http, Planner, PriceFeed, Random, Venue
 from bot.rates import Rates
 from bot.registry import Registry
 from bot.store.ledger import Ledger, open_ledger, read_ledger
@@ -103,6 +107,7 @@ class App:
     spending: Spending
     surveyed: set[str]
     outbox: Outbox
+    guards: Guards
     chores: Sequence[Job]
     owner: str
     patience_s: float
@@ -148,6 +153,8 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
         named = [name for venue in opened.readers for name in forecasters_of(config, registry, venue)]
         seats = await outfitter.seats(named if only is None else only)
         gateway, workshop = await _models(outfitter, seats, ledger)
+        brake = Brake(stop_file=config.state / STOP_FILE, ledger=folder / LEDGER_FILE)
+        guards = guards_of(outfitter, opened, ledger, brake, partial(_clock_offset, outfitter.http))
         surveyed = set[str]()
         archives = [archive for name in names if (archive := own_archive(config, registry, name))]
         app = App(
@@ -169,9 +176,12 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
                 ledger=ledger,
                 submitters=opened.submitters,
                 clock=clock,
-                brake=Brake(stop_file=config.state / STOP_FILE, ledger=folder / LEDGER_FILE),
+                brake=brake,
                 ready=BatchWait(ledger=ledger, lanes=opened.lanes, surveyed=surveyed),
+                recheck=guards.recheck,
+                modes={name: lane.mode for name, lane in opened.lanes.items()},
             ),
+            guards=guards,
             chores=[outfitter.chore(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
             patience_s=terms.get("patience_s", PATIENCE_S),
@@ -234,6 +244,10 @@ async def _outfitter(
         )
 
 
+def _clock_offset(http: Http) -> float | None:
+    return http.clock_offset_s if isinstance(http, HttpReader) else None
+
+
 async def _models(
     outfitter: Outfitter, seats: Mapping[str, Seat], ledger: Ledger, *, forgiving: bool = False
 ) -> tuple[Gateway, Workshop] | tuple[None, None]:
@@ -287,8 +301,10 @@ def _jobs(app: App) -> Iterator[Job]:
         seats=app.seats,
         spending=app.spending,
         wake=wanted.set,
+        permitting=app.guards.permitting,
     )
     yield _job("attend", "do what people asked", every.attend_every_s, partial(attend, attending))
+    yield _job("halt", "take back orders while halted", every.attend_every_s, app.guards.halting().run)
     for name, venue in app.venues.items():
         finding = Discovery(
             name=name,
@@ -306,7 +322,10 @@ def _jobs(app: App) -> Iterator[Job]:
     forecasting = _job("forecast", "forecast what is due", every.forecast_every_s, run, limit=limit)
     yield replace(forecasting, wanted=wanted)
     yield _job("reconcile", "settle doubts", every.reconcile_every_s, partial(reconcile, app.outbox))
-    yield _job("submit", "decide, then send", every.submit_every_s, partial(submit_due, _submitting(app)))
+    ready = partial(make_ready, app.guards.preparing)
+    yield _job("ready", "see what live venues lack", every.reconcile_every_s, ready)
+    deciding = app.guards.submitting(app.outbox)
+    yield _job("submit", "decide, then send", every.submit_every_s, partial(submit_due, deciding))
     for name, venue in app.venues.items():
         resolving = Resolving(name=name, venue=venue, ledger=app.ledger, clock=app.clock)
         yield _job(f"resolve {name}", "read outcomes", every.resolve_every_s, partial(resolve, resolving))
@@ -314,6 +333,8 @@ def _jobs(app: App) -> Iterator[Job]:
     yield _job("score", "score what resolved", every.score_every_s, partial(score, scoring))
     yield from app.chores
     backing_up = BackingUp(path=app.folder / LEDGER_FILE, folder=app.folder / "backups", clock=app.clock)
+    auditing = partial(export_head, app.guards.auditing)
+    yield _job("audit", "verify the audit, export its head", every.backup_every_s, auditing)
     yield _job("backup", "copy the ledger", every.backup_every_s, partial(back_up, backing_up))
 
 
@@ -353,9 +374,3 @@ def _forecasting(app: App) -> Forecasting:
         patience_s=app.patience_s,
         stopping=app.stopping.is_set,
     )
-
-
-def _submitting(app: App) -> Submitting:
-    # There are no arm records yet, so whatever config says a live venue holds everything.
-    gate = Gate(brake=app.outbox.brake, armed=lambda _lane, _now: False)
-    return Submitting(ledger=app.ledger, lanes=app.lanes, gate=gate, outbox=app.outbox, clock=app.clock)

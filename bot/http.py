@@ -14,6 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
@@ -89,6 +90,8 @@ class HttpReader:
         self._idle: dict[_Line, None] = {}
         self._tls: ssl.SSLContext | None = None
         self._jitter: np.random.Generator | None = None
+        # By how many seconds this clock is ahead of that of whoever was read last; HTTP tells whole seconds.
+        self.clock_offset_s: float | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -185,10 +188,22 @@ class HttpReader:
             turn.heard(
                 response.status, {name.decode("latin-1"): text.decode("latin-1") for name, text in response.headers}
             )
+            if request.method == "GET":
+                self._compare_clocks(header(response, b"date"), header(response, b"age"))
             if response.status in _REDIRECTS and request.method == "GET":
                 return _same_host(url, header(response, b"location"))
             await self._check(response, url, request)
             return await body_of(response, request.max_bytes, public(url))
+
+    def _compare_clocks(self, date: str, age: str) -> None:
+        """Hold this clock against the Date of an answer that did not come out of a cache (RFC 9110, section 6.6.1)."""
+        try:
+            theirs = parsedate_to_datetime(date)
+        except ValueError:
+            return
+        if theirs.tzinfo is not None and age in {"", "0"}:
+            # The Date is cut to a second, so in the mean it is half of one behind.
+            self.clock_offset_s = (self._clock.now() - theirs).total_seconds() - 0.5
 
     async def _check(self, response: httpcore.Response, url: str, request: _Request) -> None:
         status = response.status

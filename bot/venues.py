@@ -13,6 +13,7 @@ from bot.domain.submission import Mode
 from bot.domain.wire import Rate
 from bot.errors import ConfigError
 from bot.gate.gate import Lane
+from bot.gate.lanes import lane_in
 from bot.outfit import Outfitter
 from bot.ports import Archive, Planner, PriceFeed, Submitter, Venue
 from bot.registry import Registry
@@ -76,7 +77,7 @@ def lane_of(config: Config, name: str) -> Lane:
         place = place_of(config, "venues", name, "forecasters", 0)
         message = f"{place}{table.forecasters[0]} is clairvoyant, so its forecasts never leave; put another one first"
         raise ConfigError(message)
-    return Lane(venue=name, mode=config.mode_of(name), primary=table.forecasters[0], account=table.account)
+    return lane_in(config, name)
 
 
 def rates_of(config: Config, registry: Registry) -> Iterator[Rate]:

@@ -18,7 +18,7 @@ from bot.cli.session import configured
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.question import QuestionRef
-from bot.domain.request import LockQuestion, Request, UnlockQuestion
+from bot.domain.request import LockQuestion, UnlockQuestion
 from bot.errors import ConfigError
 from bot.store.requests import ask
 
@@ -106,6 +106,6 @@ def _named(config: Config, name: str) -> QuestionRef:
     return read(config, lambda records: question_named(records, name))
 
 
-def _leave(config: Config, request: Request, now: datetime) -> None:
+def _leave(config: Config, request: LockQuestion | UnlockQuestion, now: datetime) -> None:
     ask(folder_of(config), request, at=now)
     stdout().print(f"{request.kind} of {request.ref} asked for; the daemon does it within seconds, else the next run")

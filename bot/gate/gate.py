@@ -7,7 +7,6 @@ reason. A check that cannot be made counts as an objection. On paper nobody arms
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from bot.domain.permission import Approval
 from bot.domain.prediction import mismatch
@@ -29,8 +28,6 @@ class Gate:
     """Decides over cases; the brake halts everything while it holds."""
 
     brake: Brake
-    # Until the composition root is wired to arm records: what it hands in is not asked any more.
-    armed: Callable[[Lane, datetime], bool] | None = None
 
     def decide(self, case: Case) -> Decision:
         """Return Send with the intent, or Hold with the reason and, where time alone can change it, until when."""

@@ -19,6 +19,7 @@ LAYERS = (
     ("bot.jobs",),
     ("bot.lab", "bot.outfit"),
     ("bot.venues",),
+    ("bot.guards",),
     ("bot.means",),
     ("bot.app",),
     ("bot.daemon", "bot.web"),

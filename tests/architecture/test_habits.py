@@ -34,7 +34,8 @@ OWNERS = {
     "numpy.random.default_rng": ("bot.clock",),
     "os.urandom": NOBODY,
     "random": NOBODY,
-    "secrets": NOBODY,
+    # Tokens are made where they are checked.
+    "secrets": ("bot.gate.tokens",),
     # An id is derived from content, so that a repeated step finds its own earlier work.
     "uuid": ("bot.ids",),
     # Few places speak HTTP: each bounds sizes and times and asks the rates, or guards against addresses inside.

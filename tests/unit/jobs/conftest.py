@@ -120,7 +120,7 @@ class House:
 
     async def submit(self) -> str:
         lanes = {VENUE: Lane(venue=VENUE, mode=self.mode, primary=FIRST, account="me")}
-        gate = Gate(brake=self.brake, armed=lambda _lane, _now: False)
+        gate = Gate(brake=self.brake)
         return await submit_due(
             Submitting(ledger=self.ledger, lanes=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock)
         )

@@ -1,0 +1,104 @@
+"""What guards the way out of one run: gate, last look, readiness, leave to submit, halts and the audit, wired."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from bot.config.plugin_settings import settings_of
+from bot.gate.brake import Brake
+from bot.gate.gate import Gate
+from bot.gate.lanes import lanes_in
+from bot.gate.readiness import Readiness
+from bot.gate.recheck import Recheck
+from bot.jobs.audited import Auditing
+from bot.jobs.halted import Halting
+from bot.jobs.permit import Permitting
+from bot.jobs.ready import Credentials, Offset, Preparing
+from bot.jobs.submit import Submitting
+from bot.outbox.outbox import Outbox
+from bot.outfit import Outfitter
+from bot.store.ledger import Ledger
+from bot.venues import Venues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guards:
+    """The guards of one run; ``recheck`` goes into its outbox, the others into its jobs."""
+
+    brake: Brake
+    readiness: Readiness
+    recheck: Recheck
+    permitting: Permitting
+    preparing: Preparing
+    auditing: Auditing
+    _ledger: Ledger
+    _venues: Venues
+
+    def submitting(self, outbox: Outbox) -> Submitting:
+        """Return what the submit job works with."""
+        return Submitting(
+            ledger=self._ledger,
+            lanes=self._venues.lanes,
+            gate=Gate(brake=self.brake),
+            outbox=outbox,
+            clock=outbox.clock,
+            planners=self._venues.planners,
+            readiness=self.readiness,
+        )
+
+    def halting(self) -> Halting:
+        """Return what takes back resting orders while something is halted."""
+        return Halting(
+            ledger=self._ledger,
+            brake=self.brake,
+            clock=self.permitting.clock,
+            lanes=self._venues.lanes,
+            submitters=self._venues.submitters,
+        )
+
+
+def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake, offset: Offset) -> Guards:
+    """Return the guards; ``offset`` tells by how many seconds this clock is ahead of those of the venues."""
+    clock, readiness = outfitter.clock, Readiness()
+    return Guards(
+        brake=brake,
+        readiness=readiness,
+        recheck=Recheck(
+            ledger=ledger,
+            lanes=venues.lanes,
+            brake=brake,
+            clock=clock,
+            readiness=readiness,
+            trading=venues.planners.keys(),
+        ),
+        permitting=Permitting(
+            ledger=ledger,
+            clock=clock,
+            stop_file=brake.stop_file,
+            lanes=lanes_in(outfitter.config),
+            trading=frozenset(venues.planners),
+        ),
+        preparing=Preparing(
+            readiness=readiness,
+            ledger=ledger,
+            path=brake.ledger,
+            lanes=venues.lanes,
+            clock=clock,
+            offset=offset,
+            started_at=clock.now(),
+            credentials=credentials_of(outfitter, venues),
+        ),
+        auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
+        _ledger=ledger,
+        _venues=venues,
+    )
+
+
+def credentials_of(outfitter: Outfitter, venues: Venues) -> Mapping[str, Credentials]:
+    """Return what proves the credentials of each live venue that can tell."""
+    found: dict[str, Credentials] = {}
+    for name, lane in venues.lanes.items():
+        spec = outfitter.registry.venues[name]
+        if lane.live and spec.check is not None:
+            found[name] = partial(spec.check, settings_of(spec, outfitter.config), outfitter.place(name))
+    return found
