@@ -47,7 +47,7 @@ from bot.rates import Rates
 from bot.registry import Registry
 from bot.store.ledger import Ledger, open_ledger, read_ledger
 from bot.store.lock import instance_lock
-from bot.venues import forecasters_of, open_venues, own_archive, rates_of, usable
+from bot.venues import Venues, forecasters_of, open_venues, own_archive, rates_of, usable
 
 log = structlog.get_logger(__name__)
 
@@ -172,15 +172,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
             gateway=gateway,
             spending=_spending(outfitter, seats, gateway, confirmed=terms.get("confirmed", False)),
             surveyed=surveyed,
-            outbox=Outbox(
-                ledger=ledger,
-                submitters=opened.submitters,
-                clock=clock,
-                brake=brake,
-                ready=BatchWait(ledger=ledger, lanes=opened.lanes, surveyed=surveyed),
-                recheck=guards.recheck,
-                modes={name: lane.mode for name, lane in opened.lanes.items()},
-            ),
+            outbox=_outbox(opened, guards, ledger, clock, surveyed),
             guards=guards,
             chores=[outfitter.chore(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
@@ -261,6 +253,18 @@ async def _models(
 
     gateway = await outfitter.gateway(ledger, alert)
     return gateway, await outfitter.workshop(ledger, gateway, forgiving=forgiving)
+
+
+def _outbox(opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, surveyed: set[str]) -> Outbox:
+    return Outbox(
+        ledger=ledger,
+        submitters=opened.submitters,
+        clock=clock,
+        brake=guards.brake,
+        ready=BatchWait(ledger=ledger, lanes=opened.lanes, surveyed=surveyed),
+        recheck=guards.recheck,
+        modes={name: lane.mode for name, lane in opened.lanes.items()},
+    )
 
 
 def _spending(outfitter: Outfitter, seats: Iterable[str], gateway: Gateway | None, *, confirmed: bool) -> Spending:

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from bot.api import Batch, IntentState, Question, Settings, Submitter, VenueSpec, Workplace
+from bot.api import Batch, IntentState, PaperPlace, Question, Settings, Submitter, VenueSpec, WriterPlace
 from bot.testing.clock import FakeClock
 from bot.testing.contracts import ArchiveContract, SubmitterContract, VenueContract
 from bot.testing.http import DictHttp
+from bot.testing.wires import MemoryWire
 from plugins.forecastbench import foxcast_venues
 from plugins.forecastbench.archive import ForecastBenchArchive
 from plugins.forecastbench.settings import ForecastBenchSettings
@@ -66,8 +67,12 @@ class FileContract(SubmitterContract):
         assert {receipt.state for receipt in await submitter.submit(batch)} == {IntentState.ACKED}
 
 
-def workplace(folder: Path, now: datetime) -> Workplace:
-    return Workplace(clock=FakeClock(now), http=DictHttp({}), folder=folder)
+def paper_place(folder: Path, now: datetime) -> PaperPlace:
+    return PaperPlace(clock=FakeClock(now), http=DictHttp({}), folder=folder, cash=1.0, delay_s=0.0)
+
+
+def writer_place(folder: Path, now: datetime) -> WriterPlace:
+    return WriterPlace(clock=FakeClock(now), http=DictHttp({}), folder=folder, wire=MemoryWire())
 
 
 class TestPaperBook(FileContract):
@@ -78,7 +83,7 @@ class TestPaperBook(FileContract):
     @pytest.fixture
     async def submitter(self, tmp_path: Path) -> AsyncIterator[Submitter]:
         assert SPEC.paper is not None
-        async with SPEC.paper(ForecastBenchSettings(), workplace(tmp_path, datetime(2026, 9, 1, tzinfo=UTC))) as book:
+        async with SPEC.paper(ForecastBenchSettings(), paper_place(tmp_path, datetime(2026, 9, 1, tzinfo=UTC))) as book:
             yield book
 
 
@@ -91,5 +96,5 @@ class TestWriter(FileContract):
     async def submitter(self, tmp_path: Path) -> AsyncIterator[Submitter]:
         assert SPEC.writer is not None
         settings = ForecastBenchSettings(upload_folder=tmp_path)
-        async with SPEC.writer(settings, workplace(tmp_path, datetime(2026, 6, 7, 12, tzinfo=UTC))) as writer:
+        async with SPEC.writer(settings, writer_place(tmp_path, datetime(2026, 6, 7, 12, tzinfo=UTC))) as writer:
             yield writer

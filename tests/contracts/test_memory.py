@@ -9,7 +9,7 @@ import pytest
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.resolution import Happened, Resolution
-from bot.domain.submission import Batch, Intent
+from bot.domain.submission import Batch, Intent, IntentAction
 from bot.ports import Submitter, Venue
 from bot.specs import Can, Settings, VenueSpec, Workplace
 from bot.testing.book import MemoryBook
@@ -71,7 +71,7 @@ class TestMemoryBook(SubmitterContract):
                 account="paper",
                 ref=asked.ref,
                 forecast=f"forecast {asked.ref.key}",
-                action="forecast",
+                action=IntentAction.FORECAST,
                 predictions={"outcome": Binary(0.25)},
                 batch="round",
             )

@@ -33,6 +33,7 @@ from bot.domain.question import Question, QuestionRef, Target
 from bot.store.audit import verify
 from bot.store.checks import full_check
 from bot.store.database import open_reader
+from bot.store.forecasts import Opening
 from bot.store.invariants import INVARIANTS
 from bot.store.ledger import open_ledger
 from bot.testing.venues.faults import Fault, Faults, Trouble
@@ -332,7 +333,7 @@ async def _make(path: Path, questions: Sequence[Question], clock: FastClock) -> 
         await ledger.questions.record(questions, seen_at=now)
         for number, question in enumerate(questions):
             running = await ledger.forecasts.begin(
-                question=question, forecaster="plain", cutoff=now, why="new", now=now
+                Opening(question=question, forecaster="plain", cutoff=now, why="new", now=now)
             )
             predictions = {"outcome": Binary(0.2 + 0.01 * number)}
             forecast = Forecast(

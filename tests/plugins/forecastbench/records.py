@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from bot.api import Batch, Binary, Intent, Question
+from bot.api import Batch, Binary, Intent, IntentAction, Question
 from plugins.forecastbench.files import Folder, parsed, read_bytes
 from plugins.forecastbench.parse import question_set
 
@@ -76,7 +76,7 @@ def intent(question: Question, probability: float = 0.4, *, name: str = "intent"
         account="team",
         ref=question.ref,
         forecast="f0001",
-        action="submit",
+        action=IntentAction.FORECAST,
         predictions={target.key: Binary(probability) for target in question.targets},
         batch=question.batch or "",
     )

@@ -14,6 +14,7 @@ from bot.api import Binary, Forecast, Intent, IntentAction, IntentState, Mode
 from bot.domain.submission import Send
 from bot.gate.brake import Brake
 from bot.outbox.outbox import Outbox
+from bot.store.forecasts import Opening
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.submissions import BatchRow
 from bot.testing.venues.faults import Fault, Trouble
@@ -39,7 +40,9 @@ class Desk:
         now = self.site.clock.now()
         question = await self.site.reader.find(ref_of(there.post, there.id).key)
         await self.ledger.questions.record([question], seen_at=now)
-        begun = await self.ledger.forecasts.begin(question=question, forecaster="plain", cutoff=now, why="new", now=now)
+        begun = await self.ledger.forecasts.begin(
+            Opening(question=question, forecaster="plain", cutoff=now, why="new", now=now)
+        )
         predictions = {"outcome": Binary(probability)}
         forecast = Forecast(
             id=begun.id,

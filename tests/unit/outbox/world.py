@@ -32,7 +32,7 @@ from bot.domain.submission import (
 from bot.gate.brake import Brake
 from bot.ids import derive_id
 from bot.outbox.outbox import Outbox
-from bot.store.forecasts import Forecasts
+from bot.store.forecasts import Forecasts, Opening
 from bot.store.journal import Journal
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.questions import Questions
@@ -250,7 +250,7 @@ async def _make(path: Path) -> None:
             await ledger.questions.record([question], seen_at=now)
             for _ in range(REVISIONS):
                 running = await ledger.forecasts.begin(
-                    question=question, forecaster="plain", cutoff=now, why="new", now=now
+                    Opening(question=question, forecaster="plain", cutoff=now, why="new", now=now)
                 )
                 predictions = {"outcome": Binary(0.7)}
                 forecast = Forecast(

@@ -9,7 +9,7 @@ from bot.domain.belief import unfit
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.resolution import Happened, Resolution
-from bot.domain.submission import Batch, Intent, IntentState
+from bot.domain.submission import Batch, Intent, IntentAction, IntentState
 from bot.errors import ContractError, NotFound, Unavailable
 from bot.ports import Desk
 from bot.testing.book import MemoryBook
@@ -37,7 +37,7 @@ def batch(*probabilities: float) -> Batch:
             account="paper",
             ref=QuestionRef("here", str(number)),
             forecast="f",
-            action="forecast",
+            action=IntentAction.FORECAST,
             predictions={"outcome": Binary(probability)},
             batch="b",
         )
