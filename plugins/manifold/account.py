@@ -31,11 +31,12 @@ _DUST = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """Shares of one answer, and what they cost."""
+    """Shares of one answer, what they cost, and what the venue lent on them."""
 
     market: str
     own: Shares
     paid: float
+    loan: float
 
 
 class Holdings:
@@ -102,7 +103,7 @@ class Holdings:
             return []
         marks: Mapping[Leg, float | None] = dict.fromkeys(Leg)
         if state is not None and answer is not None:
-            marks = _marks(state, held.own, self._clock.now())
+            marks = _marks(state, held, self._clock.now())
         contract = contract_of(held.market, held.own.answer)
         linked = state is not None and state.linked
         option = next((name for name, one in state.names.items() if one.id == held.own.answer), "") if state else ""
@@ -128,8 +129,11 @@ def _holdings(metrics: Record) -> list[_Held]:
     if not isinstance(by_market, Mapping):
         message = "the positions of the account are not listed by market"
         raise ContractError(message)
+    over = _resolved(metrics.get("contracts"))
     found = []
     for market, rows in by_market.items():
+        if market in over:
+            continue
         usable = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
         # A market with answers has a row for each, and one that sums them up.
         by_answer = [row for row in usable if row.get("answerId")]
@@ -137,20 +141,27 @@ def _holdings(metrics: Record) -> list[_Held]:
     return found
 
 
-def _marks(state: MarketState, own: Shares, now: datetime) -> dict[Leg, float | None]:
-    """Return what a share of each side would bring if all were sold now; None where nobody buys.
+def _resolved(contracts: object) -> set[str]:
+    """Return the ids of the markets that are over: the venue goes on listing what was held of them."""
+    rows = contracts if isinstance(contracts, list) else []
+    return {str(row.get("id")) for row in rows if isinstance(row, Mapping) and row.get("isResolved") is True}
 
+
+def _marks(state: MarketState, held: _Held, now: datetime) -> dict[Leg, float | None]:
+    """Return what a share of each side would bring if all were sold now and the loan on them paid back.
+
+    It is None where nobody buys.
     What the account bought is in the pool already, unlike what a paper account did. A market that is closed waits for
     its outcome at the price it had.
     """
     marks: dict[Leg, float | None] = dict.fromkeys(Leg)
-    board = state.board(now=now)
+    board, own = state.board(now=now), held.own
     if own.answer not in board.pools:
         return marks
     for leg, shares in ((Leg.YES, own.yes), (Leg.NO, own.no)):
         sale = board.sale(own.answer, leg, shares) if shares > _DUST else None
         if sale is not None and sale.shares >= shares * (1.0 - NEAR):
-            marks[leg] = sale.stake / shares
+            marks[leg] = max(sale.stake - held.loan, 0.0) / shares
     return marks
 
 
@@ -163,7 +174,7 @@ def _held(market: str, row: Mapping[str, Any]) -> _Held | None:
         yes=_amount(shares.get("YES")),
         no=_amount(shares.get("NO")),
     )
-    held = _Held(market=market, own=own, paid=_amount(row.get("invested")))
+    held = _Held(market=market, own=own, paid=_amount(row.get("invested")), loan=_amount(row.get("loan")))
     return held if max(own.yes, own.no) > _DUST else None
 
 

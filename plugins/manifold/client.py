@@ -19,6 +19,8 @@ PROBS_AT_ONCE = 100
 MOST_ROWS = 10_000
 # Later than whatever is there, also where the two clocks differ.
 _AHEAD_MS = 3_600_000
+# Longer than any cache holds an answer.
+_SPREAD_MS = 100_000
 
 Value = str | bool | float | Sequence[str]
 Asked = Mapping[str, Value | None]
@@ -122,8 +124,8 @@ class Client:
 
         Raises ContractError where some row is none: what is missing then proves nothing.
         """
-        # Unique, so that it is a question of its own; earlier by no more than the stamps run ahead.
-        after = since_ms - self.stamp_ms() % 1000
+        # A little earlier each time: a question that no cache has heard.
+        after = since_ms - self.stamp_ms() % _SPREAD_MS
         asked: Asked = {"userId": user_id, "contractId": market_id, "afterTime": after, "order": "asc"}
         rows = _list(await self.get("bets", {**asked, "limit": MOST_ROWS}), "bets")
         if odd := [row for row in rows if not isinstance(row, Mapping) or not isinstance(row.get("id"), str)]:
@@ -138,7 +140,8 @@ class Client:
 
     async def metrics(self, user_id: str) -> Record:
         """Return all positions of a user, by market."""
-        asked: Asked = {"userId": user_id, "limit": MOST_ROWS, "perAnswer": True}
+        # Never quite so many twice, for the same reason.
+        asked: Asked = {"userId": user_id, "limit": MOST_ROWS - self.stamp_ms() % 1_000, "perAnswer": True}
         path = "get-user-contract-metrics-with-contracts"
         return _record(await self.get(path, asked), path)
 

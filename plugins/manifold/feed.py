@@ -210,14 +210,18 @@ class ManifoldFeed:
         """Yield the price of each question now, and each time it has changed."""
         watched: dict[str, _Watched] = {}
         for ref in refs:
-            market, answer = parts_of(ref.key)
-            watched.setdefault(market, _Watched(market, {})).refs[answer] = ref
+            name, answer = parts_of(ref.key)
+            watched.setdefault(name, _Watched(name, {})).refs[answer] = ref
         if not watched:
             return
+        # Before the line is open: it wants to be kept alive.
+        for market in watched.values():
+            if "" in market.refs:
+                await self._read_options(market)
         async with self._sockets.connect(self._settings.place.socket, max_bytes=MAX_BYTES) as socket:
             line = _Line(socket, self._clock)
             await line.subscribe([topic for market in watched.values() for topic in _topics(market)])
-            for quote in await self._reread(watched, whole=True):
+            for quote in await self._reread(watched):
                 yield quote
             broadcasts = _Broadcasts(watched, self._clock)
             while True:
@@ -228,18 +232,14 @@ class ManifoldFeed:
         message = await line.next()
         quotes = [] if message is None else broadcasts.hear(message)
         if self._clock.monotonic() >= broadcasts.reread_at:
-            quotes += await self._reread(watched, whole=False)
+            quotes += await self._reread(watched)
             broadcasts.reread_at = self._clock.monotonic() + REREAD_EVERY_S
         return quotes
 
-    async def _reread(self, watched: Mapping[str, _Watched], *, whole: bool) -> list[Quote]:
+    async def _reread(self, watched: Mapping[str, _Watched]) -> list[Quote]:
         """Read all prices; what the socket told a moment ago is newer than any answer that may have been cached."""
         now_s = self._clock.monotonic()
         due = [market for market in watched.values() if now_s - market.heard_s > CACHED_S]
-        for market in due:
-            # Prices come by the ids of answers; only the whole market tells their names.
-            if whole and "" in market.refs:
-                await self._read_options(market)
         prices = await self._client.probs([market.id for market in due])
         quotes: list[Quote] = []
         for market in due:
@@ -251,6 +251,7 @@ class ManifoldFeed:
         return quotes
 
     async def _read_options(self, market: _Watched) -> None:
+        """Read the names of answers: prices come by their ids."""
         try:
             read = parsed(RawMarket, await self._client.market(market.id), f"market {market.id}")
             if KINDS.get(read.type) == "pseudo_numeric":

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.parse import quote
 
 import structlog
 
@@ -253,7 +254,7 @@ class ManifoldWriter:
 
     async def _cancel(self, order_id: str) -> None:
         """Ask to cancel an order; whether it rests is told by the list of orders afterwards."""
-        reply = await self._post(f"bet/cancel/{order_id}", "{}")
+        reply = await self._post(f"bet/cancel/{quote(order_id, safe='')}", "{}")
         verdict = verdict_of(reply)
         if verdict.who is Who.OPERATOR:
             raise Unauthorized(verdict.detail)

@@ -79,6 +79,21 @@ async def found(client: Client, finding: Finding) -> Group | Market:
     return _only(unpacked, finding)
 
 
+async def as_listed(client: Client, market: Market) -> Market:
+    """Return a market as the list of events has it, where it stands there by itself.
+
+    By itself it says less of its event, and would be another version of the same question.
+    """
+    if not market.home.id:
+        return market
+    try:
+        unpacked = Unpacked()
+        unpacked.add_event(await client.event(market.home.id))
+    except NotFound:
+        return market
+    return next((item for item in unpacked.items if isinstance(item, Market) and item.key == market.key), market)
+
+
 async def _event(client: Client, finding: Finding, unpacked: Unpacked) -> None:
     if finding.event:
         unpacked.add_event(await client.event(finding.event))

@@ -22,8 +22,6 @@ from plugins.polymarket.raw import decimal_of, flag_of, list_of, moment_of, reco
 log = structlog.get_logger(__name__)
 
 MILLIONTHS = Decimal(1_000_000)
-# In place of a price that nobody has said yet.
-NOT_SET = Decimal(69)
 HALF = Decimal("0.5")
 _ALL, _NONE = Decimal("0.999"), Decimal("0.001")
 _NEAR = Decimal("0.000002")
@@ -89,7 +87,8 @@ def pair_of(row: Record) -> Pair | None:
         pair = (listed[0] / MILLIONTHS, listed[1] / MILLIONTHS)
         return pair if all(0 <= part <= 1 for part in pair) else None
     price = decimal_of(row.get("price"))
-    return None if price is None or price == NOT_SET or not 0 <= price <= 1 else (price, ONE - price)
+    # 69 stands for a price that is not set.
+    return None if price is None or not 0 <= price <= 1 else (price, ONE - price)
 
 
 def strict_pair(market: Market) -> Pair | None:

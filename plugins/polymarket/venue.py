@@ -31,7 +31,7 @@ from bot.api import (
     Workplace,
 )
 from plugins.polymarket.client import Client
-from plugins.polymarket.finding import found, named
+from plugins.polymarket.finding import as_listed, found, named
 from plugins.polymarket.groups import OTHERS, Group, Names, Unpacked, event_of_key, group_in, settling
 from plugins.polymarket.parse import CONDITION, Market, contracts_of
 from plugins.polymarket.questions import Seen, choice_of, question_of_group, question_of_market
@@ -96,6 +96,8 @@ class PolymarketVenue:
     async def find(self, name: str) -> Question:
         """Return a question by condition, ``event:NUMBER``, the name in its address, or its address."""
         item = await found(self._client, named(name, self._settings.site_url))
+        if isinstance(item, Market) and self._settings.grouping == "choice":
+            item = await as_listed(self._client, item)
         now, skipped = self._clock.now(), Counter[str]()
         why = item.undecidable(now) if isinstance(item, Group) else item.untradable(now)
         complaints: list[str] = []

@@ -9,7 +9,7 @@ from bot.testing.venues import polymarket_signing as signing
 from bot.testing.venues.polymarket_door import Door
 from bot.testing.venues.polymarket_lists import Refusal
 from bot.testing.venues.polymarket_state import User
-from bot.testing.venues.record import Heard
+from bot.testing.venues.record import Heard, Violation
 
 # Tokens of a signer: so many a second, and so many at once.
 ORDER_RATE, ORDER_BURST = 40.0, 60.0
@@ -82,7 +82,7 @@ class Accounts:
         right = user is not None and (auth.get("secret"), auth.get("passphrase")) == (user.secret, user.passphrase)
         return user if right else None
 
-    def spend(self, user: User, kind: str, cost: int) -> dict[str, str]:
+    def spend(self, heard: Heard, user: User, kind: str, cost: int) -> dict[str, str]:
         """Take tokens for orders or cancels; return the headers that tell of them. Raises Refusal."""
         rate, burst = (ORDER_RATE, ORDER_BURST) if kind == "orders" else (CANCEL_RATE, CANCEL_BURST)
         now_s = self._venue.clock.monotonic()
@@ -95,6 +95,11 @@ class Accounts:
             "Poly-RateLimit-Tier": "standard",
         }
         if not enough:
+            wait_s = bucket.wait_s(cost)
+            violation = Violation(
+                limit=f"{kind} of a signer", request=heard.number, at=heard.at, count=cost, wait_s=wait_s
+            )
+            self._venue.judge.violations.append(violation)
             raise TooMany(429, f"rate limit exceeded for {kind}", headers)
         return headers
 

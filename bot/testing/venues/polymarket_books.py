@@ -46,10 +46,10 @@ class Appetite:
         return self.limit is None or (level <= self.limit if self.is_bid else level >= self.limit)
 
     def at(self, level: Decimal, got: Decimal, paid: Decimal) -> Decimal:
-        """Return how many shares are still wanted there, to two places of a share where dollars count."""
+        """Return how many shares are still wanted there, to a millionth where dollars count."""
         most = [] if self.size is None else [self.size - got]
         if self.spend is not None:
-            most.append(((self.spend - paid) / self.cost(level)).quantize(Decimal("0.0001"), rounding="ROUND_DOWN"))
+            most.append(((self.spend - paid) / self.cost(level)).quantize(Decimal("0.000001"), rounding="ROUND_DOWN"))
         return max(min(most), Decimal(0))
 
     def cost(self, level: Decimal) -> Decimal:

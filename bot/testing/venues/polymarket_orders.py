@@ -87,7 +87,7 @@ class Orders:
     async def _post_one(self, request: Request) -> Response:
         body = self._body(request)
         user = self._known(request)
-        headers = self.accounts.spend(user, "orders", 1)
+        headers = self.accounts.spend(heard(request), user, "orders", 1)
         try:
             row = self._place(request, user, body)
         except Quiet as refusal:
@@ -99,7 +99,7 @@ class Orders:
         user = self._known(request)
         if not isinstance(bodies, list) or not 0 < len(bodies) <= MOST_ORDERS:
             raise Refusal(400, "Invalid order payload")
-        headers = self.accounts.spend(user, "orders", len(bodies))
+        headers = self.accounts.spend(heard(request), user, "orders", len(bodies))
         placed: list[dict[str, Any]] = []
         for body in bodies:
             try:
@@ -153,7 +153,7 @@ class Orders:
 
     def _cancel(self, request: Request, user: User, ids: Iterable[str]) -> Response:
         ids = list(dict.fromkeys(ids))
-        headers = self.accounts.spend(user, "cancels", len(ids))
+        headers = self.accounts.spend(heard(request), user, "cancels", len(ids))
         self._may_cancel()
         canceled: list[str] = []
         left: dict[str, str] = {}
@@ -183,8 +183,9 @@ class Orders:
     def _cancel_where(self, request: Request, of: Callable[[Order], bool]) -> Response:
         user = self._known(request)
         self._may_cancel()
+        there = sum(order.rests and of(order) for order in self._venue.state.orders_of(user))
+        headers = self.accounts.spend(heard(request), user, "cancels", 1 + there)
         found = self._venue.world.exchange.cancel_all(user, of=of)
-        headers = self.accounts.spend(user, "cancels", 1)
         for order in found:
             self._venue.did(heard(request), "cancel", subject=order.id)
         return JSONResponse({"canceled": [order.id for order in found], "not_canceled": {}}, headers=headers)

@@ -185,7 +185,7 @@ def resolution_row(market: Market) -> dict[str, Any]:
         "resolved_at": None if market.resolved_at is None else iso(market.resolved_at),
         "reporter": "UMA_OO",
         "resolution_source": None if market.payouts is None else "reported",
-        "market_type": "negrisk" if market.neg_risk else "binary",
+        "market_type": "INCREMENTAL_NEGRISK" if market.neg_risk else "BINARY",
         "transaction_hash": None,
         "log_index": None,
         "resolved_block": None,

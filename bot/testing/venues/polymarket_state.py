@@ -12,7 +12,7 @@ from decimal import Decimal
 ONE = Decimal(1)
 # The oracle's number for a price that is not set.
 NOT_SET = Decimal(69)
-TICKS = tuple(Decimal(tick) for tick in ("0.1", "0.01", "0.005", "0.0025", "0.001", "0.0001"))
+_LEAST_FEE = Decimal("0.00001")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class Fees:
 
     def of(self, price: Decimal, size: Decimal) -> Decimal:
         """Return the fee of one fill in dollars, to five places; less than the least is nothing."""
-        return (size * self.rate * (price * (ONE - price)) ** self.exponent).quantize(Decimal("0.00001"))
+        raw = size * self.rate * (price * (ONE - price)) ** self.exponent
+        return Decimal(0) if raw < _LEAST_FEE else raw.quantize(_LEAST_FEE, rounding="ROUND_HALF_UP")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

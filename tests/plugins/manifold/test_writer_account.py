@@ -1,5 +1,7 @@
 """Writing: sales, comments, cancelling, and what the account has."""
 
+from typing import Any
+
 import pytest
 
 from bot.api import ContractError, IntentState, Leg, Rejected
@@ -124,6 +126,23 @@ async def test_a_position_is_marked_at_what_its_sale_would_bring(stand: Stand) -
     assert position.ref == question.ref
 
 
+async def test_what_the_venue_lent_on_a_position_is_not_its_worth(stand: Stand) -> None:
+    market = stand.world.add_market()
+    writer = stand.writer()
+    await placed(writer, await stand.question(market), order_of(market, amount=50.0, limit="0.90"))
+    stand.clock.pass_unnoticed(1)
+
+    def lent(answer: Any) -> Any:
+        answer["metricsByContract"][market.id][0]["loan"] = 20.0
+        return answer
+
+    trouble = Trouble(fault=Fault.ALTERED, alter=lent)
+    stand.venue.faults.next(trouble, path="/v0/get-user-contract-metrics")
+    (position,) = (await writer.account()).positions
+    assert position.mark is not None
+    assert position.shares * position.mark == pytest.approx(30.0)
+
+
 async def test_positions_of_answers_name_their_question_and_option(stand: Stand) -> None:
     one = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
     many = stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
@@ -145,9 +164,12 @@ async def test_what_was_paid_out_is_no_position(stand: Stand) -> None:
     await placed(writer, question, order_of(market, amount=50.0, limit="0.90"))
     stand.world.resolve(market, "YES")
     stand.clock.pass_unnoticed(1)
+    before = len(stand.asked("/v0/market/"))
     account = await writer.account()
     assert account.positions == ()
     assert account.cash > 1000.0
+    # However many there were, none of them is read again.
+    assert len(stand.asked("/v0/market/")) == before
 
 
 async def test_an_account_that_cannot_be_read_whole_is_an_error(stand: Stand) -> None:
@@ -182,3 +204,16 @@ async def test_an_order_that_could_not_be_cancelled_is_not_told_of(stand: Stand)
     stand.venue.faults.next(Trouble(fault=Fault.ERROR_BEFORE, status=503), method="POST", path="/v0/bet/cancel")
     stand.clock.pass_unnoticed(1)
     assert list(await writer.cancel(ids)) == []
+
+
+async def test_an_answer_that_was_paid_out_is_no_position_while_its_market_is_open(stand: Stand) -> None:
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
+    writer = stand.writer()
+    for number in (0, 1):
+        asked = await stand.question(market, market.answers[number])
+        order = order_of(market, answer=market.answers[number], limit="0.70")
+        await placed(writer, asked, order, f"i{number}")
+    stand.world.resolve(market, "YES", answer=market.answers[0])
+    stand.clock.pass_unnoticed(1)
+    found = [position.contract for position in (await writer.account()).positions]
+    assert found == [f"{market.id}/{market.answers[1].id}"]

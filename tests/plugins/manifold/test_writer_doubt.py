@@ -6,10 +6,22 @@ from typing import Any
 
 import pytest
 
-from bot.api import IntentState, Unauthorized
+from bot.api import (
+    ContractError,
+    FoxcastError,
+    IntentState,
+    Rejected,
+    Reply,
+    Request,
+    Unauthorized,
+    Unavailable,
+    WriterPlace,
+)
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.manifold_math import Want
+from bot.testing.wires import MemoryWire
 from plugins.manifold.state import milliseconds
+from plugins.manifold.writer import ManifoldWriter
 from tests.plugins.manifold.stand import (
     KEY,
     Stand,
@@ -193,6 +205,29 @@ async def test_mf_l2_too_many_requests_without_a_wait_is_absent(stand: Stand) ->
     _, receipt = await placed(stand.writer(), question, order_of(market))
     assert receipt.state is IntentState.ABSENT
     assert "429" in receipt.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (Rejected("no connection; nothing was sent"), IntentState.ABSENT),
+        (Unavailable("no whole answer; it may have arrived"), IntentState.UNKNOWN),
+        (ContractError("status 200 with more than enough bytes"), IntentState.UNKNOWN),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_what_the_wire_says_of_an_arrival_is_believed(
+    stand: Stand, error: FoxcastError, state: IntentState
+) -> None:
+    def fail(_: Request) -> Reply:
+        raise error
+
+    market = stand.world.add_market()
+    wire = MemoryWire(fail)
+    place = WriterPlace(clock=stand.clock, http=stand.http, folder=stand.folder, wire=wire)
+    _, receipt = await placed(ManifoldWriter(stand.settings, place), await stand.question(market), order_of(market))
+    assert (receipt.state, len(wire.sent)) == (state, 1)
+    assert KEY not in repr(wire.sent)
 
 
 async def test_where_nobody_listens_nothing_was_written(stand: Stand) -> None:

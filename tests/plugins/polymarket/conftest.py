@@ -109,7 +109,9 @@ class World:
         start = 0 if self.ignores_cursor else int(asked.get("after_cursor", ["0"])[0])
         size = min(int(asked["limit"][0]), self.clamp)
         page = {kind: found[start : start + size]}
-        return page | ({"next_cursor": str(start + size)} if start + size < len(found) else {})
+        # One that ignores cursors hands out new ones all the same.
+        cursor = f"new-{len(self.seen)}" if self.ignores_cursor else str(start + size)
+        return page | ({"next_cursor": cursor} if start + size < len(found) else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,11 @@ def event(*markets: dict[str, Any], number: int = 77, **changes: Any) -> dict[st
     return {**record, **changes}
 
 
+def single(number: int = 1, **changes: Any) -> dict[str, Any]:
+    """An event of one market."""
+    return event(market(number, **changes), number=number, title=f"Event {number}")
+
+
 def book(asset: str, bid: str | None = "0.36", ask: str | None = "0.38", **changes: Any) -> dict[str, Any]:
     """A book with three levels a side, the best of each last."""
     bids = [] if bid is None else [("0.10", "900"), ("0.11", "50.5"), (bid, "120")]

@@ -182,7 +182,7 @@ def test_pm_c5_after_a_gap_a_book_is_unknown_until_a_whole_one_comes() -> None:
         one_market(),
         opening(
             After(1.0, change(1, "BUY", "0.20", "10", best_bid="0.45", best_ask="0.47")),
-            After(1.0, change(2, "BUY", "0.46", "10")),
+            After(1.0, change(2, "BUY", "0.37", "10")),
             After(1.0, whole(3, "0.46", "0.48")),
         ),
     )
@@ -222,6 +222,18 @@ def test_pm_c5_a_freeze_with_pongs_alive_is_found_by_the_age_of_the_book() -> No
     assert "no changes" in str(run.error)
     assert run.prices == [0.37]
     assert run.sockets.opened[0].sent.count("PING") >= 29
+
+
+def test_pm_c5_a_silent_book_that_cannot_be_read_any_more_is_unknown() -> None:
+    world = one_market()
+
+    async def end(clock: VirtualClock) -> None:
+        await clock.sleep(60.0)
+        world.books.clear()
+
+    run = running(world, opening(After(330, change(330, "BUY", "0.37", "5"))), seconds=400, meanwhile=end)
+    assert run.prices == [0.37]
+    assert run.error is None
 
 
 def test_pm_c5_a_market_in_which_nothing_happens_is_no_freeze() -> None:

@@ -10,7 +10,7 @@ import pytest
 import structlog
 from pydantic import ValidationError
 
-from bot.api import Binary, Choice, ChoiceShape, ConfigError, ContractError, LeakError, NotFound, Rejected, Unavailable
+from bot.api import Binary, Choice, ConfigError, ContractError, LeakError, Rejected, Unavailable
 from bot.rates import told_wait_s
 from bot.testing.loopback import JSON_TYPE, Received, Sent
 from plugins.polymarket import foxcast_venues
@@ -19,7 +19,7 @@ from plugins.polymarket.questions import RULES_CHANGED
 from plugins.polymarket.rates import rates_of
 from plugins.polymarket.settings import PolymarketSettings
 from tests.plugins.polymarket.conftest import Site
-from tests.plugins.polymarket.records import book, condition, event, market, member, row, token
+from tests.plugins.polymarket.records import book, condition, event, market, member, row, single, token
 
 ROOT = Path(__file__).resolve().parents[3]
 NO_SDK = """
@@ -28,10 +28,6 @@ import plugins.polymarket, plugins.polymarket.venue, plugins.polymarket.feed, pl
 loaded = [name for name in sys.modules if name.split(".")[0] in {"polymarket", "py_clob_client_v2", "eth_account"}]
 print(loaded)
 """
-
-
-def single(number: int = 1, **changes: object) -> dict[str, object]:
-    return event(market(number, **changes), number=number, title=f"Event {number}")
 
 
 async def test_pm_r1_reading_loads_no_sdk() -> None:
@@ -288,6 +284,7 @@ def test_pm_l1_the_pace_is_hundreds_of_times_below_the_limits() -> None:
     rates = {rate.name: rate for rate in rates_of(settings)}
     assert len(rates) == len(rates_of(settings))
     assert all(name.startswith("polymarket_") for name in rates)
+    assert {rates[f"polymarket_{name}"].at_once for name in ("gamma", "data", "books", "orders")} == {1}
 
     def a_second(method: str, url: str) -> float:
         return min(
@@ -332,66 +329,27 @@ def _slowly(site: Site, request: Received) -> Sent:
     return Sent(body=sent.body, delay_s=0.01)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        condition(1),
-        condition(1).upper().replace("0X", "0x"),
-        "market-1",
-        "event-1",
-        "https://polymarket.com/event/event-1/market-1",
-        "https://polymarket.com/de/event/event-1?tid=17",
-        "polymarket.com/market/market-1",
-    ],
-)
-async def test_a_market_is_found_by_any_of_its_names(site: Site, name: str) -> None:
-    site.world.add(market(1), single(1))
-    assert (await site.reader.find(name)).ref.key == condition(1)
+@pytest.mark.parametrize("body", [b"7", b"{}", b'{"data": 7}', b"<html>", b'[{"asset_id": "2"}]'])
+async def test_answers_of_another_form_are_said_to_be_that(site: Site, body: bytes) -> None:
+    site.world.override = lambda _: Sent(body=body)
+    moment = site.clock.now()
+    with pytest.raises(ContractError):
+        await site.client.resolutions([condition(1)])
+    with pytest.raises(ContractError):
+        await site.client.price_at("1", moment)
+    with pytest.raises(ContractError):
+        await site.client.book("1")
+    with pytest.raises(ContractError):
+        await site.client.markets_by_condition([condition(1)], closed=False)
+    with pytest.raises(ContractError):
+        await site.client.tag_id("politics")
 
 
-async def test_what_is_found_is_read_with_its_price_whatever_the_scope(site: Site) -> None:
-    site.world.add(market(1, volumeNum=1, endDate="2036-01-01T00:00:00Z"), books={token(1): book(token(1))})
-    found = await site.reader.find(condition(1))
-    assert found.crowd is not None
-    assert found.facts["market"] == condition(1)
-
-
-async def test_an_event_is_found_as_one_question_and_its_market_as_another(site: Site) -> None:
-    first, second = member(1, "Ann"), member(2, "Bob")
-    site.world.add(event(first, second), first, second)
-    whole = await site.reader.find("https://polymarket.com/event/event-77")
-    assert whole.ref.key == "event:77"
-    assert whole.shape == ChoiceShape(options=("Ann", "Bob"))
-    assert (await site.reader.find("event:77")).ref == whole.ref
-    assert (await site.reader.find(condition(2))).ref.key == condition(2)
-
-
-async def test_an_event_of_several_questions_names_them(site: Site) -> None:
-    site.world.add(event(market(1), market(2)))
-    with pytest.raises(Rejected, match=condition(2)):
-        await site.reader.find("event-77")
-
-
-@pytest.mark.parametrize("name", ["no-such-market", condition(9), "event:9", "https://example.org/event/x", "!", "a/b"])
-async def test_what_is_no_market_is_not_found(site: Site, name: str) -> None:
-    with pytest.raises(NotFound):
-        await site.reader.find(name)
-
-
-async def test_a_closed_market_is_found_and_refused_with_the_reason(site: Site) -> None:
-    site.world.add(market(1, closed=True))
-    with pytest.raises(Rejected, match="closed"):
-        await site.reader.find(condition(1))
-    site.world.rows = {condition(2): row(2, status="disputed")}
-    site.world.add(market(2))
-    with pytest.raises(Rejected, match="about to resolve"):
-        await site.reader.find(condition(2))
-
-
-async def test_a_record_that_cannot_be_read_is_said_to_be_that(site: Site) -> None:
-    site.world.add(market(1, outcomes=None))
-    with pytest.raises(ContractError, match="outcomes"):
-        await site.reader.find("market-1")
+async def test_the_book_of_another_token_than_asked_for_is_refused(site: Site) -> None:
+    site.world.override = lambda _: Sent(body=json.dumps(book("2")).encode())
+    assert (await site.client.book("2")) is not None
+    with pytest.raises(ContractError, match="asked for 1, got 2"):
+        await site.client.book("1")
 
 
 def test_the_folder_of_this_plugin_names_its_host() -> None:

@@ -8,6 +8,7 @@ import hmac
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from bot.testing.clock import FakeClock
 from bot.testing.venues.kit import Served, serve
 from bot.testing.venues.polymarket import FakePolymarket
-from bot.testing.venues.polymarket_state import Market, User
+from bot.testing.venues.polymarket_state import Fees, Market, User
 
 # Nobody's key.
 KEY = "0x" + "17" * 32
@@ -29,6 +30,9 @@ CONTRACTS = {
     "v2": ("3", "0xe3333700cA9d93003F00f0F71f8515005F6c00Aa"),
 }
 ZERO = "0x" + "00" * 32
+# The book of section 15.6.
+ASKS = [("0.57", "12"), ("0.58", "30"), ("0.60", "100"), ("0.99", "9000")]
+POLITICS = Fees(rate=Decimal("0.04"))
 
 
 class Bench:
@@ -59,16 +63,7 @@ class Bench:
         """Ask as an account; the signature is made here, after section 8.1 of the venue's document."""
         user = user or self.ada
         text = "" if body is None else json.dumps(body)
-        stamp = str(int(self.clock.now().timestamp()))
-        key = base64.urlsafe_b64decode(user.secret)
-        digest = hmac.new(key, f"{stamp}{method}{path}{text}".encode(), hashlib.sha256).digest()
-        headers = {
-            "POLY_ADDRESS": user.address,
-            "POLY_API_KEY": user.key,
-            "POLY_PASSPHRASE": user.passphrase,
-            "POLY_TIMESTAMP": stamp,
-            "POLY_SIGNATURE": base64.urlsafe_b64encode(digest).decode(),
-        }
+        headers = signed_headers(user, self.clock.now(), (method, path, text))
         return await self.client.request(method, path, content=text or None, params=params, headers=headers)
 
     async def mine(self, path: str, **params: Any) -> Any:
@@ -81,29 +76,13 @@ class Bench:
         user, key, index = more.pop("user", self.ada), more.pop("private_key", KEY), more.pop("index", 0)
         shares, dollars = Decimal(size), Decimal(size) * Decimal(price)
         amounts = more.pop("amounts", (dollars, shares) if side == "BUY" else (shares, dollars))
-        kind, post_only, expiration = more.pop("kind", "GTC"), more.pop("post_only", False), more.pop("expiration", 0)
-        where = "v2" if market.version == "v2" else "neg risk" if market.neg_risk else "standard"
-        version, contract = more.pop("domain", CONTRACTS[where])
+        terms = {"kind": more.pop("kind", "GTC"), "post_only": more.pop("post_only", False), "owner": user.key}
         self._salt += 1
-        fields: dict[str, Any] = {
-            "builder": ZERO,
-            "chain_id": 137,
-            "exchange_address": contract,
-            "expiration": expiration,
-            "maker": user.wallet,
-            "maker_amount": int(amounts[0] * 1_000_000),
-            "metadata": ZERO,
-            "protocol_version": version,
-            "salt": self._salt,
-            "side": side,
-            "signature_type": user.kind,
-            "signer": user.wallet if user.kind == 3 else user.address,
-            "taker_amount": int(amounts[1] * 1_000_000),
-            "timestamp": 1_763_700_000_000,
-            "token_id": market.tokens[index],
-        }
-        assert not set(more) - set(fields)
-        return _signed({**fields, **more}, key, {"kind": kind, "owner": user.key, "post_only": post_only})
+        fields = _fields(market, side, amounts, user) | {"salt": self._salt, "token_id": market.tokens[index]}
+        if (domain := more.pop("domain", None)) is not None:
+            fields |= dict(zip(("protocol_version", "exchange_address"), domain, strict=True))
+        assert set(more) <= set(fields)
+        return _signed({**fields, **more}, key, terms)
 
     async def post(self, market: Market, side: str, price: str, size: str, **more: Any) -> httpx.Response:
         user = more.get("user")
@@ -122,6 +101,53 @@ class Bench:
         self.world.exchange.advance()
 
 
+def deep(poly: Bench, **more: Any) -> Market:
+    """Return a market with the book of section 15.6."""
+    return poly.world.add_market(bids=[("0.55", "50")], asks=ASKS, fees=POLITICS, **more)
+
+
+def signed_headers(user: User, now: datetime, request: tuple[str, str, str]) -> dict[str, str]:
+    """Return the headers of a private request (method, path, body)."""
+    stamp = str(int(now.timestamp()))
+    key = base64.urlsafe_b64decode(user.secret)
+    digest = hmac.new(key, f"{stamp}{''.join(request)}".encode(), hashlib.sha256).digest()
+    return {
+        "POLY_ADDRESS": user.address,
+        "POLY_API_KEY": user.key,
+        "POLY_PASSPHRASE": user.passphrase,
+        "POLY_TIMESTAMP": stamp,
+        "POLY_SIGNATURE": base64.urlsafe_b64encode(digest).decode(),
+    }
+
+
+def body_of(market: Market, asked: tuple[str, str, str], *, who: tuple[User, str], salt: int, index: int) -> str:
+    """Return the body of an order (side, price, size) that may rest, signed with the key of a user, as JSON."""
+    (side, price, size), (user, key) = asked, who
+    shares, dollars = Decimal(size), Decimal(size) * Decimal(price)
+    amounts = (dollars, shares) if side == "BUY" else (shares, dollars)
+    fields = _fields(market, side, amounts, user) | {"salt": salt, "token_id": market.tokens[index]}
+    return json.dumps(_signed(fields, key, {"kind": "GTC", "owner": user.key, "post_only": False}))
+
+
+def _fields(market: Market, side: str, amounts: tuple[Decimal, Decimal], user: User) -> dict[str, Any]:
+    version, contract = CONTRACTS["v2" if market.version == "v2" else "neg risk" if market.neg_risk else "standard"]
+    return {
+        "builder": ZERO,
+        "chain_id": 137,
+        "exchange_address": contract,
+        "expiration": 0,
+        "maker": user.wallet,
+        "maker_amount": int(amounts[0] * 1_000_000),
+        "metadata": ZERO,
+        "protocol_version": version,
+        "side": side,
+        "signature_type": user.kind,
+        "signer": user.wallet if user.kind == 3 else user.address,
+        "taker_amount": int(amounts[1] * 1_000_000),
+        "timestamp": 1_763_700_000_000,
+    }
+
+
 def _signed(fields: dict[str, Any], key: str, terms: Mapping[str, Any]) -> dict[str, Any]:
     from eth_account import Account
     from polymarket._internal.actions.orders import typed_data
@@ -129,7 +155,7 @@ def _signed(fields: dict[str, Any], key: str, terms: Mapping[str, Any]) -> dict[
 
     order = UnsignedOrder(**fields, order_type=terms["kind"])
     signed = Account.from_key(key).sign_typed_data(full_message=typed_data.build_order_typed_data(order))
-    signature = typed_data.build_order_signature(order, "0x" + signed.signature.hex())  # type: ignore[arg-type]
+    signature = typed_data.build_order_signature(order, "0x" + signed.signature.hex())
     body = {
         "deferExec": False,
         "order": {

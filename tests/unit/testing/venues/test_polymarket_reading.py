@@ -284,13 +284,11 @@ async def test_a_market_ends_with_a_pair_of_payouts(
 async def test_a_disputed_end_is_not_an_end(poly: Bench) -> None:
     market = poly.world.add_market()
     states = []
-    for turn in (
-        lambda: poly.world.propose(market, "1"),
-        lambda: poly.world.dispute(market),
-        lambda: poly.world.propose(market, "0"),
-        lambda: poly.world.dispute(market),
-    ):
-        turn()
+    for proposed in ("1", None, "0", None):
+        if proposed is None:
+            poly.world.dispute(market)
+        else:
+            poly.world.propose(market, proposed)
         [row] = (await poly.read("/data-api/v2/resolutions", condition_id=market.condition))["data"]
         states.append((row["status"], row["price"], row["proposed_price"], row["reproposed_price"], row["payouts"]))
     assert states == [

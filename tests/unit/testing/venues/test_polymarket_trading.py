@@ -11,13 +11,10 @@ import pytest
 
 from bot.testing.venues.faults import Fault
 from bot.testing.venues.polymarket_checks import CROSSES, FAK_UNFILLED, FOK_UNFILLED, NOT_READY
-from bot.testing.venues.polymarket_state import Fees, Market
-from tests.unit.testing.venues.polymarket_bench import OTHER_KEY, Bench, bench
+from bot.testing.venues.polymarket_state import Fees
+from tests.unit.testing.venues.polymarket_bench import OTHER_KEY, POLITICS, Bench, bench, deep
 
 pytest.importorskip("polymarket")
-
-ASKS = [("0.57", "12"), ("0.58", "30"), ("0.60", "100"), ("0.99", "9000")]
-POLITICS = Fees(rate=Decimal("0.04"))
 
 
 @pytest.fixture
@@ -26,17 +23,35 @@ async def poly() -> AsyncIterator[Bench]:
         yield here
 
 
-def deep(poly: Bench, **more: Any) -> Market:
-    """Return a market with the book of section 15.6."""
-    return poly.world.add_market(bids=[("0.55", "50")], asks=ASKS, fees=POLITICS, **more)
-
-
 def dollars(amount: str, cap: str) -> tuple[Decimal, Decimal]:
     """Return the amounts of an order for dollars at a cap, shares to four places."""
     return Decimal(amount), (Decimal(amount) / Decimal(cap)).quantize(Decimal("0.0001"), rounding="ROUND_DOWN")
 
 
-# Fills
+# Fees and fills
+
+
+@pytest.mark.parametrize(
+    ("rate", "cents"),
+    [
+        ("0.03", ("0.14", "0.27", "0.63", "0.75")),
+        ("0.04", ("0.19", "0.36", "0.84", "1.00")),
+        ("0.05", ("0.24", "0.45", "1.05", "1.25")),
+        ("0.07", ("0.33", "0.63", "1.47", "1.75")),
+    ],
+)
+def test_fees_are_those_of_section_15_4_on_either_side(rate: str, cents: tuple[str, ...]) -> None:
+    fees = Fees(rate=Decimal(rate))
+    for price, expected in zip(("0.05", "0.10", "0.30", "0.50"), cents, strict=True):
+        for side in (Decimal(price), 1 - Decimal(price)):
+            # In cents a share, printed there to two places with halves up.
+            found = fees.of(side, Decimal(1_000)) / 10
+            assert found.quantize(Decimal("0.01"), rounding="ROUND_HALF_UP") == Decimal(expected)
+
+
+def test_a_fee_below_the_least_is_nothing() -> None:
+    found = [POLITICS.of(Decimal("0.57"), Decimal(size)) for size in ("12", "0.0011", "0.0010")]
+    assert found == [Decimal("0.11765"), Decimal("0.00001"), 0]
 
 
 @pytest.mark.parametrize(
@@ -52,12 +67,11 @@ async def test_an_order_for_dollars_walks_the_book_as_section_15_6_says(poly: Be
     amount, cap, shares, average, fee = row
     market = deep(poly)
     placed = await poly.placed(market, "BUY", cap, "1", kind="FAK", amounts=dollars(amount, cap))
-    assert (placed["status"], placed["takingAmount"]) == ("matched", shares)
-    spent = Decimal(placed["makingAmount"])
-    assert round(spent / Decimal(shares), 5) == Decimal(average)
+    got, spent = Decimal(placed["takingAmount"]), Decimal(placed["makingAmount"])
+    assert (placed["status"], round(got, 4), round(spent / got, 5)) == ("matched", Decimal(shares), Decimal(average))
     await poly.pass_s(10)
     assert poly.ada.cash == 1_000 - spent - Decimal(fee)
-    assert poly.ada.shares == {market.tokens[0]: Decimal(shares)}
+    assert poly.ada.shares == {market.tokens[0]: got}
 
 
 async def test_a_fill_is_of_nobody_until_it_is_confirmed(poly: Bench) -> None:
@@ -127,8 +141,20 @@ async def test_an_order_rests_and_is_filled_behind_who_was_there_first(poly: Ben
     assert market.bids == {Decimal("0.49"): Decimal(36)}
     await poly.pass_s(5)
     # Makers pay no fee, and get their own price.
-    assert (poly.ada.cash, poly.ada.shares) == (Decimal("995.1"), {market.tokens[0]: 10})
+    assert (poly.ada.cash, poly.ada.shares) == (Decimal("995.1"), {market.tokens[0]: Decimal(10)})
     assert {row["trader_side"] for row in (await poly.mine("/data/trades"))["data"]} == {"MAKER"}
+
+
+async def test_a_price_that_moves_through_an_order_fills_it_at_its_own_price(poly: Bench) -> None:
+    market = deep(poly)
+    placed = await poly.placed(market, "BUY", "0.5", "10")
+    poly.world.move(market, "0.52")
+    assert (await poly.mine("/data/orders"))["data"][0]["size_matched"] == "0"
+    poly.world.move(market, "0.4")
+    [trade] = (await poly.mine("/data/trades"))["data"]
+    assert [(row["order_id"], row["price"]) for row in trade["maker_orders"]] == [(placed["orderID"], "0.5")]
+    book = await poly.read("/book", token_id=market.tokens[0])
+    assert (book["bids"], book["asks"]) == ([{"price": "0.39", "size": "100"}], [{"price": "0.41", "size": "100"}])
 
 
 async def test_two_accounts_trade_with_each_other(poly: Bench) -> None:
@@ -138,7 +164,7 @@ async def test_two_accounts_trade_with_each_other(poly: Bench) -> None:
     body = poly.body(market, "BUY", "0.5", "10", index=1, user=bob, private_key=OTHER_KEY)
     assert (await poly.private("POST", "/order", body, user=bob)).json()["status"] == "matched"
     await poly.pass_s(5)
-    assert (poly.ada.shares, bob.shares) == ({market.tokens[0]: 10}, {market.tokens[1]: 10})
+    assert (poly.ada.shares, bob.shares) == ({market.tokens[0]: Decimal(10)}, {market.tokens[1]: Decimal(10)})
     assert poly.ada.cash == bob.cash == 995
     poly.world.resolve(market, "0.5")
     assert [poly.world.redeem(user, market) for user in (poly.ada, bob)] == [5, 5]
@@ -272,81 +298,6 @@ async def test_a_blocked_region_is_told_so_in_json_and_the_edge_speaks_html(poly
     reply = await poly.post(deep(poly), "BUY", "0.4", "10")
     assert (reply.status_code, "closed only" in reply.text) == (400, True)
     assert await poly.mine("/auth/ban-status/closed-only") == {"closed_only": True}
-
-
-# Cancels, batches, beats
-
-
-async def test_cancels_say_what_they_could_not(poly: Bench) -> None:
-    market, other = deep(poly), deep(poly)
-    ids = [(await poly.placed(market, "BUY", "0.4", "10"))["orderID"] for _ in range(3)]
-    ids.append((await poly.placed(other, "BUY", "0.4", "10"))["orderID"])
-    told = (await poly.private("DELETE", "/orders", [ids[0], "0xabc"])).json()
-    assert (told["canceled"], list(told["not_canceled"])) == ([ids[0]], ["0xabc"])
-    again = (await poly.private("DELETE", "/order", {"orderID": ids[0]})).json()
-    assert (again["canceled"], list(again["not_canceled"])) == ([], [ids[0]])
-    of = await poly.private("DELETE", "/cancel-market-orders", {"market": other.condition})
-    assert of.json()["canceled"] == [ids[3]]
-    rest = await poly.private("DELETE", "/cancel-all")
-    assert sorted(rest.json()["canceled"]) == sorted(ids[1:3])
-    assert [effect.subject for effect in poly.venue.ledger.effects("cancel")] == [ids[0], ids[3], *ids[1:3]]
-
-
-async def test_nobody_cancels_what_is_not_his(poly: Bench) -> None:
-    placed = await poly.placed(deep(poly), "BUY", "0.4", "10")
-    bob = poly.world.give_key(poly.world.add_user(OTHER_KEY))
-    reply = await poly.private("DELETE", "/order", {"orderID": placed["orderID"]}, user=bob)
-    assert reply.json()["canceled"] == []
-    assert (await poly.private("GET", "/data/orders", user=bob)).json()["data"] == []
-    stolen = await poly.private("POST", "/order", poly.body(deep(poly), "BUY", "0.4", "10"), user=bob)
-    assert (stolen.status_code, "owner" in stolen.text) == (400, True)
-
-
-async def test_in_a_batch_each_order_has_its_own_answer(poly: Bench) -> None:
-    market = deep(poly)
-    bodies = [poly.body(market, "BUY", price, "10") for price in ("0.4", "0.575", "0.41")]
-    rows = (await poly.private("POST", "/orders", bodies)).json()
-    # One that was refused says success and has no id.
-    assert [(row["success"], bool(row["orderID"])) for row in rows] == [(True, True), (True, False), (True, True)]
-    assert (await poly.private("POST", "/orders", bodies * 6)).status_code == 400
-    assert len((await poly.mine("/data/orders"))["data"]) == 2
-
-
-async def test_private_lists_end_with_their_own_sign(poly: Bench) -> None:
-    market = deep(poly)
-    poly.venue.orders.page_size = 2
-    ids = [(await poly.placed(market, "BUY", "0.4", "10"))["orderID"] for _ in range(3)]
-    first = await poly.mine("/data/orders")
-    last = await poly.mine("/data/orders", next_cursor=first["next_cursor"])
-    assert [row["id"] for row in [*first["data"], *last["data"]]] == ids
-    assert (last["next_cursor"], first["next_cursor"] == "LTE=") == ("LTE=", False)
-
-
-async def test_without_a_beat_for_ten_seconds_all_orders_go(poly: Bench) -> None:
-    market = deep(poly)
-    await poly.placed(market, "BUY", "0.4", "10")
-    first = (await poly.private("POST", "/v1/heartbeats", {"heartbeat_id": ""})).json()["heartbeat_id"]
-    stale = await poly.private("POST", "/v1/heartbeats", {"heartbeat_id": ""})
-    assert (stale.status_code, stale.json()) == (400, {"error_msg": "Invalid Heartbeat ID", "heartbeat_id": first})
-    await poly.pass_s(9)
-    assert (await poly.private("POST", "/v1/heartbeats", {"heartbeat_id": first})).status_code == 200
-    await poly.pass_s(9)
-    assert len((await poly.mine("/data/orders"))["data"]) == 1
-    await poly.pass_s(1)
-    assert (await poly.mine("/data/orders"))["data"] == []
-
-
-async def test_a_signer_has_sixty_orders_at_once_and_is_told_what_is_left(poly: Bench) -> None:
-    market = deep(poly)
-    bodies = [poly.body(market, "BUY", "0.01", "5") for _ in range(61)]
-    for first in range(0, 60, 15):
-        reply = await poly.private("POST", "/orders", bodies[first : first + 15])
-        assert reply.headers["poly-ratelimit-remaining"] == str(60 - first - 15)
-    refused = await poly.private("POST", "/order", bodies[60])
-    assert (refused.status_code, int(refused.headers["retry-after"])) == (429, 1)
-    await poly.clock.advance(1)
-    assert (await poly.private("POST", "/order", bodies[60])).status_code == 200
-    assert len(poly.venue.ledger.effects("order")) == 61
 
 
 # Faults
