@@ -3,6 +3,7 @@ PYTHON ?=
 PYTEST_ARGS ?=
 CRASH_ARGS ?=
 PAID_ARGS ?=
+OUTBOX_ARGS ?= --kills 5000
 LIVE ?=
 BENCH_ARGS ?=
 
@@ -61,9 +62,10 @@ test-live: $(TOOLS) ## ask the real services whose keys are set, with LIVE=1
 hostile: $(TOOLS) ## let an obedient model read all hostile pages
 	$(BIN)/python -m tests.integration.campaign
 
-crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models, and check the ledger each time
+crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models or writes to venues, and check each time
 	$(BIN)/python -m tests.crash.campaign $(CRASH_ARGS)
 	$(BIN)/python -m tests.crash.paid $(PAID_ARGS)
+	$(BIN)/python -m tests.crash.outbox $(OUTBOX_ARGS)
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the two lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
