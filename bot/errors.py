@@ -68,3 +68,33 @@ class StoreError(FoxcastError):
 
 class InstanceLocked(StoreError):
     """Another process holds this state folder."""
+
+
+_NAMES = frozenset(
+    one.__name__
+    for one in (
+        ConfigError,
+        PluginError,
+        Unauthorized,
+        Unavailable,
+        Rejected,
+        ContractError,
+        LeakError,
+        NotFound,
+        StoreError,
+        InstanceLocked,
+    )
+)
+
+
+def told(error: BaseException) -> str:
+    """Return an error for a person: the message of one of ours alone, a foreign one with its type."""
+    if isinstance(error, FoxcastError):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
+
+
+def unnamed(said: str) -> str:
+    """Return what is on record of an error for a person: without the class, where it is one of ours."""
+    name, colon, message = said.partition(": ")
+    return message if colon and message and name in _NAMES else said

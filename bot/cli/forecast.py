@@ -16,12 +16,10 @@ from bot.cli.agree import agree
 from bot.cli.beside import Beside as Following
 from bot.cli.beside import newest_attempt
 from bot.cli.call import Call
-from bot.cli.exits import ExitCode
 from bot.cli.explain import explanation_of
 from bot.cli.interrupt import Terminated, run_until_told
 from bot.cli.options import spread
 from bot.cli.output.console import PlainConsole, emit, stdout
-from bot.cli.output.ends import is_budget
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
 from bot.cli.output.live import View
 from bot.cli.session import equipped
@@ -41,6 +39,7 @@ from bot.errors import (
     StoreError,
     Unauthorized,
     Unavailable,
+    unnamed,
 )
 from bot.jobs.attend import require_open
 from bot.jobs.sitting import ASKED_FOR, NoAnswer, Seat, begin
@@ -131,9 +130,8 @@ def forecast(ctx: typer.Context, options: Options) -> None:
         print_made(stdout(), made)
         stdout().print(f"look closer with: {ctx.ensure_object(Call).program} explain {made.forecast.id}")
     if made.cut_short is not None:
-        typer.echo(f"foxcast: no trial came to its end: {made.cut_short}", err=True)
-        # As where a budget allows no first call: the same limit, the same code.
-        raise typer.Exit(ExitCode.REFUSED if is_budget(made.cut_short) else ExitCode.FAILED)
+        # The forecast is made and on record, of what was learned until then: a warning, and no failure.
+        typer.echo(f"foxcast: warning: no trial came to its end: {unnamed(made.cut_short)}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from bot.cli.call import Call
 from bot.cli.output.plain import plain
 from bot.config.load import load_config
 from bot.config.model import Config, LogFormat, LogSection
+from bot.errors import told
 from bot.registry import Registry, load_registry
 
 # Where structlog puts a formatted one.
@@ -84,7 +85,7 @@ def _in_a_line(_logger: object, _method: str, event: EventDict) -> EventDict:
     if error is True:
         error = sys.exc_info()[1]
     if isinstance(error, BaseException):
-        event["error"] = f"{type(error).__name__}: {error}"
+        event["error"] = told(error)
     return event
 
 

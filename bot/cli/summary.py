@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bot.app import LEDGER_FILE, App
 from bot.domain.forecast import Forecast
-from bot.domain.prediction import Prediction
+from bot.domain.prediction import Prediction, Shape
 from bot.domain.resolution import Resolution
 from bot.domain.vitals import JobRun
 from bot.store.scores import Marked, ScoredRows, ScoreFilter
@@ -23,6 +23,7 @@ class Line:
     forecast: Forecast
     title: str
     family: str
+    shape: Shape
     target: str
     crowd: Prediction | None
     resolution: Resolution | None
@@ -69,6 +70,7 @@ async def _line(app: App, forecast: Forecast) -> Line:
         forecast=forecast,
         title=question.title,
         family=question.family,
+        shape=question.shape,
         target=target,
         crowd=question.crowd.prediction if question.crowd else None,
         resolution=outcomes.get(target),

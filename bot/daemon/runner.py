@@ -9,7 +9,7 @@ import structlog
 
 from bot.daemon.watch import Exit, ExitReason, Record
 from bot.domain.vitals import JobRun, Outcome, Vital
-from bot.errors import StoreError, Unavailable
+from bot.errors import StoreError, Unavailable, told
 from bot.jobs.job import Job
 from bot.ports import Clock
 
@@ -117,7 +117,7 @@ class Runner:
         except Unavailable as error:
             return Outcome.UNAVAILABLE, str(error), error
         except Exception as error:  # noqa: BLE001 - a bug in one job must not cost the work of all others
-            why = f"stopped after {job.limit}" if limit.expired() else f"{type(error).__name__}: {error}"
+            why = f"stopped after {job.limit}" if limit.expired() else told(error)
             return Outcome.FAILED, why, error
 
     def _tell(self, name: str, outcome: Outcome, error: Exception | None) -> None:

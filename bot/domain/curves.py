@@ -70,7 +70,7 @@ def _checked(quantiles: Mapping[float, float]) -> tuple[list[float], list[float]
         message = f"two or more levels between 0 and 1 are needed, got {levels}"
         raise ValueError(message)
     if not all(math.isfinite(value) for value in values) or any(b < a for a, b in pairwise(values)):
-        message = f"quantiles must be finite and must not decrease: {values}"
+        message = f"quantiles must be finite and must not decrease: {', '.join(f'{value:.6g}' for value in values)}"
         raise ValueError(message)
     return levels, values
 

@@ -16,7 +16,7 @@ from bot.domain.learning import Fitted
 from bot.domain.question import Question
 from bot.domain.setup import Setup
 from bot.domain.step import Json, Step
-from bot.errors import ContractError, StoreError
+from bot.errors import ContractError, StoreError, unnamed
 from bot.jobs.calibrate import Calibrator
 from bot.jobs.learn import Known, Teacher
 from bot.jobs.policy import Reforecast, next_due
@@ -223,7 +223,7 @@ def _reasons(trials: Sequence[Trial]) -> str:
     """Say why each trial ended, once for those that ended alike."""
     alike: dict[str, list[str]] = {}
     for trial in trials:
-        alike.setdefault(f"{trial.end} {trial.detail}".strip(), []).append(str(trial.number))
+        alike.setdefault(f"{trial.end} {unnamed(trial.detail)}".strip(), []).append(str(trial.number))
     return "; ".join(
         f"trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {why}" for why, numbers in alike.items()
     )

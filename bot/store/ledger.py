@@ -97,7 +97,7 @@ def _require_current(database: Database) -> None:
     expected = checksums(MIGRATIONS)
     applied = require_known(database, expected, MIGRATIONS)
     if missing := [name for name in expected if name not in applied]:
-        message = f"the ledger is older than this Foxcast (it lacks {', '.join(missing)}); start foxcast run once"
+        message = f"the ledger is older than this Foxcast (it lacks {', '.join(missing)}); start foxcast run --once"
         raise StoreError(message)
 
 

@@ -233,7 +233,7 @@ class Course:
         self.state = self._merged(heard.move).state if heard.move else self.state
         kept = self.ballot.bounded(self.state.predictions, self.settings.submit_margin)
         self.state = replace(self.state, predictions=kept)
-        why = f"{type(failure).__name__}: {failure}"
+        why = str(failure) or type(failure).__name__
         # A model that was not asked again for want of money or a connection has not refused to submit.
         await self._grade(submitted=None, free=heard.unasked is None)
         told = "\n".join([f"ended without submitting: {why}", *heard.notes, *self._refusals()])

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Protocol
 
 from bot.api import Binary, Choice, Curve, CurveShape, Json, Prediction, curve_through, quantiles_of
@@ -146,10 +147,14 @@ class CurveForm:
         assert isinstance(raw, dict)  # noqa: S101 - _require_keys refuses anything else
         one = moment if self._dated else number
         values = {percentage / 100: one(raw[f"p{percentage}"], f"p{percentage}") for percentage in self.percentages}
+        if any(after < before for before, after in pairwise(values.values())):
+            given = ", ".join(f"p{round(100 * level)} {self._sent(value)}" for level, value in values.items())
+            message = f"{field} should rise from p{self.percentages[0]} to p{self.percentages[-1]}, not fall: {given}"
+            raise Misread(message)
         try:
             return self._curve(values)
         except ValueError as error:
-            message = f"{field} should rise from p{self.percentages[0]} to p{self.percentages[-1]}: {error}"
+            message = f"{field} make no curve: {error}"
             raise Misread(message) from error
 
     def bounded(self, prediction: Prediction, margin: float) -> Prediction:
@@ -169,6 +174,10 @@ class CurveForm:
     def _curve(self, values: Mapping[float, float]) -> Curve:
         steps = len(self.shape.grid) - 1
         return curve_through(values, self.shape, step_mass=min(self.step_mass, 0.1 / steps))
+
+    def _sent(self, value: float) -> str:
+        # What is far too great is seen best with all its digits.
+        return f"{value:.0f}" if not self._dated and 1e5 <= abs(value) < 1e15 else self._value(value)
 
     def _value(self, value: float) -> str:
         return datetime.fromtimestamp(value, UTC).date().isoformat() if self._dated else f"{value:.6g}"

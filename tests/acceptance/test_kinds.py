@@ -66,7 +66,18 @@ def test_show_tells_the_scores_of_one_question(passed: tuple[Foxcast, Answer], i
     assert grass["scores"]["outcome"] == pytest.approx({"crps": CRPS[1], "curve baseline": BASELINE[1]})
     [butterfly] = inside(passed[0], "show", "butterfly", "--json").json["forecasts"]
     assert butterfly["scores"] == {"outcome": {}}
-    assert "CRPS" in inside(passed[0], "show", "snow").out
+    snow = inside(passed[0], "show", "snow").out
+    assert "CRPS" in snow
+    assert "CDF of" not in snow
+    assert "10%: " in snow
+
+
+def test_a_pass_tells_curves_by_their_quantiles_and_outcomes_in_their_unit(passed: tuple[Foxcast, Answer]) -> None:
+    told = passed[1].out
+    assert "CDF of" not in told
+    assert "10%: " in told
+    assert "25 cm" in told
+    assert "inf" not in told.split()
 
 
 def test_a_backtest_gives_the_scores_that_the_ledger_has(passed: tuple[Foxcast, Answer], inside: Inside) -> None:

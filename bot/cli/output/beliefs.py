@@ -23,6 +23,11 @@ def words(prediction: Prediction, shape: Shape) -> str:
             return shortly(prediction)
 
 
+def shown(prediction: Prediction, shape: Shape) -> str:
+    """Return a prediction in a few words: a curve by its quantiles, of many options the likeliest."""
+    return words(prediction, shape) if isinstance(prediction, Curve) else shortly(prediction)
+
+
 def value(curve: Curve, shape: CurveShape, level: float) -> str:
     """Return a quantile with its unit, or on which side of the grid it lies."""
     found = quantile(curve, shape, level)

@@ -1,27 +1,25 @@
 """One question on paper: what is asked, what was thought step by step, what was decided, what happened."""
 
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
 from bot.cli.dossier import Case, Dossier
+from bot.cli.output.beliefs import shown
 from bot.cli.output.console import Column, Kind, heading, indented, table
-from bot.cli.output.figures import in_short, moment, prediction, predictions
+from bot.cli.output.figures import in_short, moment, predictions
 from bot.cli.output.marks import mark_cells, mark_columns, outcome_words
 from bot.cli.output.trace import print_trial
+from bot.domain.prediction import CurveShape
 from bot.domain.question import Question
 from bot.domain.score import BRIER, CHOICE_BRIER
 from bot.domain.submission import Decision, Hold, Send
 from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
 
 TEXT_SHOWN = 600
-TARGETS = (
-    Column("target"),
-    Column("resolves (UTC)"),
-    Column("forecast", Kind.NUMBER),
-    Column("outcome"),
-)
+TARGETS = (Column("target"), Column("resolves (UTC)"))
 
 
 def print_dossier(console: Console, found: Dossier) -> None:
@@ -35,8 +33,10 @@ def print_dossier(console: Console, found: Dossier) -> None:
     if len(found.history) > len(found.cases):
         heading(console, "All forecasts")
         columns = (*map(Column, ("made (UTC)", "id", "forecaster", "forecast")), Column("why", Kind.TEXT))
+        each = partial(shown, shape=found.question.shape)
         rows = [
-            (moment(one.made_at), one.id, one.forecaster, in_short(one.predictions), one.why) for one in found.history
+            (moment(one.made_at), one.id, one.forecaster, in_short(one.predictions, each), one.why)
+            for one in found.history
         ]
         console.print(table(columns, rows))
 
@@ -51,12 +51,12 @@ def _print_question(console: Console, question: Question) -> None:
         if at is not None:
             console.print(f"{name} {moment(at)} UTC")
     if question.crowd is not None:
-        console.print(f"crowd: {prediction(question.crowd.prediction)} at {moment(question.crowd.at)} UTC")
+        console.print(f"crowd: {shown(question.crowd.prediction, question.shape)} at {moment(question.crowd.at)} UTC")
     for text in (question.background, question.criteria):
         if text.strip():
-            shown = text.strip() if len(text) <= TEXT_SHOWN else f"{text.strip()[:TEXT_SHOWN]} ..."
+            words = text.strip() if len(text) <= TEXT_SHOWN else f"{text.strip()[:TEXT_SHOWN]} ..."
             console.print()
-            indented(console, shown, by=2, style="dim")
+            indented(console, words, by=2, style="dim")
 
 
 def _print_case(console: Console, found: Dossier, case: Case) -> None:
@@ -66,12 +66,15 @@ def _print_case(console: Console, found: Dossier, case: Case) -> None:
     if forecast.fitted:
         console.print(f"parameters {forecast.fitted[:12]}")
     question = case.trace.question
-    columns = (*TARGETS, *mark_columns(question.shape))
+    # Quantiles are too long for a line of their own width.
+    kind = Kind.TEXT if isinstance(question.shape, CurveShape) else Kind.NUMBER
+    columns = (*TARGETS, Column("forecast", kind), Column("outcome"), *mark_columns(question.shape))
     console.print(table(columns, [_target(found, case, target.key) for target in question.targets]))
     for record in case.trace.trials:
-        print_trial(console, record, several=len(case.trace.trials) > 1)
+        print_trial(console, record, partial(shown, shape=question.shape), several=len(case.trace.trials) > 1)
     if forecast.raw != forecast.predictions:
-        console.print(f"calibrated from {predictions(forecast.raw)} to {predictions(forecast.predictions)}")
+        each = partial(shown, shape=question.shape)
+        console.print(f"calibrated from {predictions(forecast.raw, each)} to {predictions(forecast.predictions, each)}")
     for row in case.decisions:
         console.print(f"decision {moment(row.at)} UTC: {_decision(row.decision)}")
     for intent in case.intents:
@@ -84,7 +87,7 @@ def _target(found: Dossier, case: Case, key: str) -> tuple[str, ...]:
     return (
         key,
         moment(target.resolves_at),
-        prediction(case.forecast.predictions[key]),
+        shown(case.forecast.predictions[key], case.trace.question.shape),
         outcome_words(resolution.outcome if resolution else None, case.trace.question.shape),
         *mark_cells(found.marks(case, key), case.trace.question.shape),
     )

@@ -1,8 +1,9 @@
 """How trials ended, in words: what a budget cut off is told as that, and the same reason is told once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bot.domain.forecast import Trial, TrialEnd
+from bot.errors import unnamed
 
 # What the gateway to models says of a call that a limit on spending does not allow, after the model and the question.
 _REJECTED, _OF_A_BUDGET = "Rejected: ", " does not allow the call: it may cost "
@@ -29,7 +30,8 @@ def reasons(trials: Iterable[Trial]) -> list[str]:
     for trial in trials:
         if trial.detail:
             alike.setdefault(gist(trial.detail), []).append(trial)
-    return [
-        f"{'trial' if len(those) == 1 else 'trials'} {', '.join(str(one.number) for one in those)}: {those[0].detail}"
-        for those in alike.values()
-    ]
+    return [f"{_numbers(those)}: {unnamed(those[0].detail)}" for those in alike.values()]
+
+
+def _numbers(trials: Sequence[Trial]) -> str:
+    return f"{'trial' if len(trials) == 1 else 'trials'} {', '.join(str(one.number) for one in trials)}"

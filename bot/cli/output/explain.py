@@ -2,12 +2,13 @@
 
 import json
 from collections import defaultdict
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
 from bot.cli.dossier import Case, Dossier
-from bot.cli.output.beliefs import words
+from bot.cli.output.beliefs import shown, words
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.explanation import Explanation
 from bot.cli.output.figures import moment, predictions
@@ -121,7 +122,9 @@ def _print_answer(console: Console, found: Explanation, dossier: Dossier) -> Non
     if forecast.raw == forecast.predictions:
         console.print("calibration: none" if forecast.calibration is None else f"{_calibrator(case)} left it as it was")
     else:
-        console.print(f"{_calibrator(case)}: {predictions(forecast.raw)} -> {predictions(forecast.predictions)}")
+        each = partial(shown, shape=case.trace.question.shape)
+        told = f"{predictions(forecast.raw, each)} -> {predictions(forecast.predictions, each)}"
+        console.print(f"{_calibrator(case)}: {told}")
     question = case.trace.question
     columns = (*TARGETS, *mark_columns(question.shape))
     console.print(table(columns, [_target(dossier, case, target.key) for target in question.targets]))

@@ -1,7 +1,7 @@
 """Numbers and moments as people read them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from bot.domain.prediction import Binary, Choice, Curve, Prediction
@@ -110,17 +110,17 @@ def outcome(value: Outcome | None) -> str:
             return f"void ({reason})"
 
 
-def in_short(values: Mapping[str, Prediction]) -> str:
+def in_short(values: Mapping[str, Prediction], each: Callable[[Prediction], str] = prediction) -> str:
     """Return the predictions of all targets in a few words: how many there are, and from where to where they go."""
-    first, *others = [prediction(value) for value in values.values()]
+    first, *others = [each(value) for value in values.values()]
     if not others:
         return first
     span = first if {*others} == {first} else f"{first} to {others[-1]}"
     return f"{span} ({len(values)} targets)"
 
 
-def predictions(values: Mapping[str, Prediction]) -> str:
+def predictions(values: Mapping[str, Prediction], each: Callable[[Prediction], str] = prediction) -> str:
     """Return the predictions of all targets in one line; a single one stands without its name."""
-    if len({*map(prediction, values.values())}) == 1:
-        return in_short(values)
-    return ", ".join(f"{key} {prediction(value)}" for key, value in values.items())
+    if len({*map(each, values.values())}) == 1:
+        return in_short(values, each)
+    return ", ".join(f"{key} {each(value)}" for key, value in values.items())

@@ -154,4 +154,4 @@ def _fate(fate: Layer | None) -> str:
 
 
 def _left_out(fate: Layer | None) -> str:
-    return "left out unchecked" if fate is Layer.UNCHECKED else _fate(fate)
+    return "dropped unchecked" if fate is Layer.UNCHECKED else _fate(fate)

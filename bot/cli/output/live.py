@@ -21,6 +21,7 @@ from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import CurveShape, Prediction
 from bot.domain.question import Question
 from bot.domain.step import Action, Step, Usage
+from bot.errors import unnamed
 from bot.store.trials import TrialRecord
 
 ARGUMENT_SHOWN = 80
@@ -119,7 +120,7 @@ class View:
     def _reason(self, trial: Trial) -> str:
         """Return why a trial ended, once; after that, for which trial it was told."""
         first = self._reasons.setdefault(gist(trial.detail), trial.number)
-        return _cut(trial.detail, REASON_SHOWN) if first == trial.number else f"as trial {first}"
+        return _cut(unnamed(trial.detail), REASON_SHOWN) if first == trial.number else f"as trial {first}"
 
     @property
     def usage(self) -> Usage:

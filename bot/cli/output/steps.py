@@ -13,6 +13,7 @@ from bot.cli.output.explanation import Explanation
 from bot.cli.output.figures import argument
 from bot.domain.belief import Belief, Evidence
 from bot.domain.step import Action, Step, Usage
+from bot.errors import unnamed
 from bot.lab.chain import Chain
 from bot.store.trials import LoggedStep, TrialRecord
 
@@ -34,7 +35,7 @@ def print_steps(console: Console, found: Explanation, record: TrialRecord, *, fu
         total = cost_of(record.trial.usage)
         console.print(f"in all: {record.trial.steps} steps{', ' if total else ''}{total}")
         if record.trial.detail:
-            console.print(f"detail: {record.trial.detail}")
+            console.print(f"detail: {unnamed(record.trial.detail)}")
 
 
 def cost_of(usage: Usage) -> str:

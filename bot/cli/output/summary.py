@@ -5,24 +5,20 @@ import shlex
 from rich.console import Console
 
 from bot.cli.call import Call
+from bot.cli.output.beliefs import shown
 from bot.cli.output.console import Column, Kind, heading, table
-from bot.cli.output.figures import outcome, prediction
+from bot.cli.output.figures import NOTHING
+from bot.cli.output.marks import outcome_words
 from bot.cli.output.report import print_kinds
 from bot.cli.score_ledger import graded_by_forecaster, print_total, rows_by_forecaster
 from bot.cli.summary import Line, Summary
 from bot.clock import SeededRandom
+from bot.domain.prediction import CurveShape
 from bot.domain.question import SINGLE_TARGET
 from bot.lab.kinds import kinds_of
 
 RUNS = (Column("job"), Column("took", Kind.NUMBER), Column("what it did", Kind.TEXT))
-FORECASTS = (
-    Column("question", Kind.TITLE),
-    Column("by"),
-    Column("for"),
-    Column("forecast", Kind.NUMBER),
-    Column("crowd", Kind.NUMBER),
-    Column("outcome"),
-)
+FORECASTS = (Column("question", Kind.TITLE), Column("by"), Column("for"))
 
 
 def print_summary(console: Console, summary: Summary, call: Call) -> None:
@@ -33,7 +29,10 @@ def print_summary(console: Console, summary: Summary, call: Call) -> None:
     )
     if summary.lines:
         heading(console, f"Newest forecasts ({summary.forecasts} in all, of {summary.questions} questions)")
-        console.print(table(FORECASTS, [_row(line) for line in summary.lines]))
+        # Quantiles are too long for a line of their own width.
+        kind = Kind.TEXT if any(isinstance(line.shape, CurveShape) for line in summary.lines) else Kind.NUMBER
+        columns = (*FORECASTS, Column("forecast", kind), Column("crowd", kind), Column("outcome"))
+        console.print(table(columns, [_row(line) for line in summary.lines]))
     for name, rows in rows_by_forecaster(summary.scored).items():
         print_total(console, name, rows, SeededRandom(summary.seed))
     for name, others in graded_by_forecaster(summary.marked).items():
@@ -55,9 +54,9 @@ def _row(line: Line) -> tuple[str, ...]:
         line.title,
         line.forecast.forecaster,
         "" if line.target == SINGLE_TARGET else line.target,
-        prediction(line.forecast.predictions[line.target]),
-        prediction(line.crowd),
-        outcome(line.resolution.outcome if line.resolution else None),
+        shown(line.forecast.predictions[line.target], line.shape),
+        NOTHING if line.crowd is None else shown(line.crowd, line.shape),
+        outcome_words(line.resolution.outcome if line.resolution else None, line.shape),
     )
 
 

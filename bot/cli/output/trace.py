@@ -1,6 +1,6 @@
 """Changes of mind, step by step: what was done, what came back, how far each reason moved the belief."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rich.console import Console
 from rich.text import Text
@@ -10,26 +10,29 @@ from bot.cli.output.figures import argument, in_short, prediction
 from bot.domain.belief import Belief, Evidence
 from bot.domain.prediction import Prediction
 from bot.domain.step import Json, Step, Usage
+from bot.errors import unnamed
 from bot.store.trials import TrialRecord
+
+Each = Callable[[Prediction], str]
 
 ARGUMENT_SHOWN = 60
 OBSERVATION_SHOWN = 300
 
 
-def print_trial(console: Console, record: TrialRecord, *, several: bool) -> None:
-    """Print one trial; its number only where there are several."""
+def print_trial(console: Console, record: TrialRecord, each: Each = prediction, *, several: bool) -> None:
+    """Print one trial, its number only where there are several; ``each`` tells a prediction."""
     end = f"ended: {record.end}" if record.end else "not ended yet"
     title = f"Trial {record.number}, {end}" if several else f"Steps, {end}"
     console.print(Text(title, style="underline"))
     before: Mapping[str, Prediction] | None = None
     for logged in record.steps:
-        _print_step(console, logged.number, logged.step, before)
+        _print_step(console, logged.number, logged.step, before, each)
         before = logged.step.belief.predictions
     if record.trial is not None and record.trial.detail:
-        console.print(f"  {record.trial.detail}")
+        console.print(f"  {unnamed(record.trial.detail)}")
 
 
-def _print_step(console: Console, number: int, step: Step, before: Mapping[str, Prediction] | None) -> None:
+def _print_step(console: Console, number: int, step: Step, before: Mapping[str, Prediction] | None, each: Each) -> None:
     belief = step.belief
     console.print(Text(f"{number}. {step.action.name}{_arguments(step.action.arguments)}", style="cyan"))
     seen = _cut(step.observation.text, OBSERVATION_SHOWN)
@@ -37,7 +40,7 @@ def _print_step(console: Console, number: int, step: Step, before: Mapping[str, 
         indented(console, seen, style="dim")
     for remark in [remark for remark in step.remarks if remark not in seen]:
         indented(console, remark, style="yellow")
-    _print_belief(console, before, belief)
+    _print_belief(console, before, belief, each)
     if before is None and belief.anchor:
         indented(console, f"anchor: {belief.anchor}")
     if belief.reason:
@@ -61,16 +64,16 @@ def _evidence(evidence: Evidence) -> str:
     return f"{moved}{evidence.text}{source}"
 
 
-def _print_belief(console: Console, before: Mapping[str, Prediction] | None, belief: Belief) -> None:
+def _print_belief(console: Console, before: Mapping[str, Prediction] | None, belief: Belief, each: Each) -> None:
     """Print the belief in a line, or in one for each target where they differ."""
     after = belief.predictions
     sure = f"({belief.confidence} confidence)"
-    if len({*map(prediction, after.values())}) == 1:
-        indented(console, f"belief: {_move(in_short(before) if before else None, in_short(after))} {sure}")
+    if len({*map(each, after.values())}) == 1:
+        indented(console, f"belief: {_move(in_short(before, each) if before else None, in_short(after, each))} {sure}")
         return
     indented(console, f"belief {sure}:")
     for key, value in after.items():
-        move = _move(prediction(before[key]) if before else None, prediction(value))
+        move = _move(each(before[key]) if before else None, each(value))
         indented(console, f"{key}: {move}", by=5)
 
 

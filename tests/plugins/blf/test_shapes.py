@@ -181,6 +181,17 @@ async def test_quantiles_that_fall_or_are_missing_are_refused(said: Any) -> None
     assert unfit(steps[0].belief, asked) is None
 
 
+async def test_quantiles_that_fall_are_told_in_one_sentence_with_rounded_figures() -> None:
+    falling = quantiles(1_000_000.0, 24.1, 30, 40, 50, 60, 62.099999999999994)
+    at = desk(search(belief=believing(falling, field="quantiles")), submit(quantiles(*range(7)), field="quantiles"))
+    steps, error = await steps_of(question(CURVE), at)
+    assert error is None
+    assert steps[0].remarks[-1] == (
+        "belief kept: quantiles should rise from p5 to p95, not fall: "
+        "p5 1000000, p10 24.1, p25 30, p50 40, p75 50, p90 60, p95 62.1"
+    )
+
+
 async def test_options_for_several_dates_are_told_from_options_of_one() -> None:
     one = {"red": 0.2, "green": 0.3, "blue": 0.5}
     other = {"red": 0.5, "green": 0.3, "blue": 0.2}

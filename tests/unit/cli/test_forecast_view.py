@@ -81,7 +81,7 @@ def test_a_step_that_is_told_twice_is_shown_once() -> None:
 def test_a_failure_tells_its_detail() -> None:
     shown, file = view()
     shown.ended(Trial(number=2, end=TrialEnd.FAILED, belief=None, steps=0, detail="Unavailable: asleep"))
-    assert file.getvalue() == "trial 2 ended after 0 steps: failed: Unavailable: asleep\n"
+    assert file.getvalue() == "trial 2 ended after 0 steps: failed: asleep\n"
 
 
 def test_what_is_remarked_of_a_step_is_shown_beside_an_old_reason() -> None:
@@ -173,7 +173,7 @@ def test_the_end_tells_evidence_with_its_source_trials_pooling_calibration_and_w
     for part in (
         "+ it rained [https://almanac.example/rain] (trial 1)",
         "+ it rained [search_1_result_1] (no such source) (trial 2)",
-        "trials 1, 2: Rejected: no money",
+        "trials 1, 2: no money",
         "in all 2 calls, 200 tokens in",
         "aggregate: trial 1 as it is: 25.0%",
         "left out: trial 2, it was cut",
@@ -223,7 +223,7 @@ def test_a_reason_is_told_once_and_a_budget_by_its_name() -> None:
         shown.ended(Trial(number=number + 1, end=TrialEnd.FAILED, belief=None, steps=0, detail=detail))
     assert file.getvalue().count("asleep") == 1
     assert "trial 2 ended after 0 steps: failed: as trial 1" in file.getvalue()
-    assert "trial 3 ended after 0 steps: budget: Rejected: prime:big" in file.getvalue()
+    assert "trial 3 ended after 0 steps: budget: prime:big" in file.getvalue()
     assert "trial 4 ended after 0 steps: budget: as trial 3" in file.getvalue()
 
 

@@ -10,6 +10,7 @@ from bot.cli.output.figures import predictions
 from bot.cli.session import _in_a_line
 from bot.domain.prediction import Binary
 from bot.domain.step import Json
+from bot.errors import Unauthorized
 
 
 @pytest.mark.parametrize(
@@ -48,4 +49,6 @@ def test_an_error_that_is_being_handled_is_told_without_its_traceback() -> None:
         told = _in_a_line(None, "error", {"event": "x", "exc_info": True})
     assert told == {"event": "x", "error": "KeyError: 'title'"}
     assert sys.exc_info() == (None, None, None)
+    ours = Unauthorized("the key has run out")
+    assert _in_a_line(None, "error", {"event": "x", "exc_info": ours}) == {"event": "x", "error": "the key has run out"}
     assert _in_a_line(None, "info", {"event": "x"}) == {"event": "x"}

@@ -227,6 +227,7 @@ async def test_what_the_filter_passed_over_is_told_whether_it_was_kept_or_left_o
     told = "kept without a verdict of the filter: 1 of the 2 search results\n"
     assert isinstance(console.file, io.StringIO)
     assert (told in console.file.getvalue()) is bool(unjudged)
+    assert "dropped unchecked" in " ".join(console.file.getvalue().split())
 
 
 async def test_a_host_that_is_blocked_since_is_found_in_what_was_read_before(tmp_path: Path) -> None:

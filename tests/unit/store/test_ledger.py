@@ -51,7 +51,7 @@ async def test_a_ledger_from_before_the_series_is_refused_for_reading_and_brough
         connection.execute("alter table question drop column series")
         for table in ("_sqlite_migrations", "_migration_checksum"):
             connection.execute(f"delete from {table} where name = '0002_series'")  # noqa: S608 - a name of ours
-    with pytest.raises(StoreError, match=r"older than this Foxcast \(it lacks 0002_series\); start foxcast run once"):
+    with pytest.raises(StoreError, match=r"older than this Foxcast \(it lacks 0002_series\); start foxcast run --once"):
         async with read_ledger(old):
             pass
     async with open_ledger(old, now=NOON):
@@ -92,7 +92,7 @@ async def test_there_is_nothing_to_read_before_there_is_a_ledger(tmp_path: Path)
 async def test_a_file_without_our_tables_is_not_taken_for_a_ledger_to_read(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     sqlite3.connect(path).execute("pragma user_version = 1").connection.close()
-    with pytest.raises(StoreError, match="start foxcast run once"):
+    with pytest.raises(StoreError, match="start foxcast run --once"):
         async with read_ledger(path):
             pass
 
