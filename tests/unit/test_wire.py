@@ -210,7 +210,8 @@ async def test_gzip_that_was_not_asked_for_is_unpacked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "encoding"), [(b"x", "br"), (b"x", "gzip"), (gzip.compress(b"no", mtime=0)[:-9], "gzip"), (b"x", "gzip, gzip")]
+    ("body", "encoding"),
+    [(b"x", "br"), (b"x", "gzip"), (gzip.compress(b"no", mtime=0)[:-9], "gzip"), (b"x", "gzip, gzip")],
 )
 async def test_what_cannot_be_unpacked_breaks_the_contract(body: bytes, encoding: str) -> None:
     error = await failure(saying(http(200, body, f"Content-Encoding: {encoding}")))
