@@ -25,7 +25,6 @@ from bot.ids import derive_id
 from bot.jobs.attend import Attending, attend
 from bot.jobs.audited import export_head
 from bot.jobs.backup import BackingUp, back_up
-from bot.jobs.cancel import Cancelling, cancel_asked
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, forecast_due
 from bot.jobs.job import JOB_LIMIT, Job
@@ -34,7 +33,6 @@ from bot.jobs.reconcile import reconcile
 from bot.jobs.resolve import Resolving, resolve
 from bot.jobs.restored import Settling, settle_restored
 from bot.jobs.score import Scoring, score
-from bot.jobs.settle import Accounts, settle_accounts
 from bot.jobs.sitting import Means, Seat
 from bot.jobs.spending import Spending
 from bot.jobs.submit import submit_due
@@ -335,22 +333,7 @@ def _jobs(app: App) -> Iterator[Job]:
     for name, venue in app.venues.items():
         resolving = Resolving(name=name, venue=venue, ledger=app.ledger, clock=app.clock)
         yield _job(f"resolve {name}", "read outcomes", every.resolve_every_s, partial(resolve, resolving))
-    accounts = Accounts(
-        ledger=app.ledger,
-        submitters=app.outbox.submitters,
-        names={name: lane.account for name, lane in app.lanes.items()},
-        clock=app.clock,
-    )
-    settling = partial(settle_accounts, accounts)
-    yield _job("accounts", "settle paper books, read accounts", every.reconcile_every_s, settling)
-    cancelling = Cancelling(
-        folder=app.folder,
-        ledger=app.ledger,
-        submitters=app.outbox.submitters,
-        modes={name: lane.mode for name, lane in app.lanes.items()},
-        clock=app.clock,
-    )
-    yield _job("cancel", "take orders back", every.attend_every_s, partial(cancel_asked, cancelling))
+    yield from app.guards.keeping(app.outbox, every, app.folder)
     scoring = Scoring(ledger=app.ledger, clock=app.clock)
     yield _job("score", "score what resolved", every.score_every_s, partial(score, scoring))
     yield from app.chores

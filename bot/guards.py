@@ -1,9 +1,12 @@
 """What guards the way out of one run: gate, last look, readiness, leave to submit, halts and the audit, wired."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
+from bot.config.model import DaemonSection
 from bot.config.plugin_settings import settings_of
 from bot.gate.brake import Brake
 from bot.gate.gate import Gate
@@ -11,9 +14,12 @@ from bot.gate.lanes import lanes_in
 from bot.gate.readiness import Readiness
 from bot.gate.recheck import Recheck
 from bot.jobs.audited import Auditing
+from bot.jobs.cancel import Cancelling, cancel_asked
 from bot.jobs.halted import Halting
+from bot.jobs.job import Job
 from bot.jobs.permit import Permitting
 from bot.jobs.ready import Credentials, Offset, Preparing
+from bot.jobs.settle import Accounts, settle_accounts
 from bot.jobs.submit import Submitting
 from bot.outbox.outbox import Outbox
 from bot.outfit import Outfitter
@@ -54,6 +60,35 @@ class Guards:
             clock=self.permitting.clock,
             lanes=self._venues.lanes,
             submitters=self._venues.submitters,
+        )
+
+    def keeping(self, outbox: Outbox, every: DaemonSection, folder: Path) -> Iterator[Job]:
+        """Yield what keeps accounts true: settling paper books, reading balances, taking orders back."""
+        lanes = self._venues.lanes
+        accounts = Accounts(
+            ledger=self._ledger,
+            submitters=outbox.submitters,
+            names={name: lane.account for name, lane in lanes.items()},
+            clock=outbox.clock,
+        )
+        cancelling = Cancelling(
+            folder=folder,
+            ledger=self._ledger,
+            submitters=outbox.submitters,
+            modes={name: lane.mode for name, lane in lanes.items()},
+            clock=outbox.clock,
+        )
+        yield Job(
+            name="accounts",
+            summary="settle paper books, read accounts",
+            every=timedelta(seconds=every.reconcile_every_s),
+            run=partial(settle_accounts, accounts),
+        )
+        yield Job(
+            name="cancel",
+            summary="take orders back",
+            every=timedelta(seconds=every.attend_every_s),
+            run=partial(cancel_asked, cancelling),
         )
 
 
