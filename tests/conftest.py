@@ -1,6 +1,7 @@
 """What all tests share: the neighbouring reference folder and the settings of generated examples."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what it puts into the background deaf to Ctrl-C, and so would be all that the tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "model_campaign: takes many minutes with the small model; --run-model-campaign")
     config.addinivalue_line("markers", "live: asks a real service; --run-live")
 
@@ -31,6 +35,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marked = [item for item in items if item.get_closest_marker(marker)]
         for item in () if config.getoption(option) else marked:
             item.add_marker(skip)
+    # A test of the whole command starts several processes, each of some seconds where others share the cores.
+    whole = [item for item in items if "acceptance" in item.path.parts and item.get_closest_marker("timeout") is None]
+    for item in whole:
+        item.add_marker(pytest.mark.timeout(120))
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ class Foxcast:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
         return {**kept, "HOME": str(self.folder), **self.extra}
 
-    def __call__(self, *arguments: object, timeout: float = 25) -> Answer:
+    def __call__(self, *arguments: object, timeout: float = 60) -> Answer:
         done = subprocess.run(
             [COMMAND, *map(str, arguments)],
             cwd=self.folder,
