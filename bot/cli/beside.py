@@ -12,7 +12,8 @@ from bot.errors import Rejected, Unavailable
 from bot.ports import Clock
 from bot.store.attempts import Attempt, standing_of
 from bot.store.lock import is_running, last_holder
-from bot.store.requests import REFUSED, Waiting, ask
+from bot.store.mailbox import REFUSED, take_back
+from bot.store.requests import ask
 
 LOOK_EVERY_S = 0.5
 NOTES_READ = 100
@@ -53,7 +54,7 @@ class Beside:
             elif made := await self._looked():
                 return made
             if ended:
-                Waiting(request).done()
+                take_back(request)
                 return None
             await self.clock.sleep(LOOK_EVERY_S)
 

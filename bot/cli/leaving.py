@@ -27,8 +27,9 @@ from bot.jobs.permit import Permitting, act_of, permit
 from bot.registry import Registry
 from bot.store.ledger import open_ledger, read_ledger
 from bot.store.lock import instance_lock
+from bot.store.mailbox import REFUSED
 from bot.store.principals import Principal
-from bot.store.requests import REFUSED, ask, said
+from bot.store.requests import ask, said
 
 R = TypeVar("R", bound=LeaveRequest)
 

@@ -22,7 +22,8 @@ from bot.errors import Rejected, Unavailable
 from bot.store.attempts import Attempt
 from bot.store.forecasts import Opening, Running
 from bot.store.ledger import open_ledger
-from bot.store.requests import FOLDER, REFUSED
+from bot.store.mailbox import REFUSED
+from bot.store.requests import FOLDER
 from bot.store.schedule import Due
 from bot.testing.clock import FakeClock
 

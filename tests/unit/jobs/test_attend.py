@@ -6,7 +6,8 @@ import pytest
 from bot.domain.question import QuestionRef
 from bot.domain.request import LockQuestion, UnlockQuestion
 from bot.jobs.attend import Attending, attend
-from bot.store.requests import FOLDER, REFUSED, ask, waiting
+from bot.store.mailbox import REFUSED
+from bot.store.requests import FOLDER, ask, waiting
 from tests.unit.jobs.conftest import VENUE, House
 
 REF = QuestionRef(VENUE, "rain")

@@ -16,7 +16,8 @@ from bot.jobs.attend import Attending, attend
 from bot.jobs.sitting import Seat
 from bot.jobs.spending import Spending
 from bot.store.attempts import standing_of, with_url
-from bot.store.requests import MAX_BYTES, ask, waiting
+from bot.store.mailbox import MAX_BYTES
+from bot.store.requests import ask, waiting
 from bot.testing.forecaster import Hang, ScriptedForecaster
 from tests.unit.jobs.conftest import FIRST, VENUE, House, outcome, question
 

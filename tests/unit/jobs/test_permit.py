@@ -24,7 +24,8 @@ from bot.gate.tokens import hashed, proof_of
 from bot.jobs.attend import Attending, attend
 from bot.jobs.permit import Permitting, act_of, permit
 from bot.store import stops
-from bot.store.requests import FOLDER, REFUSED, ask, said
+from bot.store.mailbox import REFUSED
+from bot.store.requests import FOLDER, ask, said
 from tests.unit.gate.test_roles import ALLOWED
 from tests.unit.jobs.conftest import VENUE, House
 from tests.unit.jobs.market import DIGEST, Shopfloor
