@@ -96,6 +96,7 @@ from bot.specs import (
     Workplace,
     WriterPlace,
 )
+from bot.told import Told, load_told, store_told
 
 __all__ = [
     "API_VERSION",
@@ -216,6 +217,7 @@ __all__ = [
     "Stood",
     "Submitter",
     "Target",
+    "Told",
     "Tool",
     "ToolCall",
     "ToolResult",
@@ -234,6 +236,7 @@ __all__ = [
     "coverage",
     "curve_through",
     "hookimpl",
+    "load_told",
     "open_book",
     "open_standing",
     "parse_date",
@@ -241,4 +244,5 @@ __all__ = [
     "quantiles_of",
     "quoted",
     "stood_at",
+    "store_told",
 ]

@@ -19,11 +19,14 @@ from bot.api import (
     QuestionRef,
     Rejected,
     Resolution,
+    Told,
     Unauthorized,
     Unavailable,
     Venue,
     Void,
     Workplace,
+    load_told,
+    store_told,
 )
 from plugins.manifold.client import Client, Record
 from plugins.manifold.parse import Unpacked, objection, unpack
@@ -32,7 +35,6 @@ from plugins.manifold.resolve import needs_weights, verdict_of, weights_of
 from plugins.manifold.scan import Scan
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.state import parts_of
-from plugins.manifold.told import Told, load, store
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +103,7 @@ class ManifoldVenue:
             by_market[parts_of(ref.key)[0]].append(ref)
         if not by_market:
             return
-        told = await asyncio.to_thread(load, self._folder)
+        told = await asyncio.to_thread(load_told, self._folder)
         for market_id, refs in sorted(by_market.items()):
             try:
                 market, weights = await self._resolved(market_id)
@@ -110,7 +112,7 @@ class ManifoldVenue:
                 continue
             found = [outcome for ref in sorted(refs) if (outcome := self._outcome(ref, market, weights, told))]
             if found:
-                await asyncio.to_thread(store, self._folder, told)
+                await asyncio.to_thread(store_told, self._folder, told)
             for outcome in found:
                 yield outcome
 

@@ -17,17 +17,19 @@ from bot.api import (
     QuestionRef,
     Rejected,
     Resolution,
+    Told,
     Unauthorized,
     Venue,
     Void,
     Workplace,
+    load_told,
+    store_told,
 )
 from plugins.metaculus.client import PAGE, Client
 from plugins.metaculus.parse import KINDS, Entry, Form, Unpacked, ordered, question_of
 from plugins.metaculus.resolve import RESOLVED, resolution_of
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import TABLE, ids_of, named, ref_of
-from plugins.metaculus.told import Told, load, store
 
 log = structlog.get_logger(__name__)
 
@@ -99,13 +101,13 @@ class MetaculusVenue:
             by_post[post_id].add(question_id)
         if not by_post:
             return
-        told = await asyncio.to_thread(load, self._folder)
+        told = await asyncio.to_thread(load_told, self._folder)
         posts = sorted(by_post)
         for first in range(0, len(posts), PAGE):
             entries = await self._read(posts[first : first + PAGE])
             asked = [entry for entry in entries if entry.asked.id in by_post[entry.post.id]]
             found = [outcome for entry in asked if (outcome := self._outcome(entry, told)) is not None]
-            await asyncio.to_thread(store, self._folder, told)
+            await asyncio.to_thread(store_told, self._folder, told)
             for outcome in found:
                 yield outcome
 

@@ -8,7 +8,7 @@ from tests.architecture.source import ROOT, Module, load
 # From low to high; a module imports its own component and lower layers, never its own layer or a higher one.
 LAYERS = (
     ("bot.errors",),
-    ("bot.domain", "bot.vitals", "bot.clock", "bot.ids", "bot.address"),
+    ("bot.domain", "bot.vitals", "bot.clock", "bot.ids", "bot.address", "bot.told"),
     ("bot.ports",),
     ("bot.rates", "bot.body"),
     ("bot.specs", "bot.http", "bot.wire", "bot.sockets", "bot.fetch", "bot.pages"),

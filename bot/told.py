@@ -29,7 +29,7 @@ class Told:
         return None if since is None else datetime.fromisoformat(since)
 
 
-def load(folder: Path) -> Told:
+def load_told(folder: Path) -> Told:
     """Read what was kept; a file that is missing or broken is an empty memory."""
     try:
         kept = json.loads((folder / FILE).read_text())
@@ -38,7 +38,7 @@ def load(folder: Path) -> Told:
         return Told()
 
 
-def store(folder: Path, told: Told) -> None:
+def store_told(folder: Path, told: Told) -> None:
     """Replace the file."""
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f".{FILE}.tmp"
