@@ -1,0 +1,106 @@
+"""What moves behind the questions: Gaussian walks in continuous time, on a grid of quarter-days.
+
+A walk obeys dx = (drift - pull x) dt + sigma dW, exactly discretised: Brownian motion with drift where ``pull`` is 0,
+an Ornstein-Uhlenbeck process around drift / pull otherwise. Given its path so far its future is Gaussian with known
+mean and deviation, so every question about it has a true probability at every moment.
+"""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from bot.clock import SeededRandom
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+STEPS_A_DAY = 4
+STEP_DAYS = 1.0 / STEPS_A_DAY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """A normal law; a deviation of 0 is a certainty."""
+
+    mean: float
+    deviation: float
+
+    def above(self, level: float) -> float:
+        """Return the probability of more than the level."""
+        if self.deviation <= 0.0:
+            return float(self.mean > level)
+        return normal_cdf((self.mean - level) / self.deviation)
+
+    def blurred(self, shock: float) -> "Law":
+        """Return the law of the same value with independent noise of that deviation added."""
+        return Law(mean=self.mean, deviation=math.hypot(self.deviation, shock))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """One walk over ``days``; the same chance and name make the same path, whatever else was asked for.
+
+    ``sigma`` is per square root of a day, ``pull`` and ``drift`` per day.
+    """
+
+    name: str
+    chance: SeededRandom = field(repr=False)
+    days: float
+    start: float
+    sigma: float
+    drift: float = 0.0
+    pull: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no walk."""
+        if not (self.days > 0.0 and self.sigma > 0.0 and self.pull >= 0.0):
+            message = f"{self.name}: a walk needs days and sigma above 0, and a pull of at least 0"
+            raise ValueError(message)
+
+    @cached_property
+    def path(self) -> "NDArray[np.float64]":
+        """The values at 0, 1/4, 2/4 ... days up to the end; shape (steps + 1,)."""
+        import numpy as np  # noqa: PLC0415 - commands that have no world do without
+
+        steps = math.ceil(self.days * STEPS_A_DAY)
+        noise = self.chance.stream("walk", self.name).standard_normal(steps)
+        one = self.ahead(0.0, STEP_DAYS)
+        shifts = one.mean + one.deviation * noise
+        if self.pull == 0.0:
+            return np.concatenate(([self.start], self.start + np.cumsum(shifts)))
+        from scipy.signal import lfilter
+
+        kept = math.exp(-self.pull * STEP_DAYS)
+        tail, _ = lfilter([1.0], [1.0, -kept], shifts, zi=[kept * self.start])
+        return np.concatenate(([self.start], tail))
+
+    def at(self, day: float) -> float:
+        """Return the value that is known on the day: that of the last step, the last one after the end."""
+        return float(self.path[min(self.step(day), len(self.path) - 1)])
+
+    def step(self, day: float) -> int:
+        """Return the number of steps that are over on the day; raises ValueError before the beginning."""
+        if day < 0.0:
+            message = f"{self.name}: day {day} is before the world began"
+            raise ValueError(message)
+        return math.floor(day * STEPS_A_DAY + 1e-9)
+
+    def ahead(self, value: float, days: float) -> Law:
+        """Return the law of the value so many days after it was ``value``."""
+        if self.pull == 0.0:
+            return Law(mean=value + self.drift * days, deviation=self.sigma * math.sqrt(days))
+        kept, centre = math.exp(-self.pull * days), self.drift / self.pull
+        spread = self.sigma * math.sqrt(-math.expm1(-2.0 * self.pull * days) / (2.0 * self.pull))
+        return Law(mean=centre + (value - centre) * kept, deviation=spread)
+
+    def law(self, day: float, until: float) -> Law:
+        """Return the law of the value on the day ``until``, from all that is known on ``day``; exact afterwards."""
+        steps = self.step(until) - self.step(min(day, until))
+        return self.ahead(self.at(min(day, until)), steps * STEP_DAYS)
+
+
+def normal_cdf(x: float) -> float:
+    """Return the distribution function of the standard normal law."""
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
