@@ -15,6 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlite_utils import Database
 
@@ -42,6 +43,25 @@ class _Write(Generic[T]):
 class _Outcome:
     value: Any = None
     error: BaseException | None = None
+
+
+# Loops whose writers were asked for something that is not done yet, with how much of it there is.
+_under_way: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+
+
+def under_way(loop: asyncio.AbstractEventLoop) -> int:
+    """Return how much this loop waits for of all writers opened in it; a simulated clock must not go on meanwhile."""
+    return _under_way.get(loop, 0)
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    _under_way[loop] = _under_way.get(loop, 0) + 1
+    try:
+        yield
+    finally:
+        _under_way[loop] -= 1
 
 
 class Writer:
@@ -72,7 +92,8 @@ class Writer:
         self._thread = Thread(target=self._serve, args=(loop, opened), name="ledger-writer", daemon=True)
         self._thread.start()
         try:
-            await opened
+            with _counted():
+                await opened
         except BaseException:
             self._queue.put(None)
             self._thread = None
@@ -120,7 +141,8 @@ class Writer:
             raise
         try:
             self._queue.put(write)
-            return await write.done
+            with _counted():
+                return await write.done
         finally:
             self._room.release()
 

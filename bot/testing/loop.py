@@ -128,13 +128,17 @@ def simulate(
     *,
     start: datetime = START,
     busy: Callable[[], bool] = lambda: False,
+    make: Callable[[Callable[[], bool]], VirtualLoop] = VirtualLoop,
 ) -> T:
-    """Run ``main`` in virtual time from ``start`` and return its result; raises RuntimeError when it deadlocks."""
+    """Run ``main`` in virtual time from ``start`` and return its result; raises RuntimeError when it deadlocks.
+
+    ``make`` makes the loop from ``busy``, where it is to be of another kind.
+    """
     clock: VirtualClock
 
     def loop() -> VirtualLoop:
         nonlocal clock
-        made = VirtualLoop(busy)
+        made = make(busy)
         clock = VirtualClock(made, start)
         return made
 

@@ -53,7 +53,7 @@ OWNERS = {
     "httpx": ("bot.http", "bot.fetch", "bot.wire"),
     "websockets": ("bot.sockets", "bot.testing"),
     # The supervisor is told about life and readiness over a local socket.
-    "socket": ("bot.http", "bot.fetch", "bot.daemon"),
+    "socket": ("bot.http", "bot.fetch", "bot.daemon", "bot.testing.network"),
     # Environment variables are read and checked once.
     # One provider's library takes two switches from the environment, which must be set before it is imported.
     "os.environ": ("bot.config", "plugins.models"),
