@@ -80,15 +80,16 @@ class PriceWatch:
                 await self._rest(CHOOSE_S)
         return f"{self._parts.name}: {quotes} quotes, {self._moved} prices moved, {self._planned} planned"
 
-    async def _chosen(self) -> frozenset[QuestionRef]:
+    async def _chosen(self) -> dict[QuestionRef, None]:
+        """Return what is to be watched, in its order: what is done about it must not depend on the order of a set."""
         parts = self._parts
         refs = await parts.ledger.questions.priced(parts.name, now=parts.clock.now(), limit=parts.most)
         for memory in (self._newest, self._known):
             for ref in memory.keys() - set(refs):
                 del memory[ref]
-        return frozenset(refs)
+        return dict.fromkeys(refs)
 
-    async def _follow(self, refs: frozenset[QuestionRef], ends_at: float) -> None:
+    async def _follow(self, refs: Collection[QuestionRef], ends_at: float) -> None:
         """Have the feed open until it ends, the day does, or there are other questions to watch."""
         clock = self._parts.clock
         began = clock.monotonic()
@@ -108,12 +109,12 @@ class PriceWatch:
         if ended:
             await self._ended(error, steady=clock.monotonic() - began >= STEADY_S)
 
-    async def _outdated(self, refs: frozenset[QuestionRef]) -> bool:
+    async def _outdated(self, refs: Collection[QuestionRef]) -> bool:
         """Ask now and then whether others are to be watched."""
         if self._parts.clock.monotonic() < self._choose_at:
             return False
         self._choose_at += CHOOSE_S
-        return await self._chosen() != refs
+        return (await self._chosen()).keys() != set(refs)
 
     async def _pump(self, refs: Collection[QuestionRef]) -> None:
         async for quote in self._parts.feed.quotes(refs):

@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, Self, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from sqlite_utils import Database
 
@@ -45,23 +45,15 @@ class _Outcome:
     error: BaseException | None = None
 
 
-# Loops whose writers were asked for something that is not done yet, with how much of it there is.
-_under_way: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Writer]] = WeakKeyDictionary()
 
 
 def under_way(loop: asyncio.AbstractEventLoop) -> int:
-    """Return how much this loop waits for of all writers opened in it; a simulated clock must not go on meanwhile."""
-    return _under_way.get(loop, 0)
+    """Return how many writes of this loop are asked for and not answered: a simulated clock stands still meanwhile.
 
-
-@contextmanager
-def _counted() -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    _under_way[loop] = _under_way.get(loop, 0) + 1
-    try:
-        yield
-    finally:
-        _under_way[loop] -= 1
+    What is answered may not have reached its caller yet, which takes the loop another turn.
+    """
+    return sum(writer.asked - writer.answered for writer in _open.get(loop, ()))
 
 
 class Writer:
@@ -79,6 +71,8 @@ class Writer:
         self._queue: SimpleQueue[_Write[Any] | None] = SimpleQueue()
         self._thread: Thread | None = None
         self._halted: str | None = None
+        # The one is counted by the loop, the other by the thread.
+        self.asked = self.answered = 0
 
     @property
     def halted(self) -> str | None:
@@ -89,11 +83,12 @@ class Writer:
         """Open the connection in its thread. Raises StoreError."""
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[None] = loop.create_future()
+        _open.setdefault(loop, WeakSet()).add(self)
+        self.asked += 1
         self._thread = Thread(target=self._serve, args=(loop, opened), name="ledger-writer", daemon=True)
         self._thread.start()
         try:
-            with _counted():
-                await opened
+            await opened
         except BaseException:
             self._queue.put(None)
             self._thread = None
@@ -137,26 +132,35 @@ class Writer:
         try:
             await self._room.acquire()
         except asyncio.CancelledError:
-            self._queue.put(write)
+            self._put(write)
             raise
         try:
-            self._queue.put(write)
-            with _counted():
-                return await write.done
+            self._put(write)
+            return await write.done
         finally:
             self._room.release()
+
+    def _put(self, write: _Write[Any]) -> None:
+        self.asked += 1
+        self._queue.put(write)
+
+    def _answer(
+        self, loop: asyncio.AbstractEventLoop, asking: Sequence[asyncio.Future[Any]], outcomes: Sequence[_Outcome]
+    ) -> None:
+        loop.call_soon_threadsafe(_settle, asking, outcomes)
+        self.answered += len(asking)
 
     def _serve(self, loop: asyncio.AbstractEventLoop, opened: asyncio.Future[None]) -> None:
         try:
             database = open_writer(self._path)
         except BaseException as error:  # noqa: BLE001 - the opener waits and must hear of everything
-            loop.call_soon_threadsafe(_settle, [opened], [_Outcome(error=error)])
+            self._answer(loop, [opened], [_Outcome(error=error)])
             return
-        loop.call_soon_threadsafe(_settle, [opened], [_Outcome()])
+        self._answer(loop, [opened], [_Outcome()])
         with database:
             while group := _next_group(self._queue):
                 outcomes = self._outcomes(database, group)
-                loop.call_soon_threadsafe(_settle, [write.done for write in group], outcomes)
+                self._answer(loop, [write.done for write in group], outcomes)
 
     def _outcomes(self, database: Database, group: Sequence[_Write[Any]]) -> list[_Outcome]:
         if self._halted is not None and not all(write.despite_halt for write in group):

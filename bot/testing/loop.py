@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta, tzinfo
+from time import sleep
 from typing import Any, Self, TypeVar, TypeVarTuple
 from unittest.mock import patch
 
@@ -22,25 +23,43 @@ Ts = TypeVarTuple("Ts")
 
 # How long, in real seconds, an idle loop without timers waits for a thread before it is called deadlocked.
 PATIENCE_S = 5.0
+_LOOK_S = 2e-5
 ASKING = ("apscheduler.schedulers.base", "apscheduler.executors.base", "apscheduler.triggers.interval")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
     """Instead of waiting for a timer, moves the loop's time to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_step: bool) -> None:
         super().__init__()
         self.elapsed_s = 0.0
         self.threads_busy: Callable[[], bool] = lambda: False
+        self._in_step = in_step
+        # Turns of the loop in which something happens, and who wants to know.
+        self.turns = 0
+        self.on_turn: Callable[[int], None] = lambda _: None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self._in_step:
+            self.let_threads_end()
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
+            self.turns += 1
+            self.on_turn(self.turns)
             return ready
         if timeout is None or self.threads_busy():
             return self._wait_for_threads()
         self.elapsed_s += timeout
         return []
+
+    def let_threads_end(self) -> None:
+        """Wait for all that threads have to do, so that it does not depend on their speed what the loop sees first."""
+        for _ in range(round(PATIENCE_S / _LOOK_S)):
+            if not self.threads_busy():
+                return
+            sleep(_LOOK_S)
+        message = "deadlock: a thread does not end what it was asked for"
+        raise RuntimeError(message)
 
     def _wait_for_threads(self) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(PATIENCE_S)
@@ -54,11 +73,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """A selector event loop whose time is virtual.
 
     Time stands still while work runs in an executor. ``busy`` says the same of other threads, a database writer for
-    instance; a thread that the loop does not know of would make the trace depend on its real speed.
+    instance; a thread that the loop does not know of would make the trace depend on its real speed. ``in_step``, the
+    loop takes no turn while they are busy.
     """
 
-    def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
-        self._jumping = _JumpingSelector()
+    def __init__(self, busy: Callable[[], bool] = lambda: False, *, in_step: bool = False) -> None:
+        self._jumping = _JumpingSelector(in_step=in_step)
         super().__init__(self._jumping)
         # A timer counts as due this early. In simulated years two neighbouring floats differ by more than the real
         # clock's nanosecond, and a timer that is never quite due would be waited for in zero steps for ever.
@@ -68,6 +88,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.elapsed_s
+
+    @property
+    def turns(self) -> int:
+        """How many turns something happened in: between any two of them a process may be killed."""
+        return self._jumping.turns
+
+    def on_turn(self, listener: Callable[[int], None]) -> None:
+        """Call ``listener`` with the number of each such turn, before what happens in it."""
+        self._jumping.on_turn = listener
 
     def block(self, seconds: float) -> None:
         """Pass the time without giving way, as a computation on the loop does."""
@@ -128,17 +157,17 @@ def simulate(
     *,
     start: datetime = START,
     busy: Callable[[], bool] = lambda: False,
-    make: Callable[[Callable[[], bool]], VirtualLoop] = VirtualLoop,
+    make: Callable[[], VirtualLoop] | None = None,
 ) -> T:
     """Run ``main`` in virtual time from ``start`` and return its result; raises RuntimeError when it deadlocks.
 
-    ``make`` makes the loop from ``busy``, where it is to be of another kind.
+    ``make`` makes the loop, where it is to be of another kind.
     """
     clock: VirtualClock
 
     def loop() -> VirtualLoop:
         nonlocal clock
-        made = make(busy)
+        made = VirtualLoop(busy) if make is None else make()
         clock = VirtualClock(made, start)
         return made
 

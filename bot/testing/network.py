@@ -8,13 +8,20 @@ same run again; a connection over TCP, even on this machine, may be delivered a 
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from itertools import count
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
+from bot.store.writer import under_way
 from bot.testing.loop import VirtualLoop
 
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Factory = Callable[[], asyncio.BaseProtocol]
 
+# Whose connections are made: a name that tasks hand on to those they start.
+LIFE: ContextVar[str] = ContextVar("life", default="")
 # Where numbers of ports begin that nobody chose.
 _FIRST_PORT = 20_000
 
@@ -51,16 +58,41 @@ class Listening:
 
 
 class NetworkLoop(VirtualLoop):
-    """A virtual loop with a network of its own.
+    """A virtual loop with a network of its own, on which nothing depends on the real speed of anything.
 
-    ``refused`` are the addresses that somebody tried to reach where no server is: in a closed world, a leak.
+    What is given to an executor runs at once, in its turn; writers of ledgers, which have threads of their own, are
+    waited for. ``refused`` are the addresses that somebody tried to reach where no server is: in a closed world, a
+    leak.
     """
 
-    def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
-        super().__init__(busy)
+    def __init__(self) -> None:
+        super().__init__(lambda: under_way(self) > 0, in_step=True)
+        self._open: dict[str, list[asyncio.Transport]] = {}
+        self._gone: set[str] = set()
         self.servers: dict[tuple[str, int], Factory] = {}
         self.refused: list[tuple[str, int]] = []
         self._ports: Iterator[int] = count(_FIRST_PORT)
+
+    def unplug(self, life: str) -> None:
+        """Cut every connection that was made in this life, and let it make no more, as when its process is killed."""
+        self._gone.add(life)
+        for transport in self._open.pop(life, ()):
+            transport.abort()
+
+    def settle_threads(self) -> None:
+        """Wait, now and in real time, until writers of ledgers have done all they were asked for."""
+        self._jumping.let_threads_end()
+
+    def run_in_executor(self, _: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Run it here and now."""
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except StopIteration:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whoever waits must hear of everything
+            future.set_exception(error)
+        return future
 
     async def create_server(  # type: ignore[override] # as much of it as servers of tests use
         self, protocol_factory: Factory, host: str, port: int = 0, **_: object
@@ -85,7 +117,10 @@ class NetworkLoop(VirtualLoop):
         """Connect to a server of this network; raises ConnectionRefusedError where there is none."""
         if sock is not None:
             return await super().create_connection(protocol_factory, sock=sock, **options)
-        name = (str(host), int(port or 0))
+        name, life = (str(host), int(port or 0)), LIFE.get()
+        if life in self._gone:
+            message = f"{life} is over"
+            raise ConnectionRefusedError(message)
         server = self.servers.get(name)
         if server is None or options.get("ssl"):
             self.refused.append(name)
@@ -95,4 +130,7 @@ class NetworkLoop(VirtualLoop):
         near.setblocking(False)  # noqa: FBT003 - the parameter has no name
         far.setblocking(False)  # noqa: FBT003 - as above
         await self.connect_accepted_socket(server, far)
-        return await super().create_connection(protocol_factory, sock=near)
+        made = await super().create_connection(protocol_factory, sock=near)
+        others = [transport for transport in self._open.get(life, ()) if not transport.is_closing()]
+        self._open[life] = [*others, made[0]]
+        return made
