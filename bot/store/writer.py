@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, Self, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from sqlite_utils import Database
 
@@ -45,7 +45,7 @@ class _Outcome:
     error: BaseException | None = None
 
 
-_open: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Writer]] = WeakKeyDictionary()
+_open: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Writer]] = WeakKeyDictionary()
 
 
 def under_way(loop: asyncio.AbstractEventLoop) -> int:
@@ -53,7 +53,11 @@ def under_way(loop: asyncio.AbstractEventLoop) -> int:
 
     What is answered may not have reached its caller yet, which takes the loop another turn.
     """
-    return sum(writer.asked - writer.answered for writer in _open.get(loop, ()))
+    # Asked at each turn of a simulated loop, hence without a generator.
+    waiting = 0
+    for writer in _open.get(loop, ()):
+        waiting += writer.asked - writer.answered
+    return waiting
 
 
 class Writer:
@@ -83,7 +87,7 @@ class Writer:
         """Open the connection in its thread. Raises StoreError."""
         loop = asyncio.get_running_loop()
         opened: asyncio.Future[None] = loop.create_future()
-        _open.setdefault(loop, WeakSet()).add(self)
+        _open.setdefault(loop, []).append(self)
         self.asked += 1
         self._thread = Thread(target=self._serve, args=(loop, opened), name="ledger-writer", daemon=True)
         self._thread.start()
@@ -124,6 +128,7 @@ class Writer:
             await self._room.acquire()
         self._queue.put(None)
         await asyncio.to_thread(thread.join)
+        _open[asyncio.get_running_loop()].remove(self)
 
     async def _submit(self, write: _Write[T]) -> T:
         if self._thread is None:

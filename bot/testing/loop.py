@@ -11,8 +11,9 @@ import selectors
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
+from contextvars import Context
 from datetime import datetime, timedelta, tzinfo
-from time import sleep
+from threading import Event, get_ident
 from typing import Any, Self, TypeVar, TypeVarTuple
 from unittest.mock import patch
 
@@ -23,7 +24,7 @@ Ts = TypeVarTuple("Ts")
 
 # How long, in real seconds, an idle loop without timers waits for a thread before it is called deadlocked.
 PATIENCE_S = 5.0
-_LOOK_S = 2e-5
+_LOOK_S = 2e-4
 ASKING = ("apscheduler.schedulers.base", "apscheduler.executors.base", "apscheduler.triggers.interval")
 
 
@@ -34,16 +35,20 @@ class _JumpingSelector(selectors.DefaultSelector):
         super().__init__()
         self.elapsed_s = 0.0
         self.threads_busy: Callable[[], bool] = lambda: False
-        self._in_step = in_step
+        # What threads told the loop in step, by thread, until its next turn; set with each of them.
+        self.told: list[tuple[int, Callable[[], object]]] = []
+        self.news = Event()
+        self.in_step = in_step
+        self._threads: dict[int, int] = {}
         # Turns of the loop in which something happens, and who wants to know.
         self.turns = 0
         self.on_turn: Callable[[int], None] = lambda _: None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if self._in_step:
+        if self.in_step:
             self.let_threads_end()
         ready = super().select(0)
-        if ready or (timeout is not None and timeout <= 0):
+        if self._hear_threads() or ready or (timeout is not None and timeout <= 0):
             self.turns += 1
             self.on_turn(self.turns)
             return ready
@@ -57,9 +62,21 @@ class _JumpingSelector(selectors.DefaultSelector):
         for _ in range(round(PATIENCE_S / _LOOK_S)):
             if not self.threads_busy():
                 return
-            sleep(_LOOK_S)
+            self.news.wait(_LOOK_S)
+            self.news.clear()
         message = "deadlock: a thread does not end what it was asked for"
         raise RuntimeError(message)
+
+    def _hear_threads(self) -> bool:
+        """Do what threads told the loop, those first that were heard first ever: their speed does not show."""
+        if not self.told:
+            return False
+        told, self.told = self.told, []
+        for thread, _ in told:
+            self._threads.setdefault(thread, len(self._threads))
+        for _, do in sorted(told, key=lambda one: self._threads[one[0]]):
+            do()
+        return True
 
     def _wait_for_threads(self) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(PATIENCE_S)
@@ -84,6 +101,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # clock's nanosecond, and a timer that is never quite due would be waited for in zero steps for ever.
         self._clock_resolution = 1e-6
         self._in_executor = 0
+        self._owner = get_ident()
         self._jumping.threads_busy = lambda: self._in_executor > 0 or busy()
 
     def time(self) -> float:
@@ -101,6 +119,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def block(self, seconds: float) -> None:
         """Pass the time without giving way, as a computation on the loop does."""
         self._jumping.elapsed_s += seconds
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Call it in the loop's next turn; what another thread asks for in step waits until all of them are done."""
+        jumping = self._jumping
+        if not jumping.in_step or get_ident() == self._owner:
+            return super().call_soon_threadsafe(callback, *args, context=context)
+        jumping.told.append((get_ident(), lambda: self.call_soon(callback, *args, context=context)))
+        jumping.news.set()
+        return asyncio.Handle(callback, args, self, context)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         future = super().run_in_executor(executor, func, *args)

@@ -8,9 +8,9 @@ same run again; a connection over TCP, even on this machine, may be delivered a 
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextvars import ContextVar
 from itertools import count
-from concurrent.futures import Executor
 from typing import Any, TypeVar, TypeVarTuple
 
 from bot.store.writer import under_way

@@ -46,8 +46,9 @@ class Ask:
     """One question. Days are those of the world; ``title``, ``background`` and ``criteria`` are what people read.
 
     ``happening`` is the event as the subject of a sentence ("a win for Ada"), by option where there are options and
-    under "" elsewhere. ``series`` names the walk that anybody can look up, "" where there is none. ``group`` joins
-    questions that their venue shows as one. ``horizons`` are the days of a question of the form DATES.
+    under "" elsewhere; of a number it is what is measured. ``series`` names the walk that anybody can look up, "" where
+    there is none. ``group`` joins questions that their venue shows as one, under the title ``heading`` and each with
+    its ``label``. ``horizons`` are the days of a question of the form DATES.
     """
 
     key: str
@@ -65,6 +66,8 @@ class Ask:
     scale: Scale | None = None
     series: str = ""
     group: str = ""
+    heading: str = ""
+    label: str = ""
     horizons: tuple[float, ...] = ()
     fate: Fate = Fate.RESOLVED
     tags: tuple[str, ...] = field(default=())
@@ -74,6 +77,11 @@ class Ask:
         if not 0.0 <= self.opens < self.closes <= self.resolves:
             message = f"{self.key}: opens, closes and resolves are not in this order"
             raise ValueError(message)
+
+    @property
+    def until(self) -> float:
+        """The last day that counts."""
+        return self.event.until
 
     def is_open(self, day: float) -> bool:
         """Return whether it takes forecasts on the day."""

@@ -1,22 +1,128 @@
-"""``python -m tests.simulation.whole``: simulations by seed."""
+"""``python -m tests.simulation.whole``: simulations of the whole daemon, by seed. See ``make simulate``."""
 
-import argparse, tempfile, time, logging, structlog
+from __future__ import annotations
 
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from tests.simulation.whole.sim import Plan, run
 
-p = argparse.ArgumentParser()
-p.add_argument("--seed", type=int, default=1)
-p.add_argument("--seeds", type=int, default=1)
-p.add_argument("--days", type=float, default=1.0)
-p.add_argument("--kills", type=int, default=6)
-p.add_argument("--calm", action="store_true")
-p.add_argument("--keep")
-a = p.parse_args()
-for seed in range(a.seed, a.seed + a.seeds):
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        t = time.time()
-        root = Path(a.keep or folder)
-        report = run(Plan(seed=seed, days=a.days, kills=a.kills, faulty=not a.calm), root)
-        print(report, f"{time.time() - t:.1f} s", flush=True)
+import structlog
+
+from tests.simulation.whole.mutants import MUTANTS
+from tests.simulation.whole.plan import Plan
+from tests.simulation.whole.sim import Report, run
+
+# Memory, where the machine has a folder of it.
+SHM = Path("/dev/shm")  # noqa: S108 - a folder in it is made anew, with a name of its own
+
+
+def main() -> int:
+    """Run what is asked for; return 1 where something was violated."""
+    asked = _asked()
+    seeds = [asked.seed] if asked.seed is not None else list(range(asked.first, asked.first + asked.seeds))
+    plans = [
+        Plan(
+            seed=seed,
+            days=asked.days,
+            lives=asked.lives,
+            faulty=not asked.calm,
+            people=not asked.calm,
+            mutant=asked.mutant,
+        )
+        for seed in seeds
+    ]
+    began = time.monotonic()
+    violated: list[int] = []
+    days = 0.0
+    for report, took_s in _reports(plans, asked.jobs, asked.dump):
+        days += report.days
+        _say(report, took_s, verbose=asked.seed is not None)
+        if report.violations:
+            violated.append(report.plan.seed)
+            if asked.until_found:
+                break
+    took_s = time.monotonic() - began
+    sys.stdout.write(
+        f"{len(plans)} seeds, {days:.1f} days, {len(violated)} violated {violated or ''}"
+        f" in {took_s:.1f} s: {days / took_s:.2f} days a second\n"
+    )
+    return 1 if violated else 0
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make simulate", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this seed alone, and say all about it")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, one after the other")
+    parser.add_argument("--first", type=int, default=1, help="the first of them")
+    parser.add_argument("--days", type=float, default=3.0, help="simulated days of each seed")
+    parser.add_argument("--lives", type=int, default=6, help="how many lives end before their time")
+    parser.add_argument("--calm", action="store_true", help="no faults, and nobody who halts or sets clocks")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the program in this way")
+    parser.add_argument("--until-found", action="store_true", help="end at the first violation")
+    parser.add_argument("--dump", type=Path, help="write every line of the trace to this file")
+    return parser.parse_args()
+
+
+def _reports(plans: list[Plan], jobs: int, dump: Path | None) -> Iterator[tuple[Report, float]]:
+    if jobs <= 1:
+        yield from (_one(plan, dump) for plan in plans)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        try:
+            yield from pool.map(_one, plans)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _one(plan: Plan, dump: Path | None = None) -> tuple[Report, float]:
+    _hush()
+    if plan.mutant is not None:
+        MUTANTS[plan.mutant].apply()
+    began = time.monotonic()
+    with _folder() as root:
+        report = run(plan, root, tell=dump is not None)
+    if dump is not None:
+        dump.write_text("\n".join([*report.told, ""]), encoding="utf-8")
+        report.told.clear()
+    return report, time.monotonic() - began
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="foxcast-", dir=SHM if SHM.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def _hush() -> None:
+    """What goes wrong is on purpose, and thousands of lines of it would hide what matters."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+
+
+def _say(report: Report, took_s: float, *, verbose: bool) -> None:
+    plan = report.plan
+    sys.stdout.write(
+        f"seed {plan.seed}: {report.days:.2f} days, {len(report.lives)} lives, {report.requests} requests,"
+        f" {report.effects.total()} effects, {report.faults.total()} faults, {report.turns} turns,"
+        f" trace {report.trace[:16]}, {took_s:.1f} s\n"
+    )
+    if verbose:
+        sys.stdout.write(f"  lives: {report.lives}\n  faults: {dict(report.faults)}\n")
+        sys.stdout.write(f"  effects: {dict(report.effects)}\n  trace: {report.trace}\n")
+    for violation in report.violations:
+        sys.stdout.write(f"  VIOLATED {violation}\n")
+    if report.violations:
+        mutant = f" MUTANT={plan.mutant}" if plan.mutant else ""
+        sys.stdout.write(f"  again with: make simulate SEED={plan.seed} DAYS={plan.days:g}{mutant}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

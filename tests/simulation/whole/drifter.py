@@ -6,7 +6,7 @@ What it says follows from the question and its price alone, so that the same wor
 import asyncio
 import hashlib
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from bot.api import (
@@ -49,7 +49,7 @@ class Drifter:
     def __init__(self, settings: DrifterSettings) -> None:
         self._settings = settings
 
-    async def steps(self, question: Question, desk: Desk) -> AsyncIterator[Step]:
+    async def steps(self, question: Question, desk: Desk) -> AsyncGenerator[Step, None]:
         """Yield a step for each third of the way."""
         del desk
         for number in range(1, STEPS + 1):

@@ -1,42 +1,79 @@
 """Lives of the real daemon on a virtual loop: each may be killed between any two turns of it, as by SIGKILL.
 
 A killed life leaves its files as they are at that moment, committed writes and nothing else; its connections are cut
-and it can make no others. What it still does with its own copy is heard by nobody.
+and it can make no others. What it still does with its own copy is heard by nobody. Other lives end because they are
+asked to, or because their disk is full.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bot.app import open_app
+from bot.app import App, open_app
 from bot.cli.vitals import Recorder
 from bot.config.load import load_config
 from bot.daemon.serve import serve
-from bot.daemon.watch import Exit, Watch
-from bot.registry import load_registry
+from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.domain.vitals import Beat, Vital
+from bot.errors import FoxcastError
+from bot.jobs.reconcile import reconcile
+from bot.registry import Registry, load_registry
 from bot.testing.network import LIFE, NetworkLoop
+from tests.simulation.whole.plan import Fate
 
 if TYPE_CHECKING:
+    from bot.config.model import Config
     from bot.testing.loop import VirtualClock
 
+HEARTBEAT_S, LOOK_S = 300.0, 60.0
 # A virtual loop has no lag to be measured, and a day of it many heartbeats.
-WATCH = Watch(seed=1, heartbeat_s=300.0, look_s=300.0, wake_after_s=900.0, abort_after_s=3_600.0, lag_every_s=3_600.0)
+WATCH = Watch(
+    seed=1,
+    heartbeat_s=HEARTBEAT_S,
+    look_s=LOOK_S,
+    wake_after_s=900.0,
+    abort_after_s=3_600.0,
+    lag_every_s=3_600.0,
+)
+# More of virtual time may not pass between two heartbeats, also when the clock is set: that shows at the next look.
+GAP_S = HEARTBEAT_S + LOOK_S + 30.0
+EXPECTED = {
+    "age": {ExitReason.ASKED, ExitReason.CUT},
+    "stop": {ExitReason.ASKED, ExitReason.CUT},
+    "full disk": {ExitReason.STORE},
+}
 
 
 @dataclass(slots=True, kw_only=True)
 class Lives:
-    """The lives of one Foxcast, one after the other, each on the files of the one before; ``ends`` is how they ended."""
+    """The lives of one Foxcast, one after the other, each on the files of the one before; ``ends`` is how they ended.
+
+    ``clock`` is the machine's, which people may set. ``writes`` tells how many writes the venues heard so far,
+    ``noticed`` is called at each turn of the loop.
+    """
 
     clock: VirtualClock
     loop: NetworkLoop
     root: Path
     config: str
+    writes: Callable[[], int]
+    noticed: Callable[[], None]
     ends: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    app: App | None = None
+    _registry: Registry | None = None
+    _alive: bool = False
+    _beat_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.heir(0).mkdir()
+        self._configure(self.heir(0))
 
     @property
     def number(self) -> int:
@@ -45,62 +82,170 @@ class Lives:
 
     @property
     def home(self) -> Path:
-        """The folder of the present life."""
-        return self.root / f"life-{self.number}"
+        """The folder of the present life, or what the last one left."""
+        return self.root / f"life-{self.number}" if self._alive else self.heir(self.number)
 
-    async def live(self, *, until_s: float, kill_in: int | None) -> None:
-        """Live until that moment of the clock, or be killed after so many turns of the loop, whichever is first."""
+    def heir(self, number: int) -> Path:
+        """Return the folder that a life leaves."""
+        return self.root / f"heir-{number}"
+
+    def loaded(self) -> Config:
+        """Return the configuration of the present life, or of the next."""
+        return load_config(self.home / "config.toml")
+
+    async def live(self, *, until_s: float, fate: Fate) -> None:
+        """Live until that moment of the clock, or to the end that fate has in store, whichever is first."""
         self._be_born()
-        life = asyncio.current_task().get_name() if False else f"life {self.number}"
+        life = f"life {self.number}"
         LIFE.set(life)
-        body = asyncio.ensure_future(self._serve(until_s))
         killed: asyncio.Future[None] = self.loop.create_future()
-        if kill_in is not None:
-            fuse = Fuse(loop=self.loop, last=self.loop.turns + kill_in, burn=lambda: self._kill(life, body, killed))
-            self.loop.on_turn(fuse)
-        await asyncio.wait({body, killed}, return_when=asyncio.FIRST_COMPLETED)
-        self.loop.on_turn(lambda _: None)
-        if not killed.done():
-            end = await body
-            self.ends[-1] = f"{end.reason.value} {end.detail}".strip()
-            self.loop.unplug(life)
-            return
-        with suppress(asyncio.CancelledError, Exception):
-            await body
+        body = asyncio.ensure_future(self._serve(until_s, fate))
+        self.loop.on_turn(_Fuse(lives=self, fate=fate, burn=lambda: self._kill(life, body, killed)))
+        ends: list[asyncio.Future[Any]] = [body, killed]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        self.loop.on_turn(lambda _: self.noticed())
+        if killed.done():
+            with suppress(asyncio.CancelledError, Exception):
+                await body
+        else:
+            self._end(body, fate)
+        self.app = None
+        await self._bury(life)
+
+    async def look_back(self) -> tuple[list[str], list[str]]:
+        """Read back twice what the last life left, with nothing else going on, and return what stood each time."""
+        self._be_born()
+        LIFE.set(f"life {self.number}")
+        config = self.loaded()
+        async with open_app(config, self._plugins(config), clock=self.clock) as app:
+            stood = []
+            for _ in range(2):
+                await reconcile(app.outbox)
+                stood.append(await app.ledger.leave.read(_standing))
+        self.ends[-1] = "looked back"
+        await self._bury(f"life {self.number}")
+        return stood[0], stood[1]
+
+    async def fill_disk(self) -> None:
+        """Let no page be added to the ledger any more."""
+        if self.app is not None:
+            with suppress(FoxcastError):
+                await self.app.ledger.journal.writer.run(
+                    lambda database: database.execute("pragma max_page_count = 1").fetchone()
+                )
 
     def _be_born(self) -> None:
-        before = self.root / f"heir-{self.number}" if self.number else None
+        before = self.heir(self.number)
         self.ends.append("alive")
-        if before is not None:
-            before.rename(self.home)
-        self.home.mkdir(exist_ok=True)
-        (self.home / "config.toml").write_text(self.config.replace("HOME", str(self.home)), encoding="utf-8")
+        self._alive = True
+        before.rename(self.home)
+        self._configure(self.home)
+        self._beat_s = self.loop.time()
 
-    async def _serve(self, until_s: float) -> Exit:
-        config = load_config(self.home / "config.toml")
-        async with open_app(config, load_registry(config), clock=self.clock) as app:
+    def _configure(self, home: Path) -> None:
+        (home / "config.toml").write_text(self.config.replace("HOME", str(home)), encoding="utf-8")
+
+    def _plugins(self, config: Config) -> Registry:
+        # What plugins offer does not change, and reading them takes as long as an hour of a simulated day.
+        self._registry = self._registry or load_registry(config)
+        return self._registry
+
+    async def _serve(self, until_s: float, fate: Fate) -> Exit:
+        config = self.loaded()
+        async with open_app(config, self._plugins(config), clock=self.clock) as app:
+            self.app = app
             self.loop.call_at(until_s, app.stopping.set)
-            record = Recorder(app.ledger, app.folder)
-            jobs = [*app.jobs(), *app.watches()]
-            return await serve(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
+            ends_s = self.loop.time() + fate.after_s
+            if fate.manner == "stop":
+                self.loop.call_at(ends_s, app.stopping.set)
+            disk = asyncio.create_task(self._filled(ends_s)) if fate.manner == "full disk" else None
+            recorder = Recorder(app.ledger, app.folder)
 
-    def _kill(self, life: str, body: asyncio.Future[Exit], killed: asyncio.Future[None]) -> None:
+            async def record(vital: Vital, /) -> None:
+                self._feel(vital)
+                await recorder(vital)
+
+            jobs = [*app.jobs(), *app.watches()]
+            try:
+                return await serve(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
+            finally:
+                if disk is not None:
+                    disk.cancel()
+
+    async def _filled(self, at_s: float) -> None:
+        await self.clock.sleep(at_s - self.loop.time())
+        await self.fill_disk()
+
+    def _feel(self, vital: Vital) -> None:
+        if isinstance(vital, Beat):
+            gap_s, self._beat_s = self.loop.time() - self._beat_s, self.loop.time()
+            if gap_s > GAP_S:
+                self.faults.append(f"I9: no heartbeat for {gap_s:.0f} s in life {self.number}")
+
+    def _end(self, body: asyncio.Task[Exit], fate: Fate) -> None:
+        if error := body.exception():
+            self.ends[-1] = f"failed: {type(error).__name__}: {error}"
+            if not (fate.manner == "full disk" and isinstance(error, FoxcastError)):
+                self.faults.append(f"life {self.number} {self.ends[-1]}")
+            return
+        end = body.result()
+        self.ends[-1] = f"{end.reason.value} {end.detail}".strip()
+        if end.reason not in EXPECTED[fate.manner if fate.manner in EXPECTED else "age"] | EXPECTED["age"]:
+            self.faults.append(f"life {self.number} ended by itself: {self.ends[-1]}")
+
+    def _kill(self, life: str, body: asyncio.Task[Exit], killed: asyncio.Future[None]) -> None:
+        if killed.done() or body.done():
+            return
         self.loop.settle_threads()
-        shutil.copytree(self.home, self.root / f"heir-{self.number}", ignore=shutil.ignore_patterns("config.toml"))
+        shutil.copytree(self.home, self.heir(self.number), ignore=shutil.ignore_patterns("config.toml"))
         self.loop.unplug(life)
         self.ends[-1] = "killed"
         body.cancel()
         killed.set_result(None)
 
+    async def _bury(self, life: str) -> None:
+        """Leave the files to the next life."""
+        self.loop.unplug(life)
+        home = self.home
+        if self.heir(self.number).exists():
+            shutil.rmtree(home)
+        else:
+            home.rename(self.heir(self.number))
+        self._alive = False
+        self._configure(self.home)
+
 
 @dataclass(slots=True, kw_only=True)
-class Fuse:
-    """Burns down turn by turn."""
+class _Fuse:
+    """Burns down turn by turn, once lit: by a write, or by time."""
 
-    loop: NetworkLoop
-    last: int
-    burn: object
+    lives: Lives
+    fate: Fate
+    burn: Callable[[], None]
+    _lit: int | None = None
+    _from_s: float | None = None
+    _from_writes: int = 0
 
     def __call__(self, turn: int) -> None:
-        if turn == self.last:
-            self.loop.call_soon(self.burn)  # type: ignore[arg-type]
+        self.lives.noticed()
+        if not self.fate.manner.startswith("kill"):
+            return
+        if self._from_s is None:
+            self._from_s, self._from_writes = self.lives.loop.time(), self.lives.writes()
+        if self._lit is None and self._is_time():
+            self._lit = turn
+        if self._lit is not None and turn == self._lit + self.fate.turns:
+            self.lives.loop.call_soon(self.burn)
+
+    def _is_time(self) -> bool:
+        if self.fate.writes:
+            return self.lives.writes() >= self._from_writes + self.fate.writes
+        return self.lives.loop.time() >= (self._from_s or 0.0) + self.fate.after_s
+
+
+def _standing(database: object) -> list[str]:
+    rows: list[str] = []
+    for table in ("intent", "attempt", "fill", "decision"):
+        found = database.execute(f"select * from {table}")  # type: ignore[attr-defined]  # noqa: S608 - constants
+        rows += [f"{table} {row}" for row in found]
+    return rows

@@ -1,162 +1,196 @@
-"""One simulation: the real daemon, real venues' doubles with faults, days of virtual time, kills, and an observer."""
+"""One simulation: the real daemon, doubles of real venues with faults, days of virtual time, and what came of it.
+
+Everything follows from the seed: the loop's time is virtual, connections are inside it, and nothing reads a clock or
+draws chance of its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bot.clock import SeededRandom
-from bot.domain.request import ArmVenue
-from bot.gate.lanes import lane_in
-from bot.config.load import load_config
-from bot.store.requests import ask
-from bot.testing.loop import Trace, simulate
+from bot.testing.loop import Trace, VirtualClock, scheduler_time, simulate
 from bot.testing.network import NetworkLoop
 from tests.simulation.whole.life import Lives
-from tests.simulation.whole.stalls import DAY_S, KEY, TOKEN, USERNAME, Weather, open_stalls
-
-if TYPE_CHECKING:
-    from bot.testing.loop import VirtualClock
+from tests.simulation.whole.observer import Observer
+from tests.simulation.whole.people import People
+from tests.simulation.whole.plan import DAY_S, HOUR_S, OLD_AGE, Plan, Temper, config_of, temper_of
+from tests.simulation.whole.stalls import SECRETS, Stalls, open_stalls
+from tests.simulation.whole.verdict import Verdict
+from tests.simulation.whole.weather import Weather
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
-HERE = Path(__file__).parent
-CONFIG = """
-plugins = ["manifold", "metaculus", "drifter"]
-plugin_files = ["{here}/drifter.py"]
-mode = "live"
-state = "HOME/state"
-
-[log]
-level = "error"
-
-[daemon]
-attend_every_s = 300
-discover_every_s = 1800
-forecast_every_s = 600
-submit_every_s = 300
-reconcile_every_s = 300
-resolve_every_s = 7200
-score_every_s = 43200
-backup_every_s = 86400
-
-[venues.manifold]
-forecasters = ["drifter"]
-[venues.manifold.caps]
-per_order = 40.0
-per_day = 300.0
-[venues.manifold.settings]
-base_url = "{manifold}"
-key_file = "../manifold.key"
-username = "{username}"
-min_bettors = 0
-
-[venues.metaculus]
-forecasters = ["drifter"]
-[venues.metaculus.settings]
-base_url = "{metaculus}"
-token_file = "../metaculus.token"
-tournaments = ["sample-aib"]
-"""
+# After calm, so long may it take until all is done that is due: two periods of the slowest job but the daily ones.
+CALM_S = 2.0 * HOUR_S + 600.0
+# Of the slowest of the jobs that forecast, decide and send.
+PERIOD_S = 1_200.0
+BETWEEN_LIVES_S = 600.0
+# Tables whose rows are what happened, in order.
+_TOLD = ("intent", "attempt", "fill", "decision", "audit", "resolution")
 
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What came of a simulation."""
+    """What came of a simulation; ``trace`` is the digest of all that venues heard and the ledger says."""
 
-    seed: int
-    days: float
+    plan: Plan
     lives: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
-    requests: int = 0
     effects: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
     turns: int = 0
+    days: float = 0.0
     trace: str = ""
+    told: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How long and how rough."""
+class _Stage:
+    """What a simulation is made of."""
 
-    seed: int
-    days: float = 3.0
-    faulty: bool = True
-    kills: int = 6
+    plan: Plan
+    temper: Temper
+    clock: VirtualClock
+    machine: VirtualClock
+    loop: NetworkLoop
+    stalls: Stalls
+    observer: Observer
+    lives: Lives
+    people: People
+    weather: Weather
 
 
-def run(plan: Plan, root: Path) -> Report:
-    """Run one simulation in an empty folder."""
-    report = Report(seed=plan.seed, days=plan.days)
+def run(plan: Plan, root: Path, *, tell: bool = False) -> Report:
+    """Run one simulation in an empty folder; ``tell`` keeps every line of the trace in ``told``."""
+    report = Report(plan=plan)
 
     async def main(clock: VirtualClock) -> None:
-        await _story(plan, root, clock, report)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, NetworkLoop)
+        temper, chance = temper_of(plan), SeededRandom(plan.seed)
+        async with open_stalls(clock, chance, temper.roughness) as stalls:
+            stage = _staged(plan, temper, root, stalls, clock)
+            with scheduler_time(stage.machine):
+                await _play(stage)
+                await _judge(stage, report)
+            _note(stage, report, tell=tell)
 
     simulate(main, start=START, make=NetworkLoop)
     return report
 
 
-async def _story(plan: Plan, root: Path, clock: VirtualClock, report: Report) -> None:
-    loop = asyncio.get_running_loop()
+def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: VirtualClock) -> _Stage:
+    loop, chance = clock.loop, SeededRandom(plan.seed)
     assert isinstance(loop, NetworkLoop)
-    chance = SeededRandom(plan.seed)
-    async with open_stalls(clock, chance, faulty=plan.faulty) as stalls:
-        weather = Weather(stalls=stalls, clock=clock, stream=chance.stream("weather"))
-        weather.begin()
-        urls = {name: served.url for name, served in stalls.served.items()}
-        config = CONFIG.format(here=HERE, username=USERNAME, **urls)
-        for name, secret in {"manifold.key": KEY, "metaculus.token": TOKEN}.items():
-            (root / name).touch(mode=0o600)
-            (root / name).write_text(secret, encoding="utf-8")
-        lives = Lives(clock=clock, loop=loop, root=root, config=config)
-        blowing = asyncio.ensure_future(weather.blow())
-        kills = chance.stream("kills")
-        end_s = plan.days * DAY_S
-        for _ in range(plan.kills):
-            if clock.monotonic() < end_s:
-                _arm(lives, clock, config)
-                await lives.live(until_s=end_s, kill_in=int(kills.integers(1, 12_000)))
-                await clock.sleep(float(kills.exponential(600.0)))
-        blowing.cancel()
-        stalls.calm()
-        _arm(lives, clock, config)
-        await lives.live(until_s=max(end_s, clock.monotonic()) + 7_200.0, kill_in=None)
-        trace = Trace()
-        for name, venue in stalls.all.items():
-            report.faults.update({f"{fault}": count for fault, count in venue.faults.injected.items()})
-            report.requests += len(venue.requests)
-            report.effects.update(f"{name} {effect.kind}" for effect in venue.ledger.effects())
-            for heard in venue.requests:
-                trace.add(name, heard.at_s, heard.method, heard.target, heard.body)
-                if dump := __import__("os").environ.get("DUMP"):
-                    open(dump, "a").write(f"{name} {heard.at_s:.3f} {heard.method} {heard.target} {heard.body!r}\n")
-            report.violations += [f"{name}: {one}" for one in venue.judge.violations]
-            report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
-    report.violations += [f"somebody asked for {host}:{port}" for host, port in loop.refused]
-    report.lives, report.turns, report.trace = lives.ends, loop.turns, trace.digest()
+    for name, secret in SECRETS.items():
+        (root / name).touch(mode=0o600)
+        (root / name).write_text(secret, encoding="utf-8")
+    machine = VirtualClock(loop, START)
+    observer = Observer(stalls=stalls, modes=temper.modes)
+    lives = Lives(
+        clock=machine,
+        loop=loop,
+        root=root,
+        config=config_of(temper, {name: served.url for name, served in stalls.served.items()}),
+        writes=lambda: observer.writes,
+        noticed=observer.look,
+    )
+    live = tuple(name for name, mode in temper.modes.items() if mode == "live")
+    people = People(lives=lives, clock=clock, machine=machine, stream=chance.stream("people"), live=live)
+    observer.lives, observer.people = lives, people
+    weather = Weather(stalls=stalls, clock=clock, stream=chance.stream("weather"))
+    return _Stage(
+        plan=plan,
+        temper=temper,
+        clock=clock,
+        machine=machine,
+        loop=loop,
+        stalls=stalls,
+        observer=observer,
+        lives=lives,
+        people=people,
+        weather=weather,
+    )
 
 
-def _arm(lives: Lives, clock: VirtualClock, config: str) -> None:
-    """Leave requests to arm all venues where the next life finds them."""
-    folder = lives.root / (f"heir-{lives.number}" if lives.number else "life-1")
-    (folder / "state" / "live").mkdir(parents=True, exist_ok=True)
-    path = folder / "config.toml"
-    path.write_text(config.replace("HOME", str(lives.root / f"life-{lives.number + 1}")), encoding="utf-8")
-    loaded = load_config(path)
-    for name in loaded.venues:
-        lane = lane_in(loaded, name)
-        until = clock.now() + timedelta(days=30)
-        money = {"per_order": 40.0, "per_day": 300.0, "total": 2_000.0} if name == "manifold" else {}
-        request = ArmVenue(
-            by="ada",
-            asked_at=clock.now(),
-            venue=lane.venue,
-            account=lane.account,
-            config=lane.digest,
-            until=until,
-            **money,
-        )
-        ask(folder / "state" / "live", request, at=clock.now())
+async def _play(stage: _Stage) -> None:
+    """Let lives come and go until the days are over, then one more in calm weather."""
+    stage.weather.begin()
+    stage.people.make_good()
+    going = [asyncio.ensure_future(stage.weather.blow())]
+    if stage.plan.people:
+        going.append(asyncio.ensure_future(stage.people.act()))
+    pauses = SeededRandom(stage.plan.seed).stream("pauses")
+    end_s, fates = stage.plan.days * DAY_S, iter(stage.temper.fates)
+    while stage.clock.monotonic() < end_s:
+        await stage.lives.live(until_s=end_s, fate=next(fates, OLD_AGE))
+        stage.observer.leave(stage.lives.home)
+        await stage.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
+    for task in going:
+        task.cancel()
+    await asyncio.gather(*going, return_exceptions=True)
+    stage.stalls.calm()
+    stage.people.make_good()
+    await stage.lives.live(until_s=stage.clock.monotonic() + CALM_S * stage.temper.pace, fate=OLD_AGE)
+
+
+async def _judge(stage: _Stage, report: Report) -> None:
+    observer, lives = stage.observer, stage.lives
+    observer.look()
+    observer.leave(lives.home)
+    once, twice = await lives.look_back()
+    if once != twice:
+        report.violations.append(f"I11: reading back again changed {sorted(set(once) ^ set(twice))[:4]}")
+    verdict = Verdict(
+        ledger=_ledger(lives),
+        stalls=stage.stalls,
+        modes=stage.temper.modes,
+        now=stage.machine.now(),
+        period=timedelta(seconds=PERIOD_S * stage.temper.pace),
+        undone=stage.weather.undone,
+    )
+    report.violations += [*observer.violations, *lives.faults, *verdict.found()]
+    for name, venue in stage.stalls.all.items():
+        report.violations += [f"I5: {name}: {one}" for one in venue.judge.violations]
+        report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
+    report.violations += [f"somebody asked for {host}:{port}" for host, port in stage.loop.refused]
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "life" in task.get_name()]
+    report.violations += [f"I10: still there: {task!r}" for task in left]
+
+
+def _note(stage: _Stage, report: Report, *, tell: bool) -> None:
+    trace = Trace()
+
+    def add(*words: object) -> None:
+        trace.add(*words)
+        if tell:
+            report.told.append(" ".join(map(str, words)))
+
+    for name, venue in stage.stalls.all.items():
+        report.faults.update({str(fault): count for fault, count in venue.faults.injected.items()})
+        report.requests += len(venue.requests)
+        report.effects.update(f"{name} {effect.kind}" for effect in venue.ledger.effects())
+        for heard in venue.requests:
+            body = hashlib.sha256(heard.body).hexdigest()[:16] if heard.body else ""
+            add(name, f"{heard.at_s:.6f}", heard.method, heard.target, body)
+        for effect in venue.ledger.effects():
+            add(name, effect.request, effect.kind, effect.subject)
+    with closing(sqlite3.connect(_ledger(stage.lives))) as database:
+        for table in _TOLD:
+            for row in database.execute(f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
+                add(table, *row)
+    report.faults.update(stage.people.did)
+    report.lives, report.turns, report.trace = stage.lives.ends, stage.loop.turns, trace.digest()
+    report.days = stage.clock.monotonic() / DAY_S
+
+
+def _ledger(lives: Lives) -> Path:
+    return lives.home / "state" / "live" / "ledger.sqlite"

@@ -1,0 +1,228 @@
+"""What must be true in the end, read from the ledger of the last life and held against what the venues know."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bot.ids import digest
+from bot.jobs.halted import BY_FILE
+from bot.store.audit import verify
+from bot.store.checks import full_check
+from bot.store.codec import stamp
+from bot.store.database import open_reader
+from bot.store.invariants import INVARIANTS
+from tests.simulation.whole.observer import is_cancel
+
+if TYPE_CHECKING:
+    from bot.testing.venues.kit import FakeVenue
+    from bot.testing.venues.record import Effect, Heard
+    from tests.simulation.whole.stalls import Stalls
+
+Row = Mapping[str, Any]
+
+SETTLED = {"acked", "refused", "superseded", "in doubt"}
+# On the wire, or nobody knows: once all is calm that is found out within two periods.
+OPEN = {"sending", "unknown"}
+_INTENTS = "select id, seq, ref, venue, state, mode, action, forecast from intent order by seq"
+_AUDIT = "select seq, kind, venue, actor, body from audit order by seq"
+_KEPT = "select ref, leased_until from schedule where owner is not null and leased_until < :late"
+_OVERDUE = """
+select s.ref, s.due_at from schedule s
+where s.owner is null and s.due_at < :late and s.closes_at > :now and coalesce(s.not_before, '') < :late
+"""
+_UNDECIDED = "select ref, made_at from forecast where state = 'done' and decided_at is null and made_at < :late"
+_OUTCOMES = "select ref, kind, value from current_resolution"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Reads one ledger; ``found`` yields what is wrong."""
+
+    ledger: Path
+    stalls: Stalls
+    modes: Mapping[str, str]
+    now: datetime
+    period: timedelta
+    undone: Collection[str]
+
+    def found(self) -> Iterator[str]:
+        """Say what is wrong, invariant by invariant."""
+        yield from self._sound()
+        yield from self._sealed()
+        yield from self._once()
+        yield from self._ended()
+        yield from self._leave()
+        yield from self._standing()
+        yield from self._fills()
+        yield from self._done()
+        yield from self._outcomes()
+
+    def rows(self, sql: str, values: Mapping[str, object] | None = None) -> list[Row]:
+        """Return the rows by the names of their columns."""
+        with closing(sqlite3.connect(self.ledger)) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute(sql, values or {})]
+
+    @cached_property
+    def intents(self) -> dict[str, Row]:
+        return {row["id"]: row for row in self.rows(_INTENTS)}
+
+    @cached_property
+    def audit(self) -> list[Row]:
+        return [{**row, "body": json.loads(row["body"])} for row in self.rows(_AUDIT)]
+
+    @cached_property
+    def seals(self) -> dict[str, list[Row]]:
+        """The audit's rows of writes, by the digest of what was to be written."""
+        found = defaultdict(list)
+        for row in self.audit:
+            if row["kind"] == "write":
+                found[row["body"].get("request", "")].append(row)
+        return found
+
+    def _live(self) -> Iterator[tuple[str, FakeVenue]]:
+        return ((name, venue) for name, venue in self.stalls.all.items() if self.modes[name] == "live")
+
+    def _sound(self) -> Iterator[str]:
+        health = full_check(self.ledger, INVARIANTS)
+        yield from (f"ledger: {one.check}: {one.meaning} {one.examples}" for one in health.problems)
+        with closing(open_reader(self.ledger)) as database:
+            verdict = verify(database)
+        if not verdict.sound:
+            yield f"I7: {verdict.why}"
+
+    def _sealed(self) -> Iterator[str]:
+        """Every write that was heard had been sealed, and was heard once for each time that it was."""
+        for name, venue in self._live():
+            heard = Counter(digest(one.body) for one in venue.requests if one.method != "GET" and not is_cancel(one))
+            for seal, count in sorted(heard.items()):
+                attempts = len(self.seals.get(seal, ()))
+                if attempts == 0:
+                    yield f"I7: {name} heard a write that is not in the audit: {self._what(venue, seal)}"
+                elif count > attempts:
+                    yield f"I1: {name} heard {count} times what was sealed {attempts} times: {self._what(venue, seal)}"
+
+    def _what(self, venue: FakeVenue, seal: str) -> str:
+        one = next(heard for heard in venue.requests if digest(heard.body) == seal)
+        return f"{one.method} {one.path} {one.body[:200]!r}"
+
+    def _by_intent(self, name: str, venue: FakeVenue) -> dict[str, list[Effect]]:
+        """Return the effects of writes by the intent that they are of; "" for none."""
+        heard: dict[int, Heard] = {one.number: one for one in venue.requests}
+        found = defaultdict(list)
+        for effect in venue.ledger.effects():
+            if effect.kind == "cancel":
+                continue
+            rows = self.seals.get(digest(heard[effect.request].body), [])
+            names = [row["body"]["intent"] for row in rows if row["venue"] == name]
+            if effect.kind == "forecast":  # one request may have several, each of a question
+                names = [one for one in names if self.intents[one]["ref"].rsplit(":", 1)[1] == effect.subject] or names
+            found[names[-1] if names else ""].append(effect)
+        return found
+
+    def _once(self) -> Iterator[str]:
+        """An order took effect once at most; what took effect is acknowledged, and the other way round."""
+        for name, venue in self._live():
+            effects = self._by_intent(name, venue)
+            for intent, found in sorted(effects.items()):
+                state = self.intents[intent]["state"] if intent in self.intents else "not in the ledger"
+                if len(found) > 1 and found[0].kind != "forecast":
+                    yield f"I1: {intent} took effect {len(found)} times at {name}"
+                if state not in {"acked", "in doubt", *OPEN}:
+                    yield f"I2: {intent} took effect at {name} and is {state}"
+            for row in self.intents.values():
+                told = row["venue"] == name and row["mode"] != "paper" and row["state"] == "acked"
+                if told and row["id"] not in effects and row["action"] in {"order", "forecast"}:
+                    yield f"I2: {row['id']} is acknowledged and had no effect at {name}"
+
+    def _ended(self) -> Iterator[str]:
+        """Nothing is on its way for ever, once all is calm."""
+        states = Counter(row["state"] for row in self.intents.values() if row["state"] in OPEN)
+        if states:
+            yield f"I2, I9: still {dict(states)}"
+        asked = {(row["body"]["intent"]) for row in self.audit if row["kind"] == "write"}
+        told = {(row["body"]["intent"]) for row in self.audit if row["kind"] in {"answer", "adopt"}}
+        if lost := sorted(asked - told):
+            yield f"I7: no answer in the audit to {lost}"
+
+    def _leave(self) -> Iterator[str]:
+        """Nothing was sealed unarmed or halted: the audit's rows are in the order in which all happened."""
+        armed: set[str] = set()
+        halted: set[str] = set()
+        for row in self.audit:
+            venue = row["venue"]
+            match row["kind"]:
+                case "arm":
+                    armed.add(venue)
+                case "disarm":
+                    armed.discard(venue)
+                case "halt" | "stop" if row["actor"] != BY_FILE:  # the file itself is watched
+                    halted.add(venue)
+                case "resume":
+                    halted = set() if row["body"].get("where") == "all" else halted - {venue}
+                case "write" if venue not in armed:
+                    yield f"I4: {row['body']['intent']} was sealed, and {venue} was not armed"
+                case "write" if halted & {"", venue}:
+                    yield f"I4: {row['body']['intent']} was sealed while {venue} was halted"
+
+    def _standing(self) -> Iterator[str]:
+        """Of each question the forecast that stands at the venue is the newest that was acknowledged."""
+        if self.modes["metaculus"] != "live":
+            return
+        newest = {row["ref"]: row for row in self.intents.values() if row["venue"] == "metaculus" and _stands(row)}
+        last: dict[str, str] = {}
+        for intent, effects in self._by_intent("metaculus", self.stalls.metaculus).items():
+            for effect in effects:
+                last[effect.subject] = max(last.get(effect.subject, ""), f"{effect.request:09d} {intent}")
+        for ref, row in sorted(newest.items()):
+            there = last.get(ref.rsplit(":", 1)[1], " nothing").split(" ", 1)[1]
+            if row["state"] == "acked" and there != row["id"] and not self._same(there, row["id"]):
+                yield f"I6: {ref} has {there}, and {row['id']} was acknowledged last"
+
+    def _same(self, one: str, other: str) -> bool:
+        """Say whether two intents asked for the same, byte for byte."""
+        return any({one, other} <= {row["body"]["intent"] for row in rows} for rows in self.seals.values())
+
+    def _fills(self) -> Iterator[str]:
+        """What orders cost by the ledger is what left the account."""
+        if self.modes["manifold"] != "live":
+            return
+        sql = "select coalesce(-sum(f.cash), 0) as paid from fill f join intent i on i.id = f.intent where i.venue = :v"
+        [row] = self.rows(f"{sql} and i.mode <> 'paper'", {"v": "manifold"})
+        bets = self.stalls.manifold.state.bets.values()
+        spent = sum(bet.amount for bet in bets if bet.user == self.stalls.trader and not bet.is_redemption)
+        if abs(spent - row["paid"]) > 1e-4 * max(1.0, abs(spent)):
+            yield f"fills: {row['paid']:.4f} on record, {spent:.4f} at the venue"
+
+    def _done(self) -> Iterator[str]:
+        """What was due two periods ago is done."""
+        moments = {"now": stamp(self.now), "late": stamp(self.now - 2.0 * self.period)}
+        for what, sql in (("leased", _KEPT), ("due", _OVERDUE), ("undecided", _UNDECIDED)):
+            if rows := self.rows(sql, moments):
+                yield f"I9: {len(rows)} still {what} in calm weather: {rows[:3]}"
+
+    def _outcomes(self) -> Iterator[str]:
+        """An outcome on record is one that the venue has; one that was ever undone there may be on its way."""
+        for row in self.rows(_OUTCOMES):
+            venue, key = row["ref"].split(":", 1)
+            name = key.rsplit(":", 1)[-1]
+            if f"{venue}:{name}" not in self.undone and not self._has_outcome(venue, name):
+                yield f"outcome: {row['ref']} is {row['kind']} {row['value']}, and has no outcome at {venue}"
+
+    def _has_outcome(self, venue: str, name: str) -> bool:
+        if venue == "manifold":
+            return self.stalls.manifold.state.markets[name].resolved
+        return self.stalls.metaculus.state.questions[int(name)].resolution is not None
+
+
+def _stands(row: Row) -> bool:
+    return row["action"] in {"forecast", "withdraw"} and row["mode"] != "paper" and row["state"] == "acked"
