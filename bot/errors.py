@@ -15,6 +15,8 @@
         └── InstanceLocked   operator: another Foxcast uses this state folder
 """
 
+from bot.redact import foreign, said
+
 
 class FoxcastError(Exception):
     """The root: whatever Foxcast raises on purpose."""
@@ -88,10 +90,16 @@ _NAMES = frozenset(
 
 
 def told(error: BaseException) -> str:
-    """Return an error for a person: the message of one of ours alone, a foreign one with its type."""
+    """Return an error for a person, without secrets: the message of one of ours alone, a foreign one with its type."""
     if isinstance(error, FoxcastError):
-        return str(error) or type(error).__name__
-    return f"{type(error).__name__}: {error}"
+        return said(str(error)) or type(error).__name__
+    return named(error)
+
+
+def named(error: BaseException) -> str:
+    """Return an error with its type, without secrets, and of a foreign one without what may be one."""
+    text = f"{type(error).__name__}: {error}"
+    return said(text) if isinstance(error, FoxcastError) else foreign(text)
 
 
 def unnamed(said: str) -> str:

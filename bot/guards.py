@@ -1,35 +1,49 @@
 """What guards the way out of one run: gate, last look, readiness, leave to submit, halts and the audit, wired."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from bot.config.model import DaemonSection
+import structlog
+from pydantic import BaseModel, SecretStr
+
+from bot.config.model import Config, DaemonSection
 from bot.config.plugin_settings import settings_of
+from bot.errors import ConfigError
 from bot.gate.brake import Brake
+from bot.gate.case import Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.lanes import lanes_in
 from bot.gate.readiness import Readiness
 from bot.gate.recheck import Recheck
 from bot.jobs.audited import Auditing
 from bot.jobs.cancel import Cancelling, cancel_asked
+from bot.jobs.comment import Commenting
 from bot.jobs.halted import Halting
 from bot.jobs.job import Job
 from bot.jobs.permit import Permitting
 from bot.jobs.ready import Credentials, Offset, Preparing
 from bot.jobs.settle import Accounts, settle_accounts
-from bot.jobs.submit import Submitting
+from bot.jobs.submit import Begin, Submitting
 from bot.outbox.outbox import Outbox
 from bot.outfit import Outfitter
+from bot.registry import Registry
+from bot.specs import Can, Table
 from bot.store.ledger import Ledger
 from bot.venues import Venues
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guards:
-    """The guards of one run; ``recheck`` goes into its outbox, the others into its jobs."""
+    """The guards of one run; ``recheck`` goes into its outbox, the others into its jobs.
+
+    ``secrets`` are the values of all secret settings, which are never said anywhere.
+    """
 
     brake: Brake
     readiness: Readiness
@@ -37,6 +51,8 @@ class Guards:
     permitting: Permitting
     preparing: Preparing
     auditing: Auditing
+    secrets: frozenset[str] = field(repr=False)
+    _commented: Mapping[str, Lane]
     _ledger: Ledger
     _venues: Venues
 
@@ -50,6 +66,14 @@ class Guards:
             clock=outbox.clock,
             planners=self._venues.planners,
             readiness=self.readiness,
+            begin=Begin(),
+            commenting=Commenting(
+                ledger=self._ledger,
+                lanes=self._commented,
+                clock=outbox.clock,
+                recheck=self.recheck,
+                secrets=self.secrets,
+            ),
         )
 
     def halting(self) -> Halting:
@@ -69,6 +93,7 @@ class Guards:
             ledger=self._ledger,
             submitters=outbox.submitters,
             names={name: lane.account for name, lane in lanes.items()},
+            paper=on_paper(lanes),
             clock=outbox.clock,
         )
         cancelling = Cancelling(
@@ -124,6 +149,8 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             credentials=credentials_of(outfitter, venues),
         ),
         auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
+        secrets=frozenset(secrets_in(outfitter.config, outfitter.registry)),
+        _commented=dict(_commented(outfitter, venues)),
         _ledger=ledger,
         _venues=venues,
     )
@@ -137,3 +164,36 @@ def credentials_of(outfitter: Outfitter, venues: Venues) -> Mapping[str, Credent
         if lane.live and spec.check is not None:
             found[name] = partial(spec.check, settings_of(spec, outfitter.config), outfitter.place(name))
     return found
+
+
+def _commented(outfitter: Outfitter, venues: Venues) -> Iterator[tuple[str, Lane]]:
+    """Yield the ways out by which comments go too; say where config asks for what the venue cannot take."""
+    for name, lane in venues.lanes.items():
+        if not lane.comment:
+            continue
+        if Can.COMMENT in outfitter.registry.venues[name].abilities:
+            yield name, lane
+        else:
+            log.warning("comment = true, and the venue takes no comments", venue=name)
+
+
+def secrets_in(config: Config, registry: Registry) -> Iterator[str]:
+    """Yield the values of all secret settings of enabled plugins that can be read."""
+    for table in Table:
+        for spec in registry.configurable(table):
+            with suppress(ConfigError):
+                yield from _secrets(dict(settings_of(spec, config)))
+
+
+def _secrets(value: object) -> Iterator[str]:
+    match value:
+        case SecretStr():
+            yield value.get_secret_value()
+        case BaseModel():
+            yield from _secrets(dict(value))
+        case Mapping():
+            for one in value.values():
+                yield from _secrets(one)
+        case list() | tuple() | set() | frozenset():
+            for one in value:
+                yield from _secrets(one)

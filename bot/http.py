@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ QUOTED_BYTES, QUOTED_CHARS = 16_384, 300
 _KEY_CHARS = 8
 _NO_KEYS = frozenset({"content-type", "content-length", "accept"})
 _OURS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
+# So many answers are compared, that one server's wrong clock decides nothing.
+_CLOCKS = 3
 # Many servers close what was idle for five seconds, and a question sent at that moment would be lost.
 _KEPT_S = 5.0
 # A connection that was not used for so long is given back to the system.
@@ -90,8 +93,16 @@ class HttpReader:
         self._idle: dict[_Line, None] = {}
         self._tls: ssl.SSLContext | None = None
         self._jitter: np.random.Generator | None = None
-        # By how many seconds this clock is ahead of that of whoever was read last; HTTP tells whole seconds.
-        self.clock_offset_s: float | None = None
+        # By how many seconds this clock was ahead of those of the venues that were read last.
+        self._offsets_s: deque[float] = deque(maxlen=_CLOCKS)
+
+    @property
+    def clock_offset_s(self) -> float | None:
+        """By how many seconds this clock is ahead of that of the venues, the middle of the last three answers.
+
+        None where no venue has answered yet. HTTP tells whole seconds.
+        """
+        return sorted(self._offsets_s)[len(self._offsets_s) // 2] if self._offsets_s else None
 
     async def __aenter__(self) -> Self:
         return self
@@ -188,7 +199,7 @@ class HttpReader:
             turn.heard(
                 response.status, {name.decode("latin-1"): text.decode("latin-1") for name, text in response.headers}
             )
-            if request.method == "GET":
+            if request.method == "GET" and self._rates.knows("GET", url):
                 self._compare_clocks(header(response, b"date"), header(response, b"age"))
             if response.status in _REDIRECTS and request.method == "GET":
                 return _same_host(url, header(response, b"location"))
@@ -203,7 +214,7 @@ class HttpReader:
             return
         if theirs.tzinfo is not None and age in {"", "0"}:
             # The Date is cut to a second, so in the mean it is half of one behind.
-            self.clock_offset_s = (self._clock.now() - theirs).total_seconds() - 0.5
+            self._offsets_s.append((self._clock.now() - theirs).total_seconds() - 0.5)
 
     async def _check(self, response: httpcore.Response, url: str, request: _Request) -> None:
         status = response.status

@@ -132,6 +132,10 @@ class Rates:
         # it with a turn of another in hand.
         self._paces = sorted(paces, key=lambda pace: (-pace.interval_s, pace.rate.name))
 
+    def knows(self, method: str, url: str) -> bool:
+        """Say whether a rate applies to the request, so that it goes to a venue; without any rate nobody can tell."""
+        return not self._paces or any(applies(pace.rate, method, url) for pace in self._paces)
+
     @asynccontextmanager
     async def turn(self, method: str, url: str, *, patience_s: float) -> AsyncIterator[Turn]:
         """Wait until the request may leave; it counts from then until the block ends.

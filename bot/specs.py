@@ -160,10 +160,12 @@ class VenueSpec(Configurable[S]):
     ``planner`` is there where forecasts become orders; its paper book is then a PaperTrader and its writer a Trader.
     ``rates`` bound what is asked of the venue, by reader, feed and writer together. ``check`` proves the credentials
     before anything is written, and returns what a person should know; it raises Unauthorized or Rejected.
+    ``discover_every`` is after how long it must be read again where its questions are open for less than config waits.
     """
 
     table: ClassVar[Table] = Table.VENUES
     hosts: tuple[str, ...] = ()
+    discover_every: timedelta | None = None
     reader: Callable[[S, Workplace], AbstractAsyncContextManager[Venue]]
     paper: Callable[[S, PaperPlace], AbstractAsyncContextManager[Submitter]] | None = None
     writer: Callable[[S, WriterPlace], AbstractAsyncContextManager[Submitter]] | None = None

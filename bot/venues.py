@@ -70,6 +70,18 @@ def forecasters_of(config: Config, registry: Registry, venue: str) -> tuple[str,
     return tuple(name for name in config.venues[venue].forecasters if name in registry.forecasters)
 
 
+def discovered_every(config: Config, registry: Registry, venue: str) -> float:
+    """Return after how many seconds a venue is read for questions again.
+
+    Its own table says it, else the common value, or less where the plugin says that its questions do not wait so long.
+    """
+    own, common = config.venues[venue].discover_every_s, config.daemon.discover_every_s
+    wanted = registry.venues[venue].discover_every
+    if own is not None:
+        return own
+    return common if wanted is None else min(common, wanted.total_seconds())
+
+
 def lane_of(config: Config, name: str) -> Lane:
     """Return how forecasts of a venue leave; raises ConfigError for a clairvoyant one that would."""
     table = config.venues[name]

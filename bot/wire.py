@@ -13,7 +13,7 @@ import logging
 import re
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from bot.address import is_this_machine, public
@@ -21,12 +21,14 @@ from bot.domain.wire import Reply, Request
 from bot.errors import ContractError, Rejected, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     import httpx
 
     from bot.rates import Rates, Turn
+
+Holds: TypeAlias = "Callable[[], str | None]"
 
 # Connections are not kept, so these are writes under way at once, of all accounts of a venue; each waits for its turn.
 CONNECTIONS = 20
@@ -41,11 +43,13 @@ _FRAMING = frozenset({"connection", "content-length", "expect", "host", "transfe
 class HttpWire:
     """Implements ``bot.ports.Wire``. Environment variables (proxies, .netrc) are ignored, and cookies are not kept.
 
-    Neither errors nor logs show headers, bodies or the query of an address.
+    Neither errors nor logs show headers, bodies or the query of an address. ``holds`` tells why nothing may leave now,
+    or nothing: it is asked when a request has its turn, which may be long after it was decided on.
     """
 
-    def __init__(self, *, rates: Rates) -> None:
+    def __init__(self, *, rates: Rates, holds: Holds | None = None) -> None:
         self._rates = rates
+        self._holds = holds
         self._transport: httpx.AsyncHTTPTransport | None = None
 
     async def __aenter__(self) -> Self:
@@ -65,10 +69,10 @@ class HttpWire:
     async def send(self, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
         """Send once, when the rates allow it; the deadline holds from now to the last byte of the answer.
 
-        Raises Rejected where nothing left this machine: no connection, no TLS, no turn in time, or an address or
-        header that cannot be sent, such as plain http to another machine. Raises Unavailable where it may have arrived
-        and no whole answer came, ContractError for an answer of more than ``max_bytes`` or in an encoding that was not
-        asked for, and StoreError where the rates cannot be kept, in which case nothing left either.
+        Raises Rejected where nothing left this machine: no connection, no TLS, no turn in time, halted, or an address
+        or header that cannot be sent, such as plain http to another machine. Raises Unavailable where it may have
+        arrived and no whole answer came, ContractError for an answer of more than ``max_bytes`` or in an encoding that
+        was not asked for, and StoreError where the rates or the halt cannot be told, in which case nothing left either.
         """
         import httpx  # noqa: PLC0415 - a tenth of a second, and only live venues write
 
@@ -77,6 +81,7 @@ class HttpWire:
         try:
             async with asyncio.timeout(deadline_s):
                 async with self._rates.turn(request.method, request.url, patience_s=deadline_s) as turn:
+                    self._require_free(request)
                     flight.reply = await self._ask(request, turn, flight, max_bytes)
         except TimeoutError:
             why = (
@@ -101,6 +106,11 @@ class HttpWire:
             raise Unavailable(message)
         message = f"{public(request.url)}: {why}; nothing was sent"
         raise Rejected(message)
+
+    def _require_free(self, request: Request) -> None:
+        if self._holds is not None and not request.takes_back and (why := self._holds()) is not None:
+            message = f"{public(request.url)}: {why}; nothing was sent"
+            raise Rejected(message)
 
     async def _ask(self, request: Request, turn: Turn, flight: _Flight, max_bytes: int) -> Reply:
         import httpx  # noqa: PLC0415 - as above

@@ -2,10 +2,13 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from bot import redact
 
 # The same examples on every machine, and no limit on one example: CI shares its cores.
 settings.register_profile("ci", derandomize=True, deadline=None, database=None, print_blob=True)
@@ -39,6 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     whole = [item for item in items if "acceptance" in item.path.parts and item.get_closest_marker("timeout") is None]
     for item in whole:
         item.add_marker(pytest.mark.timeout(120))
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Forget what a test told of secrets: the next one may say the same word."""
+    with redact.forgetting():
+        yield
 
 
 @pytest.fixture(scope="session")

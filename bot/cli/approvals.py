@@ -77,6 +77,8 @@ def _answer(ctx: typer.Context, make: Callable[[str, datetime], AnswerApproval],
 def _cells(one: Approval) -> Sequence[str]:
     shown = one.shown
     order = f"{shown['order']} at {shown.get('limit', '?')}" if "order" in shown else "forecast"
+    if shown.get("comment"):
+        order += f", and the comment: {shown['comment']}"
     title = shown.get("title", "")
     return (
         one.id,

@@ -41,7 +41,16 @@ BACKUP_WITHIN = timedelta(days=1)
 
 
 def checkup(config_path: Path | None, now: datetime) -> Iterator[Finding]:
-    """Yield the findings; where the configuration cannot be read, those that need it are left out."""
+    """Yield the findings, each fault once; where the configuration cannot be read, those that need it are left out."""
+    told = set[str]()
+    for finding in _checked(config_path, now):
+        # A setting that is refused is refused to each check that needs it.
+        if finding.verdict is not Verdict.FAIL or finding.found not in told:
+            told.add(finding.found)
+            yield finding
+
+
+def _checked(config_path: Path | None, now: datetime) -> Iterator[Finding]:
     yield _python()
     yield _sqlite()
     try:
@@ -58,8 +67,7 @@ def checkup(config_path: Path | None, now: datetime) -> Iterator[Finding]:
     yield _clock(folder / LEDGER_FILE, now)
     yield _daemon(folder, now)
     yield from _ledger(folder / LEDGER_FILE, now)
-    if (folder / LEDGER_FILE).exists():
-        yield from leave(config, folder / LEDGER_FILE, now)
+    yield from leave(config, folder / LEDGER_FILE, now)
 
 
 def _python() -> Finding:

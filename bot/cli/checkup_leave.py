@@ -1,12 +1,14 @@
 """The doctor's checks of who may let something leave, and whether anything may."""
 
 import asyncio
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
 from bot.cli.finding import Finding, Verdict
 from bot.config.model import Config
+from bot.domain.submission import IntentState
 from bot.errors import ContractError, NotFound, StoreError
 from bot.gate.armed import unarmed
 from bot.gate.lanes import lane_in
@@ -18,23 +20,43 @@ from bot.store.principals import Principal
 
 
 def leave(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
-    """Yield who may do what, what is stopped, which live venues are armed, and whether the audit is whole."""
+    """Yield who may do what, what is stopped or in doubt, which live venues are armed, and whether the audit is whole.
+
+    Where there is no ledger yet, only what live venues lack.
+    """
+    if not path.exists():
+        yield from _armed(config, Leaves(), now)
+        return
     try:
-        known, standing, verified = asyncio.run(_found(config, path, now))
+        known, standing, verified, doubts = asyncio.run(_found(config, path, now))
     except (StoreError, ContractError):
         return  # as the soundness says
     yield _people(known)
     for stop in standing.stops:
         yield Finding(Verdict.WARN, "stopped", str(stop), "to go on run: foxcast resume")
-    for venue in config.venues:
-        lane = lane_in(config, venue)
-        if lane.live:
-            why = unarmed(lane, standing.arms.get(venue), now)
-            yield Finding(Verdict.WARN, "armed", why) if why else Finding(Verdict.OK, "armed", f"{venue} is armed")
+    yield from _armed(config, standing, now)
+    for venue, count in doubts.items():
+        found = (
+            f"{count} {'submission is' if count == 1 else 'submissions are'} in doubt at {venue}, and count as spent"
+        )
+        remedy = "foxcast orders --open names them; look at the venue, then say so: foxcast orders adopt"
+        yield Finding(Verdict.WARN, "in doubt", found, remedy)
     if verified.sound:
         yield Finding(Verdict.OK, "audit", f"{verified.rows} rows, the chain is whole")
     else:
         yield Finding(Verdict.FAIL, "audit", verified.why, "compare it with a backup and with the venues")
+
+
+def _armed(config: Config, standing: Leaves, now: datetime) -> Iterator[Finding]:
+    for venue in config.venues:
+        lane = lane_in(config, venue)
+        if not lane.live:
+            continue
+        arm = standing.arms.get(venue)
+        if (why := unarmed(lane, arm, now)) is not None or arm is None:
+            yield Finding(Verdict.WARN, "armed", why or f"{venue} is not armed")
+        else:
+            yield Finding(Verdict.OK, "armed", f"{venue} is armed until {arm.until:%Y-%m-%d %H:%M} UTC")
 
 
 def _people(known: list[Principal]) -> Finding:
@@ -44,7 +66,9 @@ def _people(known: list[Principal]) -> Finding:
     return Finding(Verdict.OK, "roles", ", ".join(f"{one.name} ({one.role})" for one in known))
 
 
-async def _found(config: Config, path: Path, now: datetime) -> tuple[list[Principal], Leaves, Verified]:
+async def _found(
+    config: Config, path: Path, now: datetime
+) -> tuple[list[Principal], Leaves, Verified, Mapping[str, int]]:
     accounts = {name: table.account for name, table in config.venues.items()}
     try:
         head: Head | None = read_head(path.parent / HEAD_FILE)
@@ -52,4 +76,7 @@ async def _found(config: Config, path: Path, now: datetime) -> tuple[list[Princi
         head = None
     async with read_ledger(path) as ledger:
         leaves = await ledger.leave.standing(accounts, now=now)
-        return await ledger.leave.principals(), leaves, await ledger.leave.verify(head)
+        doubts: Counter[str] = Counter()
+        for row in await ledger.submissions.batches(states=[IntentState.IN_DOUBT]):
+            doubts[row.venue] += row.counts.get(IntentState.IN_DOUBT, 0)
+        return await ledger.leave.principals(), leaves, await ledger.leave.verify(head), doubts

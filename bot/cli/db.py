@@ -1,5 +1,7 @@
-"""``foxcast db``: looking after the ledger file."""
+"""``foxcast db``: looking after the ledger and the paper books."""
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +15,12 @@ from bot.cli.session import configured
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.errors import NotFound
+from bot.paper.book import BOOK_FILE
+from bot.paper.check import faults
 from bot.store import backup as backups
-from bot.store.checks import Health, full_check
+from bot.store.backup_books import books_beside, folder_for
+from bot.store.checks import Health, Problem, full_check
+from bot.store.database import open_reader
 from bot.store.export import export as exported
 from bot.store.invariants import INVARIANTS
 from bot.store.ledger import BACKUP_FOLDER
@@ -33,28 +39,35 @@ def db() -> None:
 
 @app.command()
 def check(ctx: typer.Context, *, as_json: AsJson = False) -> None:
-    """Check every page, index and rule of the ledger; exit code 1 if one fails."""
-    health = full_check(_ledger(configured(ctx)), INVARIANTS)
+    """Check every page, index and rule of the ledger and of the paper books; exit code 1 if one fails."""
+    path = _ledger(configured(ctx))
+    health = full_check(path, INVARIANTS)
+    books = [_checked_book(book) for book in books_beside(path).values()]
     if as_json:
-        emit(_plain(health))
+        emit(_plain(health) | {"books": [_plain(book) for book in books]})
     else:
-        _tell(health)
-    if not health.sound:
+        for one in (health, *books):
+            _tell(one)
+    if not all(one.sound for one in (health, *books)):
         raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command()
 def backup(ctx: typer.Context, *, as_json: AsJson = False) -> None:
-    """Copy the ledger into its folder of backups, and check the copy; a daemon may run meanwhile.
+    """Copy the ledger and the paper books into the folder of backups, and check the copies; a daemon may run meanwhile.
 
     Only the daemon's own copies are removed when they grow old.
     """
     path = _ledger(configured(ctx))
     made = backups.back_up(path, path.parent / BACKUP_FOLDER, at=SystemClock().now(), label="asked")
     if as_json:
-        emit({"path": str(made.path), "made_at": made.made_at.isoformat(), "size_bytes": made.size_bytes})
-    else:
-        stdout().print(f"{made.path}, {size(made.size_bytes)}, checked")
+        plain = {"path": str(made.path), "made_at": made.made_at.isoformat(), "size_bytes": made.size_bytes}
+        emit(plain | {"books": [str(book) for book in made.books]})
+        return
+    stdout().print(f"{made.path}, {size(made.size_bytes)}, checked")
+    if made.books:
+        names = ", ".join(str(book.relative_to(folder_for(made.path))) for book in made.books)
+        stdout().print(f"with the paper books {names} in {folder_for(made.path)}; it takes both to restore")
 
 
 @app.command()
@@ -62,13 +75,15 @@ def restore(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that foxcast db backup wrote.")],
 ) -> None:
-    """Put a backup in the place of the ledger; the ledger that was there is kept beside it."""
+    """Put a backup in the place of the ledger and of the paper books; what was there is kept beside it."""
     if not file.is_file():
         message = f"{file} is not there; backups are in {folder_of(configured(ctx)) / BACKUP_FOLDER}"
         raise NotFound(message)
     done = restored(file, _path(configured(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
     console = stdout()
     console.print(f"{done.backup} is the ledger now")
+    if done.books:
+        console.print(f"with it came the paper books {', '.join(done.books)}; those before are kept beside them")
     if done.replaced is not None:
         console.print(f"the ledger before is kept as {done.replaced}")
     console.print("nothing leaves until the next start has asked the venues what stands")
@@ -100,6 +115,17 @@ def _ledger(config: Config) -> Path:
         message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
         raise NotFound(message)
     return path
+
+
+def _checked_book(path: Path) -> Health:
+    health = full_check(path, ())
+    if path.name != BOOK_FILE or not health.sound:
+        return health
+    with closing(open_reader(path)) as database:
+        found = faults(database) if database["book"].exists() else []
+    meaning = "the book does not agree with itself"
+    problems = (Problem(check="balances", meaning=meaning, examples=tuple(found)),) if found else ()
+    return replace(health, checks=(*health.checks, "balances"), problems=problems)
 
 
 def _tell(health: Health) -> None:

@@ -51,7 +51,9 @@ from bot.store.forecasts import Trace
 
 app = typer.Typer(add_completion=False)
 
-NAME_HELP = "A question (venue:key, a key, a unique part of it), its address, or a .toml or .json file."
+NAME_HELP = (
+    "A question (venue:key, a key, a unique part of it, its venue's name for it), an address, or a .toml or .json file."
+)
 # Typer keeps the lines of a paragraph as they are, and takes what stands in brackets for a style.
 _WORDS = r"""Forecast one question now, and show every step.
 

@@ -1,17 +1,26 @@
 """``foxcast halt`` and ``resume``: let nothing leave, at once and for everybody; a person ends it."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated
 
 import typer
 
+from bot.app import Records, folder_of
 from bot.cli.arm import require_venue
 from bot.cli.leaving import TokenFile, submit_request, terminal_user
 from bot.cli.output.console import stdout
+from bot.cli.records import read
 from bot.cli.session import configured, equipped
+from bot.clock import SystemClock
+from bot.config.model import Config
 from bot.domain.request import Halt, Resume
+from bot.domain.submission import IntentState, Mode
 from bot.errors import ConfigError, FoxcastError
 from bot.gate.brake import STOP_FILE, pull
+from bot.store.lock import is_running, last_holder
+from bot.store.orders import Asked, OrderRow, listed
 
 halting, resuming = (typer.Typer(add_completion=False) for _ in range(2))
 
@@ -48,6 +57,35 @@ def halt(
         # The file holds everything, whether or not the ledger could be told.
         said = f"halted everything by {config.state / STOP_FILE}; the ledger was not told: {error}"
     stdout().print(said)
+    for line in _resting(config, venue):
+        stdout().print(line)
+
+
+def _resting(config: Config, venue: str | None) -> Iterator[str]:
+    """Yield what rests at venues and is taken back by nobody, while no daemon runs."""
+    folder, now = folder_of(config), SystemClock().now()
+    holder = last_holder(folder)
+    if holder is not None and is_running(holder):
+        return
+    try:
+        rows = read(config, lambda records: open_orders(records, Asked(now=now, venue=venue, open=True, limit=10_000)))
+    except FoxcastError:
+        return
+    for name, count in Counter(row.row.intent.ref.venue for row in rows if _is_out(row, now)).items():
+        yield (
+            f"{count} orders may rest at {name}: no daemon runs that would take them back; run: foxcast run --once, "
+            "which takes them back while the halt stands, or cancel them at the venue"
+        )
+
+
+def _is_out(one: OrderRow, now: datetime) -> bool:
+    sent = {IntentState.SENDING, IntentState.UNKNOWN, IntentState.IN_DOUBT}
+    return one.row.mode is not Mode.PAPER and (one.rests(now) or one.row.state in sent)
+
+
+async def open_orders(records: Records, asked: Asked) -> Sequence[OrderRow]:
+    """Return what may be filled or may have left."""
+    return await records.ledger.submissions.readers.run(lambda database: listed(database, asked))
 
 
 @resuming.command()

@@ -6,10 +6,10 @@ from typing import Any
 
 from bot.config.document import Key
 from bot.config.model import Config
-from bot.config.plugin_settings import is_pointer, settings_key
+from bot.config.plugin_settings import is_pointer, secret_named_by, settings_key
 from bot.config.problems import dotted
 from bot.config.shape import Annotation, inner, is_secret, names
-from bot.config.sources import FILE_SUFFIX, variable_name
+from bot.config.sources import SUFFIXES, variable_name
 from bot.llm.roles import name_of, provider_of
 from bot.registry import Registry
 from bot.specs import Configurable, Table
@@ -62,7 +62,7 @@ class _Vault:
         return Secret(
             key=dotted(full),
             variable=variable_name(full),
-            origin=self._origin(full) or self._origin((*full[:-1], f"{full[-1]}{FILE_SUFFIX}")),
+            origin=next(filter(None, (self._origin((*full[:-1], f"{full[-1]}{end}")) for end in ("", *SUFFIXES))), ""),
             needed=len(key) == 1 and field.is_required(),
         )
 
@@ -81,9 +81,9 @@ class _Vault:
             written = written.get(str(part), {}) if isinstance(written, Mapping) else {}
         given = {str(name) for name in written} if isinstance(written, Mapping) else set()
         variables = {str(k[len(full)]) for k in self.config.sources.variables if k[: len(full)] == full and k != full}
-        # A file is named in the place of its secret.
+        # Its place is named in the place of its secret.
         named = {
-            name.removesuffix(FILE_SUFFIX) if is_pointer(self.spec.settings, (*key, name)) else name
+            secret_named_by(name) if is_pointer(self.spec.settings, (*key, name)) else name
             for name in given | variables
         }
         return named | (self._asked() if self.spec.table is Table.MODELS else set())

@@ -15,8 +15,10 @@ from bot.cli.exits import ExitCode, exit_code, explained
 from bot.cli.group import CommandGroup
 from bot.cli.interrupt import Terminated
 from bot.cli.output.plain import plain
+from bot.cli.output.veil import veiled
 from bot.config.process import settle_process
-from bot.errors import FoxcastError
+from bot.errors import FoxcastError, named
+from bot.redact import foreign, said
 
 GLOBAL_OPTIONS = frozenset({"--config", "--debug", "--version"})
 
@@ -65,6 +67,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             # A title in a script that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
+    with veiled():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     call = Call()
     try:
         result = get_command(app).main(
@@ -91,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _told(error: Exception, call: Call) -> int:
     if call.debug:
-        typer.echo(plain("".join(traceback.format_exception(error))), err=True, nl=False)
+        typer.echo(plain(foreign("".join(traceback.format_exception(error)))), err=True, nl=False)
     message, code = _line(error)
     typer.echo(f"foxcast: {plain(message)}", err=True)
     return code
@@ -100,11 +107,11 @@ def _told(error: Exception, call: Call) -> int:
 def _line(error: Exception) -> tuple[str, ExitCode]:
     match error:
         case FoxcastError():
-            return str(error), exit_code(error)
+            return said(str(error)), exit_code(error)
         case typer.TyperException():
             return _usage(error), ExitCode.USAGE
         case _:
-            what = f"{type(error).__name__}: {error}".rstrip(": ")
+            what = named(error).rstrip(": ")
             return f"unexpected {what}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
 
 

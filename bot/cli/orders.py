@@ -1,22 +1,23 @@
-"""``foxcast orders``: what was to leave and what became of it; and taking an order back that rests."""
+"""``foxcast orders``: what was to leave and what became of it; taking back what rests, settling what is in doubt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
 from bot.app import Records, folder_of
-from bot.cli.leaving import terminal_user
+from bot.cli.leaving import TokenFile, submit_request, terminal_user
 from bot.cli.options import spread
 from bot.cli.output.console import emit, stdout
 from bot.cli.output.orders import as_plain, print_order, print_orders, state_of
 from bot.cli.records import read
-from bot.cli.session import configured
+from bot.cli.session import configured, equipped
 from bot.clock import SystemClock
 from bot.config.model import Config
-from bot.domain.request import CancelOrder
-from bot.errors import NotFound, Rejected
+from bot.domain.request import AdoptIntent, CancelOrder
+from bot.errors import ConfigError, NotFound, Rejected
 from bot.store.cancels import ask
 from bot.store.orders import Asked, OrderRow, listed
 
@@ -35,6 +36,9 @@ class Options:
     is_open: Annotated[
         bool, typer.Option("--open", help="Only what may still leave, may have left, or may still be filled.")
     ] = False
+    on_paper: Annotated[
+        bool | None, typer.Option("--paper/--live", help="Only what is on paper, or only what is real.")
+    ] = None
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most, the newest.")] = 50
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
@@ -46,7 +50,7 @@ def orders(ctx: typer.Context, options: Options) -> None:
     if ctx.invoked_subcommand is not None:
         return
     now = SystemClock().now()
-    asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=options.limit)
+    asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=options.limit, paper=options.on_paper)
     found = _rows(configured(ctx), asked)
     if options.as_json:
         emit([as_plain(one, now) for one in found])
@@ -83,6 +87,35 @@ def cancel(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="ID",
         raise Rejected(message)
     ask(folder_of(config), CancelOrder(intent=one.row.intent.id, by=terminal_user(), asked_at=now))
     stdout().print(f"cancel of {one.row.intent.id} asked for; the daemon does it within seconds, else the next run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What a person says of one that is in doubt."""
+
+    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)]
+    reference: Annotated[str, typer.Option("--ref", metavar="NAME", help="It is there, under this name.")] = ""
+    absent: Annotated[bool, typer.Option("--absent", help="It is not there, and will not be.")] = False
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="How you know; kept in the audit.")] = ""
+    token_file: TokenFile = None
+
+
+@app.command()
+@spread(Word)
+def adopt(ctx: typer.Context, word: Word) -> None:
+    """Say what became of a submission that is in doubt, after a look at the venue."""
+    config, registry = equipped(ctx)
+    if word.absent == bool(word.reference.strip()):
+        message = "say one of two: --ref NAME where it is at the venue, --absent where it is not"
+        raise ConfigError(message)
+    intent = _named(config, word.name).row.intent.id
+
+    def make(by: str, at: datetime) -> AdoptIntent:
+        return AdoptIntent(
+            by=by, asked_at=at, intent=intent, reference=word.reference, absent=word.absent, reason=word.reason
+        )
+
+    stdout().print(submit_request(config, registry, make, token_file=word.token_file))
 
 
 def _named(config: Config, name: str) -> OrderRow:

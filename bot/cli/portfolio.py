@@ -54,7 +54,9 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
     submissions, path = records.ledger.submissions, book_path(records.folder, venue)
     standing = await submissions.readers.run(lambda database: orders.standing_forecasts(database, venue, name))
     report = await read_report(path, at=now) if mode is Mode.PAPER and path.exists() else None
-    account = await records.ledger.readings.last(venue, name) if report is None else report.account
+    account = (
+        await records.ledger.readings.last(venue, name, paper=mode is Mode.PAPER) if report is None else report.account
+    )
     if account is None:
         return Holdings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
     fees = await submissions.readers.run(lambda database: orders.fees(database, venue, name))

@@ -36,6 +36,10 @@ class Options:
     since: Annotated[
         date | None, typer.Option(parser=day, metavar="DATE", help="Only forecasts made since this day (ledger).")
     ] = None
+    on_paper: Annotated[
+        bool | None,
+        typer.Option("--paper/--live", help="Only what went to a paper book, or only what went to a venue (ledger)."),
+    ] = None
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; - is stdout.")] = None
 
 
@@ -48,13 +52,20 @@ def score(ctx: typer.Context, options: Options) -> None:
         _refuse(files, "--forecasts needs --rounds DIR, the rounds to score the files against")
         config, _ = equipped(ctx)
         read(config, lambda records: require_venue(records, options.venue))
-        asked = LedgerAsked(forecaster=options.forecaster, venue=options.venue, since=options.since, json=options.json)
+        asked = LedgerAsked(
+            forecaster=options.forecaster,
+            venue=options.venue,
+            since=options.since,
+            paper=options.on_paper,
+            json=options.json,
+        )
         score_ledger(config, asked)
         return
     if not files:
         message = "--rounds needs --forecasts FILE..., the files to score"
         raise ConfigError(message)
-    _refuse(options.forecaster or options.since, "--forecaster and --since choose from the ledger, not from files")
+    chosen = options.forecaster or options.since or options.on_paper is not None
+    _refuse(chosen, "--forecaster, --since, --paper and --live choose from the ledger, not from files")
     config, registry = equipped(ctx)
     require_archive(config, registry, options.venue)
     score_files(config, registry, FilesAsked(options.rounds, files, options.venue, options.json))

@@ -41,6 +41,7 @@ class LedgerAsked:
     forecaster: str | None = None
     venue: str | None = None
     since: date | None = None
+    paper: bool | None = None
     json: Path | None = None
 
 
@@ -54,7 +55,8 @@ class Scored:
 
 def score_ledger(config: Config, asked: LedgerAsked) -> None:
     """Score and tell; a ledger without outcomes is no error."""
-    chosen = ScoreFilter(venue=asked.venue, forecaster=asked.forecaster, since=_midnight(asked.since))
+    since = _midnight(asked.since)
+    chosen = ScoreFilter(venue=asked.venue, forecaster=asked.forecaster, since=since, paper=asked.paper)
     columns, marked = read(config, lambda records: _scores(records, chosen))
     by_forecaster, graded = rows_by_forecaster(columns), graded_by_forecaster(marked)
     if asked.json is not None:

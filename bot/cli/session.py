@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -13,12 +14,16 @@ from structlog.typing import EventDict
 from bot.cli.call import Call
 from bot.cli.output.plain import plain
 from bot.config.load import load_config
-from bot.config.model import Config, LogFormat, LogSection
+from bot.config.model import Config, LogFormat, LogLevel, LogSection
+from bot.domain.submission import Mode
 from bot.errors import told
+from bot.redact import foreign, said
 from bot.registry import Registry, load_registry
 
 # Where structlog puts a formatted one.
 TRACEBACK = "exception"
+# Below warnings these log addresses with their queries, headers and whole messages.
+TALKATIVE = ("httpcore", "httpx", "websockets")
 
 
 def configured(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
@@ -28,7 +33,10 @@ def configured(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
     """
     call = ctx.ensure_object(Call)
     config = load_config(call.config_path)
-    _log_as(config.log, call, least)
+    live = _is_live(config)
+    _log_as(config.log, call, max(least, logging.INFO) if live else least)
+    if live and config.log.level is LogLevel.DEBUG and least < logging.WARNING:
+        structlog.get_logger(__name__).warning("log.level debug is not for live venues; info is used")
     return config
 
 
@@ -48,6 +56,26 @@ def plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
     return app
 
 
+def _is_live(config: Config) -> bool:
+    modes = {config.mode if table.mode is None else table.mode for table in config.venues.values()}
+    return not modes <= {Mode.OFF, Mode.PAPER}
+
+
+class DiscreetRecord(logging.LogRecord):
+    """What a library logs, without secrets, in whatever handler and format it ends."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of the library
+        """Take the traceback as text: nobody formats it anew."""
+        super().__init__(*args, **kwargs)
+        if self.exc_info:
+            self.exc_text = foreign("".join(traceback.format_exception(*self.exc_info)).rstrip())
+            self.exc_info = None
+
+    def getMessage(self) -> str:  # noqa: N802 - the library's name
+        """Return the message."""
+        return foreign(super().getMessage())
+
+
 class _Stderr:
     """The stderr of this moment: where a table is repainted on the terminal, events are printed above it."""
 
@@ -62,6 +90,9 @@ def _log_as(section: LogSection, call: Call, least: int) -> None:
     """Write events to stderr: stdout belongs to the answer of the command."""
     level = max(logging.getLevelNamesMapping()[section.level.upper()], least)
     stderr = _Stderr()
+    logging.setLogRecordFactory(DiscreetRecord)
+    for name in TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
     handler = logging.StreamHandler(stderr)
     handler.setFormatter(_PlainFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
@@ -77,6 +108,10 @@ def _log_as(section: LogSection, call: Call, least: int) -> None:
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stderr)),
         cache_logger_on_first_use=False,
     )
+
+
+def _without_secrets(_logger: object, _method: str, line: str) -> str:
+    return said(line)
 
 
 def _in_a_line(_logger: object, _method: str, event: EventDict) -> EventDict:
@@ -106,8 +141,8 @@ class _PlainFormatter(logging.Formatter):
 
 def _rendering(form: LogFormat) -> tuple[Any, ...]:
     if form is LogFormat.JSON:
-        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
+        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _without_secrets
     console = Console(stderr=True)
     colours = console.is_terminal and not console.no_color
     renderer = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
-    return structlog.processors.format_exc_info, _made_plain, renderer
+    return structlog.processors.format_exc_info, _made_plain, renderer, _without_secrets

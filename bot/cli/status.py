@@ -16,6 +16,8 @@ from bot.cli.overview import Overview, overview_of
 from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
+from bot.domain.submission import IntentState
+from bot.gate.brake import reason_of
 from bot.store.codec import stamp
 
 app = typer.Typer(add_completion=False)
@@ -40,7 +42,8 @@ def status(
     console.print("venues: " + (", ".join(f"{name} ({mode})" for name, mode in found.modes.items()) or "none"))
     console.print(f"daemon: {_daemon(found, now)}")
     if found.halted:
-        console.print(f"halted: nothing leaves while {found.halted} exists")
+        why = reason_of(found.halted)
+        console.print(f"halted: nothing leaves ({why or 'nobody said why'}); to go on: foxcast resume")
     if found.halt:
         console.print(f"halted: the last run ended {ago(now - found.halt.at)}, {found.halt.text}")
     if found.restored:
@@ -63,6 +66,8 @@ def _daemon(found: Overview, now: datetime) -> str:
 def _print_counts(console: Console, found: Overview, now: datetime) -> None:
     for what, count in (found.counts or {}).items():
         console.print(f"{what}: {count}")
+    if (found.counts or {}).get(f"intents {IntentState.IN_DOUBT}"):
+        console.print("in doubt: foxcast orders --open names them; look at the venue, then run: foxcast orders adopt")
     backup = found.last_backup
     console.print(f"last backup: {ago(now - backup.made_at)}, {backup.path}" if backup else "last backup: none")
     if found.runs:

@@ -1,29 +1,21 @@
 """What ``foxcast forecast`` is asked for: which question a name, an address or a file means, and who forecasts it."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from bot.app import LEDGER_FILE, Records, folder_of, open_records
+from bot.cli.at_venues import AtVenues, address
 from bot.cli.question_file import ENDINGS, read_question
 from bot.cli.records import question_named
-from bot.clock import SeededRandom
 from bot.config.model import Config
 from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
-from bot.domain.submission import Mode
 from bot.errors import ConfigError, ContractError, NotFound, Rejected
-from bot.http import HttpReader
-from bot.outfit import Outfitter
 from bot.ports import Clock
-from bot.rates import Rates
 from bot.registry import Registry
 from bot.specs import Can
 from bot.store.attempts import with_url
-from bot.venues import rates_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,50 +44,30 @@ class Sources:
             question = read_question(path, now=now)
             require_no_past(path, question, now)
             return Wanted(question, fresh=True)
+        if (known := await self._recorded(name)) is not None:
+            return Wanted(known, fresh=False)
+        return Wanted(await self._venues.named(name.strip()), fresh=True)
+
+    async def _recorded(self, name: str) -> Question | None:
+        """Return what the ledger knows by a name; words of a title are asked of nobody else."""
+        if not _has_ledger(self.config) and _may_be_a_name(name):
+            return None
         async with open_records(self.config) as records:
-            return Wanted(await records.ledger.questions.get(await question_named(records, name)), fresh=False)
+            questions = records.ledger.questions
+            if _may_be_a_name(name) and not await questions.search(name, limit=1):
+                return None
+            return await questions.get(await question_named(records, name))
 
     async def _at(self, url: str) -> Wanted:
         if _has_ledger(self.config):
             async with open_records(self.config) as records:
                 if known := await _recorded(records, url):
                     return Wanted(known, fresh=False)
-        return await self._asked_venues(url)
+        return Wanted(await self._venues.with_address(url), fresh=True)
 
-    async def _asked_venues(self, url: str) -> Wanted:
-        async with AsyncExitStack() as stack:
-            async for question in self._open_questions(url, stack):
-                if question.url is not None and address(question.url) == address(url):
-                    return Wanted(question, fresh=True)
-        venues = ", ".join(self._venues(url)) or "no venue"
-        message = f"no question on record has the address {url}, and none that is open now at {venues}"
-        raise NotFound(message)
-
-    async def _open_questions(self, url: str, stack: AsyncExitStack) -> AsyncIterator[Question]:
-        random = SeededRandom(self.config.seed)
-        rates = Rates(rates_of(self.config, self.registry), clock=self.clock, random=random)
-        http = await stack.enter_async_context(HttpReader(clock=self.clock, random=random, rates=rates))
-        outfitter = Outfitter(
-            config=self.config,
-            registry=self.registry,
-            clock=self.clock,
-            random=random,
-            http=http,
-            folder=folder_of(self.config),
-            stack=stack,
-            rates=rates,
-        )
-        for name in self._venues(url):
-            venue = await outfitter.venue(name)
-            async for question in venue.questions():
-                yield question
-
-    def _venues(self, url: str) -> list[str]:
-        """Return the venues that are on, the one to whom the host belongs first."""
-        host = (urlsplit(url).hostname or "").removeprefix("www.")
-        on = [name for name in self.config.venues if self.config.mode_of(name) is not Mode.OFF]
-        there = [name for name in on if name in self.registry.venues]
-        return sorted(there, key=lambda name: host not in self.registry.venues[name].hosts)
+    @property
+    def _venues(self) -> AtVenues:
+        return AtVenues(config=self.config, registry=self.registry, clock=self.clock)
 
 
 def require_no_past(path: Path, question: Question, now: datetime) -> None:
@@ -140,10 +112,8 @@ async def _recorded(records: Records, url: str) -> Question | None:
             raise NotFound(message)
 
 
-def address(url: str) -> tuple[str, str, str]:
-    """Return what tells one page from another: host without www, path without a slash at its end, and query."""
-    parts = urlsplit(url)
-    return (parts.hostname or "").removeprefix("www."), parts.path.rstrip("/"), parts.query
+def _may_be_a_name(text: str) -> bool:
+    return len(text.split()) == 1
 
 
 def chosen(config: Config, registry: Registry, venue: str, *, asked: str | None) -> str:

@@ -186,7 +186,7 @@ class VenueTable(PluginTable):
     """One venue: its mode where it differs from the common one, and who forecasts; the first one's forecast leaves.
 
     Nothing leaves in the last ``close_margin_s`` before a question closes. ``approval_h`` is how long a person's
-    approval is waited for, and how long it holds.
+    approval is waited for, and how long it holds. ``discover_every_s`` replaces that of the daemon.
     """
 
     mode: Mode | None = None
@@ -195,6 +195,7 @@ class VenueTable(PluginTable):
     comment: bool = False
     close_margin_s: float = Field(default=60.0, ge=0, le=30 * 86_400)
     approval_h: Hours = 12.0
+    discover_every_s: Seconds | None = None
     caps: CapsSection = CapsSection()
     trading: TradingSection = TradingSection()
     paper: PaperSection = PaperSection()

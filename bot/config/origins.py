@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from bot.config.document import Key
 from bot.config.model import Config, PluginTable
 from bot.config.problems import dotted
-from bot.config.sources import FILE_SUFFIX, Sources
+from bot.config.sources import SUFFIXES, Sources
 
 SETTINGS = "settings"
 MASK = "**********"
@@ -74,8 +74,9 @@ class _Listing:
 
     def _row(self, key: Key, text: str) -> Origin:
         source = self.sources.origin(key)
-        if source == "default":
-            source = self.sources.origin((*key[:-1], f"{key[-1]}{FILE_SUFFIX}"))
+        for suffix in SUFFIXES if source == "default" else ():
+            if (place := self.sources.origin((*key[:-1], f"{key[-1]}{suffix}"))) != "default":
+                source = place
         return Origin(key=dotted(key), value=text, source=source)
 
 

@@ -1,13 +1,12 @@
 """The settings of one plugin: its table of config.toml, the environment, and secrets from either or from a file.
 
-A secret comes from the environment, or from a file that only its owner can read, named by ``<key>_file`` beside the
-key, however deep that stands. One that stands in config.toml is refused: that file is shared, copied and committed.
+A secret comes from the environment, from a file that only its owner can read, named by ``<key>_file`` beside the key,
+or from the keyring, where ``<key>_keyring`` says under which names; however deep the key stands. One that stands in
+config.toml is refused: that file is shared, copied and committed. Each is told to ``bot.redact`` as it is read.
 """
 
-import os
-import stat
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -17,13 +16,16 @@ from bot.config.environment import decode, misspelt, overlay
 from bot.config.model import Config
 from bot.config.origins import LOGIN
 from bot.config.problems import Problems, dotted
+from bot.config.secret_places import read_secret
 from bot.config.shape import at, is_secret, may_hold_secrets, names, secrets
-from bot.config.sources import FILE_SUFFIX, Sources, Variable
+from bot.config.sources import FILE_SUFFIX, KEYRING_SUFFIX, SUFFIXES, Sources, Variable
 from bot.config.validate import validate
 from bot.errors import ConfigError
+from bot.redact import learn, learn_logins
 from bot.specs import Configurable, S
 
-MAX_SECRET_BYTES = 64 * 1024
+# Of headers, whose names are not ours.
+_NAMED_SECRET = re.compile(r"(?i)(?:^|[-_])(?:authorization|api[-_]?key|token|secret|password|passphrase|cookie)$")
 
 
 def settings_of(spec: Configurable[S], config: Config) -> S:
@@ -43,9 +45,10 @@ def settings_of(spec: Configurable[S], config: Config) -> S:
     variables = {key: variable for key, variable in variables.items() if key not in pointers}
     read = {}
     for pointer, path in pointers.items():
-        if (key := _pointed(pointer)) in variables:
+        if (key := _pointed(pointer)) in variables or key in read:
             problems.add(key, f"is set twice, also by {pointer[-1]}; keep one of them")
-        read[key] = _read_secret(Path(path), problems, pointer)
+            continue
+        read[key] = read_secret(pointer, path, problems)
     if problems:
         raise problems.error()
 
@@ -55,6 +58,9 @@ def settings_of(spec: Configurable[S], config: Config) -> S:
     for key, secret in read.items():
         values = _with(values, key, secret)
     hidden = [value for _, value in secrets(model, values) if isinstance(value, str)]
+    learn(*hidden, *_unmarked(values))
+    for _, value in _values(values):
+        learn_logins(str(value))
     return validate(model, values, written=written, problems=problems, hidden=hidden)
 
 
@@ -93,16 +99,21 @@ def _inside(sources: Sources, under: Key) -> Mapping[Key, Variable]:
 
 
 def is_pointer(model: type[BaseModel], key: Key) -> bool:
-    """Tell whether the key names the file of a secret; a field of that very name is the plugin's own."""
+    """Tell whether the key names the place of a secret; a field of that very name is the plugin's own."""
     last = key[-1]
-    if not isinstance(last, str) or not last.removesuffix(FILE_SUFFIX) or not last.endswith(FILE_SUFFIX):
+    if not isinstance(last, str) or last in SUFFIXES or not last.endswith(SUFFIXES):
         return False
     return last not in (names(at(model, key[:-1])) or ()) and is_secret(at(model, _pointed(key)))
 
 
 def _pointed(pointer: Key) -> Key:
-    """Return the key of the secret whose file the pointer names."""
-    return (*pointer[:-1], str(pointer[-1]).removesuffix(FILE_SUFFIX))
+    """Return the key of the secret whose place the pointer names."""
+    return (*pointer[:-1], secret_named_by(str(pointer[-1])))
+
+
+def secret_named_by(name: str) -> str:
+    """Return the name of the secret whose place stands under that name."""
+    return name.removesuffix(FILE_SUFFIX) if name.endswith(FILE_SUFFIX) else name.removesuffix(KEYRING_SUFFIX)
 
 
 def _values(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
@@ -116,6 +127,13 @@ def _values(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
         return
     for part, inside in parts:
         yield from _values(inside, (*key, part))
+
+
+def _unmarked(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is named like a secret in tables of any name, such as the headers of a request."""
+    for key, value in _values(values):
+        if isinstance(value, str) and _NAMED_SECRET.search(str(key[-1])):
+            yield from {value, value.split()[-1] if value.split() else value}
 
 
 def _without(value: Any, keys: Collection[Key], under: Key = ()) -> Any:  # noqa: ANN401 - any value of a table
@@ -146,21 +164,3 @@ def _veiled(value: Any) -> Any:  # noqa: ANN401 - any value of a table
     if isinstance(value, list):
         return [_veiled(part) for part in value]
     return LOGIN.sub("***@", value) if isinstance(value, str) else value
-
-
-def _read_secret(path: Path, problems: Problems, key: Key) -> str:
-    file = problems.sources.folder / path.expanduser()
-    try:
-        with file.open("rb") as opened:
-            status = os.fstat(opened.fileno())
-            raw = opened.read(MAX_SECRET_BYTES + 1)
-    except OSError as error:
-        problems.add(key, f"{file} cannot be read: {error.strerror}")
-        return ""
-    if not stat.S_ISREG(status.st_mode) or len(raw) > MAX_SECRET_BYTES:
-        problems.add(key, f"{file} is not a regular file of at most {MAX_SECRET_BYTES} bytes")
-    elif stat.S_IMODE(status.st_mode) & 0o077:
-        problems.add(key, f"{file} can be read or written by others; run: chmod 600 {file}")
-    elif not raw.strip():
-        problems.add(key, f"{file} is empty")
-    return raw.decode(errors="replace").strip()

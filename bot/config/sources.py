@@ -8,8 +8,9 @@ from bot.config.document import Document, Key
 
 PREFIX = "FOXCAST_"
 DELIMITER = "__"
-# ``token_file`` names the file that holds the secret ``token``.
-FILE_SUFFIX = "_file"
+# ``token_file`` names the file that holds the secret ``token``, ``token_keyring`` its place in the keyring.
+FILE_SUFFIX, KEYRING_SUFFIX = "_file", "_keyring"
+SUFFIXES = (FILE_SUFFIX, KEYRING_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bot.config.environment import TOKEN_VARIABLE
 from bot.errors import ConfigError
+from bot.redact import learn
 
 MAX_BYTES = 4096
 
@@ -14,7 +15,9 @@ MAX_BYTES = 4096
 def read_token(file: Path | None, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the token in the file, else that of FOXCAST_TOKEN, else None; raises ConfigError with the remedy."""
     if file is None:
-        return environ.get(TOKEN_VARIABLE, "").strip() or None
+        token = environ.get(TOKEN_VARIABLE, "").strip()
+        learn(token)
+        return token or None
     try:
         with file.open("rb") as opened:
             status, raw = os.fstat(opened.fileno()), opened.read(MAX_BYTES)
@@ -27,4 +30,6 @@ def read_token(file: Path | None, environ: Mapping[str, str] = os.environ) -> st
     if not raw.strip():
         message = f"the token file {file} is empty"
         raise ConfigError(message)
-    return raw.decode(errors="replace").strip()
+    token = raw.decode(errors="replace").strip()
+    learn(token)
+    return token

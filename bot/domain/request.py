@@ -148,7 +148,28 @@ class RevokePrincipal(Signed):
     kind: Literal["revoke"] = "revoke"
 
 
-LeaveRequest = ArmVenue | DisarmVenue | Halt | Resume | AnswerApproval | AddPrincipal | RevokePrincipal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptIntent(Signed):
+    """Say what became of an intent that is in doubt: that it stands at the venue under a name, or that it does not.
+
+    Raises ValueError for both and for neither.
+    """
+
+    intent: str
+    reference: str = ""
+    absent: bool = False
+    reason: str = ""
+    kind: Literal["adopt"] = "adopt"
+
+    def __post_init__(self) -> None:
+        """Check the time zone, and that one thing is said."""
+        require_aware("asked_at", self.asked_at)
+        if self.absent == bool(self.reference.strip()):
+            message = "say under which name it stands at the venue, or that it does not"
+            raise ValueError(message)
+
+
+LeaveRequest = ArmVenue | DisarmVenue | Halt | Resume | AnswerApproval | AddPrincipal | RevokePrincipal | AdoptIntent
 Request = LockQuestion | UnlockQuestion | ForecastQuestion | LeaveRequest
 
 

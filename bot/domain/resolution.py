@@ -1,7 +1,9 @@
 """What happened: outcomes of targets, and examples to learn from."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Literal
 
 from bot.domain.question import Question, QuestionRef, require_aware
@@ -23,9 +25,14 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The option that came true."""
+    """The option that came true.
+
+    A forecast that did not have it yet, or had it under another name, is judged by the first of ``otherwise`` that it
+    has: former names, then the option that stands for all that were not named. They are no part of what happened.
+    """
 
     option: str
+    otherwise: tuple[str, ...] = field(default=(), compare=False)
     kind: Literal["chosen"] = "chosen"
 
 
@@ -45,10 +52,22 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Void:
-    """Annulled, ambiguous or withdrawn: never scored."""
+    """Annulled, ambiguous or withdrawn, or more than one option came true: never scored.
+
+    Of the last ``shares`` tells what a share of each option paid, those that paid nothing left out.
+    """
 
     reason: str
+    shares: Mapping[str, float] = field(default_factory=dict, hash=False)
     kind: Literal["void"] = "void"
+
+    def __post_init__(self) -> None:
+        """Check the range, and freeze."""
+        for option, share in self.shares.items():
+            if not 0.0 < share <= 1.0:
+                message = f"a share of {option!r} cannot pay {share}"
+                raise ValueError(message)
+        object.__setattr__(self, "shares", MappingProxyType(dict(self.shares)))
 
 
 Outcome = Happened | Chosen | Landed | Void

@@ -7,12 +7,17 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One HTTP request. Headers may hold keys and are in no repr, log or error."""
+    """One HTTP request. Headers may hold keys and are in no repr, log or error.
+
+    ``takes_back`` says that it ends something there, as a cancel or a withdrawal does: that may leave also while all is
+    halted.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
+    takes_back: bool = False
 
     def __post_init__(self) -> None:
         """Freeze the headers."""

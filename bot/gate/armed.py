@@ -30,7 +30,7 @@ def config_digest(config: Config, venue: str) -> str:
 
 def unarmed(lane: Lane, arm: Arm | None, now: datetime) -> str | None:
     """Say why nothing may leave by a live lane, or nothing if it is armed."""
-    again = f"arm it with: foxcast arm {lane.venue}"
+    again = f"arm it with: foxcast arm {lane.venue} --for 24h"
     if arm is None:
         return f"{lane.venue} is not armed for {lane.mode} submissions; {again}"
     if arm.disarmed_at is not None:
@@ -47,5 +47,6 @@ def unarmed(lane: Lane, arm: Arm | None, now: datetime) -> str | None:
 def without_amounts(lane: Lane, arm: Arm) -> str | None:
     """Say that a record does not bound what orders may cost."""
     if None in {arm.per_order, arm.per_day, arm.total}:
-        return f"the arm record of {lane.venue} has no amounts, and its forecasts become orders; arm it with amounts"
+        options = "--per-order, --per-day and --total"
+        return f"the arm record of {lane.venue} has no amounts, and its forecasts become orders; arm it with {options}"
     return None

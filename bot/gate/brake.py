@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.errors import StoreError
@@ -46,6 +47,15 @@ def release(stop_file: Path) -> bool:
     with translated(stop_file):
         stop_file.unlink(missing_ok=True)
     return True
+
+
+def made_between(stop_file: Path, after: datetime, until: datetime) -> bool:
+    """Say whether the file was made or added to after one moment, and not after the other, by the clock of the disk."""
+    try:
+        changed_at = datetime.fromtimestamp(stop_file.stat().st_mtime, UTC)
+    except OSError:
+        return False
+    return after < changed_at <= until
 
 
 def reason_of(stop_file: Path) -> str:

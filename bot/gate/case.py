@@ -1,6 +1,6 @@
 """What comes before the gate: a forecast, the lane it would leave by, and all that stands around both."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -25,7 +25,8 @@ LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
 class Lane:
     """One venue's way out: its mode, whose forecasts leave, under which account, and within which limits.
 
-    ``digest`` is that of the configuration that an arm record for it is bound to.
+    ``comment``: the reasons of a forecast that stands are left there too. ``digest`` is that of the configuration that
+    an arm record for it is bound to.
     """
 
     venue: str
@@ -36,6 +37,7 @@ class Lane:
     trading: TradingSection = field(default_factory=TradingSection)
     close_margin: timedelta = timedelta()
     approval: timedelta = timedelta(hours=12)
+    comment: bool = False
     digest: str = ""
 
     @property
@@ -82,6 +84,11 @@ class Case:
     def later(self, why: str, after: timedelta = ASK_AGAIN) -> Hold:
         """Return a hold that is looked at again."""
         return Hold(why=why, until=self.now + after)
+
+
+def on_paper(lanes: Mapping[str, Lane]) -> frozenset[str]:
+    """Return the venues whose account is a paper book."""
+    return frozenset(venue for venue, lane in lanes.items() if not lane.live)
 
 
 def exposure_of(question: Question) -> Exposure:

@@ -20,6 +20,7 @@ def lane_in(config: Config, venue: str) -> Lane:
         trading=table.trading,
         close_margin=timedelta(seconds=table.close_margin_s),
         approval=timedelta(hours=table.approval_h),
+        comment=table.comment,
         digest=config_digest(config, venue),
     )
 

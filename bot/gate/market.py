@@ -39,6 +39,8 @@ def divergence(case: Case) -> float:
 def belief_of(order: Order, predictions: Mapping[str, Prediction]) -> float | None:
     """Return the probability, by the forecast, that a share of the order pays; None where it does not say."""
     yes: float | None = None
+    if len(predictions) != 1:
+        return None
     match next(iter(predictions.values()), None):
         case Binary(probability=probability):
             yes = probability
@@ -50,8 +52,9 @@ def belief_of(order: Order, predictions: Mapping[str, Prediction]) -> float | No
 def _distances(case: Case) -> Iterator[float]:
     if (order := case.order) is not None and order.side is Side.BUY:
         belief = belief_of(order, case.forecast.predictions)
-        if belief is not None:
-            yield _apart(belief, order.expected)
+        # Of a number's curve, say, only the planner knows what it says of the order: the edge is the gain a share.
+        planned = order.expected + order.fees / order.shares + order.edge
+        yield _apart(planned if belief is None else belief, order.expected)
     if case.question.crowd is None or len(case.forecast.predictions) != 1:
         return
     (predicted,) = case.forecast.predictions.values()

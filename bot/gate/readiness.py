@@ -32,7 +32,7 @@ class Readiness:
 def clock_fault(offset_s: float | None) -> str:
     """Say what is wrong with the clock, given by how much it differs from that of others; "" where all is well."""
     if offset_s is None:
-        return "has not been compared with the clock of a venue yet"
+        return "has not been compared with that of a venue yet, since none has answered"
     if abs(offset_s) > MAX_OFFSET_S:
         return f"is off by {offset_s:+.1f} s, more than {MAX_OFFSET_S:g} s; set it (chronyd, systemd-timesyncd)"
     return ""
@@ -41,7 +41,7 @@ def clock_fault(offset_s: float | None) -> str:
 def doubt_fault(unsettled: int, doubtful: int) -> str:
     """Say what keeps a venue from being reconciled: writes of an earlier run, or too many in doubt; "" if nothing."""
     if unsettled:
-        return f"{unsettled} submissions of an earlier run are not settled yet"
+        return f"{unsettled} submissions of an earlier run are not settled yet; they are read back, see foxcast orders"
     if doubtful > MOST_DOUBTS:
-        return f"{doubtful} submissions are in doubt; look at the venue, then at foxcast orders"
+        return f"{doubtful} submissions are in doubt; look at the venue, then say so: foxcast orders adopt"
     return ""

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from bot.domain.submission import Intent, IntentAction, Mode
+from bot.errors import NotFound
 from bot.gate import window
 from bot.gate.armed import unarmed
 from bot.gate.brake import Brake
 from bot.gate.caps import breach
-from bot.gate.case import Lane
+from bot.gate.case import Lane, on_paper
 from bot.gate.readiness import Readiness
 from bot.ports import Clock
 from bot.store.codec import version_of
@@ -40,22 +41,34 @@ class Recheck:
             return f"it was decided for the account {intent.account}, and {lane.venue} uses {lane.account} now"
         return (
             self.brake.holds()
-            or await self._forbidden(lane, now)
+            or await self._forbidden(lane, intent, now)
             or await self._changed(lane, intent, now)
             or await self._stale(intent, now)
         )
 
-    async def _forbidden(self, lane: Lane, now: datetime) -> str | None:
-        standing = await self.ledger.leave.standing({lane.venue: lane.account}, now=now)
+    async def _forbidden(self, lane: Lane, intent: Intent, now: datetime) -> str | None:
+        standing = await self.ledger.leave.standing(
+            {lane.venue: lane.account}, now=now, paper=on_paper({lane.venue: lane})
+        )
         if stop := next((stop for stop in standing.stops if stop.holds(lane.venue)), None):
             return str(stop)
         if why := breach(lane.caps, *standing.losses.get(lane.venue, (0.0, 0.0))):
             return why
         if not lane.live:
             return None
-        if why := unarmed(lane, standing.arms.get(lane.venue), now):
+        arm = standing.arms.get(lane.venue)
+        if why := unarmed(lane, arm, now):
             return why
+        if arm is not None and await self._planned_at(intent, now) < arm.armed_at:
+            return "it was planned under an earlier arm record; it is planned anew, under this one"
         return "; ".join(self.readiness.lacking(lane.venue)) or None
+
+    async def _planned_at(self, intent: Intent, now: datetime) -> datetime:
+        """Return when an intent was planned; one that is about to be is planned now."""
+        try:
+            return (await self.ledger.submissions.get(intent.id)).planned_at
+        except NotFound:
+            return now
 
     async def _changed(self, lane: Lane, intent: Intent, now: datetime) -> str | None:
         """Hold the question, as it is now, against the forecast. What takes something back needs no open window."""
@@ -63,7 +76,11 @@ class Recheck:
             return None
         forecast = await self.ledger.forecasts.get(intent.forecast)
         asked = Asked(
-            ref=intent.ref, forecaster=forecast.forecaster, revision=forecast.revision, account=intent.account
+            ref=intent.ref,
+            forecaster=forecast.forecaster,
+            revision=forecast.revision,
+            account=intent.account,
+            paper=not lane.live,
         )
         (docket,) = await self.ledger.dockets.of([asked], now=now)
         if docket.locked is not None:
@@ -76,6 +93,7 @@ class Recheck:
         if intent.order is None:
             return None
         planned_at = (await self.ledger.submissions.get(intent.id)).planned_at
-        if now - planned_at <= PLAN_LIMIT:
+        # A clock that was set back makes no plan fresh.
+        if timedelta() <= now - planned_at <= PLAN_LIMIT:
             return None
         return f"its plan is older than {PLAN_LIMIT.total_seconds():g} s; the market is read again"

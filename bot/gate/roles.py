@@ -19,6 +19,7 @@ class Act(StrEnum):
     APPROVE = "approve"
     ADD_PRINCIPAL = "principal add"
     REVOKE_PRINCIPAL = "principal revoke"
+    ADOPT = "orders adopt"
 
 
 # The least role for each; None: anybody, also without a token.
@@ -32,6 +33,7 @@ NEEDED: Mapping[Act, Role | None] = MappingProxyType(
         Act.APPROVE: Role.APPROVER,
         Act.ADD_PRINCIPAL: Role.APPROVER,
         Act.REVOKE_PRINCIPAL: Role.APPROVER,
+        Act.ADOPT: Role.APPROVER,
     }
 )
 

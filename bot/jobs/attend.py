@@ -10,13 +10,14 @@ import structlog
 from bot.config.nearest import instead
 from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
-from bot.domain.request import ForecastQuestion, LeaveRequest, LockQuestion, Request, UnlockQuestion
-from bot.errors import ContractError, NotFound, Rejected, Unauthorized
+from bot.domain.request import ForecastQuestion, Halt, LeaveRequest, LockQuestion, Request, UnlockQuestion
+from bot.errors import Rejected, StoreError, told
 from bot.jobs.permit import Permitting, permit
 from bot.jobs.sitting import ASKED_FOR, Seat
 from bot.jobs.spending import Spending
 from bot.ports import Clock
 from bot.store.ledger import Ledger
+from bot.store.mailbox import Waiting
 from bot.store.requests import waiting
 from bot.store.schedule import Due
 
@@ -45,20 +46,32 @@ class Attending:
 
 
 async def attend(parts: Attending) -> str:
-    """Do each waiting request, note it, and take it away; put aside one that cannot be read or makes no sense."""
+    """Do each waiting request, note it, and take it away; put aside one that cannot be read or makes no sense.
+
+    Halts come first. Whatever is wrong with one request keeps none behind it from being done.
+    """
     done = refused = 0
-    for request in waiting(parts.folder):
+    for request in sorted(waiting(parts.folder), key=_is_halt, reverse=True):
         try:
             note = await _do(parts, request.read())
-        except (ContractError, NotFound, Rejected, Unauthorized) as error:
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - people drop files, and a halt may wait behind an odd one
             refused += 1
-            note = f"request refused, kept in {request.refuse()}: {error}"
-            log.warning("request refused", request=request.path.name, why=str(error))
+            note = f"request refused, kept in {request.refuse()}: {told(error)}"
+            log.warning("request refused", request=request.path.name, why=told(error))
         else:
             done += 1
             request.done()
         await parts.ledger.journal.note("request", note, at=parts.clock.now())
     return f"{done} requests done" + (f", {refused} refused" if refused else "")
+
+
+def _is_halt(request: Waiting[Request]) -> bool:
+    try:
+        return isinstance(request.read(), Halt)
+    except Exception:  # noqa: BLE001 - it is put aside when its turn comes
+        return False
 
 
 async def require_open(ledger: Ledger, question: Question, forecaster: str, *, now: datetime) -> None:

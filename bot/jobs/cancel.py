@@ -8,10 +8,11 @@ import structlog
 
 from bot.domain.request import CancelOrder
 from bot.domain.submission import IntentState, Mode
-from bot.errors import ContractError, FoxcastError, NotFound, Rejected, StoreError
+from bot.errors import Rejected, StoreError, Unauthorized, Unavailable, told
 from bot.ports import Clock, Submitter, Trader
 from bot.store.audit import AuditRow
 from bot.store.cancels import waiting
+from bot.store.intents import IntentRow
 from bot.store.ledger import Ledger
 
 log = structlog.get_logger(__name__)
@@ -37,15 +38,15 @@ async def cancel_asked(parts: Cancelling) -> str:
     for request in waiting(parts.folder):
         try:
             note = await _cancel(parts, request.read())
-        except (ContractError, NotFound, Rejected) as error:
-            refused += 1
-            note = f"request refused, kept in {request.refuse()}: {error}"
-            log.warning("request refused", request=request.path.name, why=str(error))
         except StoreError:
             raise
-        except FoxcastError as error:
+        except (Unavailable, Unauthorized) as error:
             log.warning("an order could not be taken back yet", request=request.path.name, error=str(error))
             continue
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one keeps none behind it from being done
+            refused += 1
+            note = f"request refused, kept in {request.refuse()}: {told(error)}"
+            log.warning("request refused", request=request.path.name, why=told(error))
         else:
             done += 1
             request.done()
@@ -67,18 +68,24 @@ async def _cancel(parts: Cancelling, request: CancelOrder) -> str:
     attempts = await parts.ledger.submissions.attempts([request.intent])
     # A paper book knows orders by their intents, a venue by the name that it gave.
     name = request.intent if paper else next((one.reference for one in attempts if one.reference), "")
-    if not paper:
-        await _tell(parts, venue, "cancel", request)
-    gone = await trader.cancel([name])
+    await _tell_of(parts, row, "cancel", request)
+    try:
+        gone = await trader.cancel([name])
+    except Exception:
+        await _tell_of(parts, row, "cancel failed", request)
+        raise
     if name not in gone:
+        await _tell_of(parts, row, "cancel failed", request)
         message = f"{venue} did not take the order {name or request.intent} back; look whether it rests there"
         raise Rejected(message)
-    if not paper:
-        await _tell(parts, venue, "cancelled", request)
+    await _tell_of(parts, row, "cancelled", request)
     return f"order {request.intent} at {venue} taken back for {request.by}"
 
 
-async def _tell(parts: Cancelling, venue: str, kind: str, request: CancelOrder) -> None:
+async def _tell_of(parts: Cancelling, of: IntentRow, kind: str, request: CancelOrder) -> None:
+    """Tell the audit, but for paper."""
+    if of.mode is Mode.PAPER:
+        return
     body = {"orders": request.intent, "count": "1"}
-    row = AuditRow(at=parts.clock.now(), kind=kind, venue=venue, actor=request.by, body=body)
+    row = AuditRow(at=parts.clock.now(), kind=kind, venue=of.intent.ref.venue, actor=request.by, body=body)
     await parts.ledger.leave.act(lambda _: None, row)

@@ -11,7 +11,7 @@ from bot.domain.order import Account, Appetite, Plan, Wish
 from bot.domain.permission import Approval
 from bot.domain.question import QuestionRef
 from bot.domain.submission import Hold, Mode
-from bot.errors import FoxcastError, Rejected, StoreError, Unavailable
+from bot.errors import FoxcastError, Rejected, StoreError, Unavailable, named
 from bot.gate.caps import most
 from bot.gate.case import PLAN_AGAIN, Case, Lane, exposure_of
 from bot.gate.readiness import Readiness
@@ -76,6 +76,7 @@ async def with_dockets(around: Around, forecasts: Sequence[Forecast], now: datet
             forecaster=forecast.forecaster,
             revision=forecast.revision,
             account=around.lane(forecast.ref.venue).account,
+            paper=not around.lane(forecast.ref.venue).live,
         )
         for forecast in forecasts
     ]
@@ -110,6 +111,10 @@ class Shop:
     account: Account
     down: str = ""
 
+    def spend(self, cost: float) -> None:
+        """Count what was sent: the account as it was read does not show it."""
+        self.account = replace(self.account, cash=max(0.0, self.account.cash - cost))
+
     async def plan(self, case: Case, *, reserved: float) -> Case | Hold:
         """Return the case with its plan, or why there can be none."""
         if self.down:
@@ -125,7 +130,7 @@ class Shop:
         except StoreError:
             raise
         except FoxcastError as error:
-            return case.later(f"no plan: {type(error).__name__}: {error}", PLAN_AGAIN)
+            return case.later(f"no plan: {named(error)}", PLAN_AGAIN)
         except Exception as error:
             log.exception("planner failed", question=str(case.forecast.ref))
             return case.later(f"the planner failed: {type(error).__name__}", PLAN_AGAIN)

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 import structlog
 
+from bot.domain.submission import IntentState
 from bot.errors import FoxcastError, StoreError
 from bot.gate.brake import Brake, reason_of
 from bot.gate.case import Lane
@@ -17,11 +19,16 @@ from bot.store.stops import EVERYWHERE, Stop
 log = structlog.get_logger(__name__)
 
 BY_FILE = "stop file"
+# No venue's readings lag further behind.
+SURE_AFTER = timedelta(minutes=2)
 
 
 @dataclass(slots=True, kw_only=True)
 class Halting:
-    """Whose orders are taken back. A venue is done when nothing rests there any more, until it is halted again."""
+    """Whose orders are taken back. A venue is done until it is halted again when nothing rests there any more.
+
+    That takes two empty readings, as readings may lag behind, and no write that may still arrive.
+    """
 
     ledger: Ledger
     brake: Brake
@@ -29,11 +36,13 @@ class Halting:
     lanes: Mapping[str, Lane]
     submitters: Mapping[str, Submitter]
     _done: set[str] = field(default_factory=set)
+    _empty_since: dict[str, datetime] = field(default_factory=dict)
 
     async def run(self) -> str:
         """Cancel what rests at each venue that is halted. Cancelling passes where submitting does not."""
         halted = await self._halted()
         self._done &= halted
+        self._empty_since = {venue: since for venue, since in self._empty_since.items() if venue in halted}
         cancelled = 0
         for venue in sorted(halted - self._done):
             trader = self.submitters.get(venue)
@@ -66,14 +75,16 @@ class Halting:
         try:
             resting = [order.id for order in (await trader.account()).orders]
             if not resting:
-                self._done.add(venue)
+                await self._empty(venue)
                 return 0
+            self._empty_since.pop(venue, None)
             await self._tell(venue, "cancel", resting)
             gone = await trader.cancel(None)
             await self._tell(venue, "cancelled", [*gone])
         except StoreError:
             raise
         except FoxcastError as error:
+            self._empty_since.pop(venue, None)
             log.warning("resting orders cannot be cancelled", venue=venue, error=str(error))
             return 0
         except Exception:
@@ -82,6 +93,14 @@ class Halting:
         # Looked at once more: an order that was on its way may rest by then.
         log.warning("resting orders cancelled", venue=venue, orders=len(gone))
         return len(gone)
+
+    async def _empty(self, venue: str) -> None:
+        """Note that nothing rests at a venue, and when that is sure."""
+        under_way = await self.ledger.submissions.batches(states=[IntentState.SENDING, IntentState.UNKNOWN])
+        if any(row.venue == venue for row in under_way):
+            self._empty_since.pop(venue, None)
+        elif self.clock.now() - self._empty_since.setdefault(venue, self.clock.now()) >= SURE_AFTER:
+            self._done.add(venue)
 
     async def _tell(self, venue: str, kind: str, orders: list[str]) -> None:
         body = {"orders": " ".join(orders[:50]), "count": str(len(orders))}

@@ -1,7 +1,7 @@
 """Which scores an answer gets: by the kind of its question, with the functions of ``bot.science``.
 
-An answer that a rule cannot judge has no scores: a void outcome, an option nobody was asked about, a number beyond a
-bound that the question calls closed. An outcome beyond an open bound is scored as the tail it lies in.
+An answer that a rule cannot judge has no scores: a void outcome, an option nobody was asked about and that none stood
+for, a number beyond a bound that the question calls closed. An outcome beyond an open bound is scored as the tail it lies in.
 """
 
 from collections.abc import Sequence
@@ -46,12 +46,17 @@ def _can_be_judged(answer: Answer) -> bool:
     match answer.shape, answer.outcome, answer.prediction:
         case _, Happened(), Binary():
             return True
-        case ChoiceShape(options=options), Chosen(option=option), _:
-            return option in options
+        case ChoiceShape(options=options), Chosen() as chosen, _:
+            return _chosen(chosen, options) is not None
         case CurveShape() as shape, Landed(value=value), _:
             return _is_possible(value, shape)
         case _:
             return False
+
+
+def _chosen(outcome: Chosen, options: Sequence[str]) -> int | None:
+    """Return the place of the option that came true, or of that which stood for it; None where there is none."""
+    return next((options.index(name) for name in (outcome.option, *outcome.otherwise) if name in options), None)
 
 
 def _is_possible(value: float, shape: CurveShape) -> bool:
@@ -90,7 +95,8 @@ def _choices(options: Sequence[str], answers: Sequence[Answer]) -> "dict[str, Fl
     from bot.science.log_score import BINARY_BOUND, baseline_choice, log_scores  # noqa: PLC0415 - numpy
 
     said = [answer.prediction.probabilities for answer in answers if isinstance(answer.prediction, Choice)]
-    came = [options.index(answer.outcome.option) for answer in answers if isinstance(answer.outcome, Chosen)]
+    found = [_chosen(answer.outcome, options) for answer in answers if isinstance(answer.outcome, Chosen)]
+    came = [place for place in found if place is not None]
     pmfs = np.array([[probabilities[option] for option in options] for probabilities in said])
     pmfs /= pmfs.sum(axis=1, keepdims=True)  # a sum may be off by a millionth
     on_outcome = pmfs[np.arange(len(came)), came]

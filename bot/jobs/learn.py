@@ -10,6 +10,7 @@ from typing import NamedTuple
 import structlog
 
 from bot.domain.learning import Fitted
+from bot.domain.question import Question
 from bot.domain.resolution import Example
 from bot.errors import LeakError
 from bot.ports import Archive, Clock, Learner
@@ -17,6 +18,8 @@ from bot.store.ledger import Ledger
 
 log = structlog.get_logger()
 
+# Questions with this fact set to this come under terms that forbid to learn from them; see may_teach.
+TRAINING, FORBIDDEN = "training", "no"
 # Cutoffs kept in memory: the days of a long backfill, forecast side by side.
 KEPT = 64
 
@@ -30,16 +33,24 @@ class School:
 
 
 def known_before(archives: Sequence[Archive], before: datetime) -> list[Example]:
-    """Return all examples of the archives known strictly before the moment; raises LeakError if one is not."""
-    examples = [example for archive in archives for example in archive.examples(before)]
-    for example in examples:
+    """Return all examples of the archives that may be learned from and were known strictly before the moment.
+
+    Raises LeakError if an archive gives one that was not.
+    """
+    given = [example for archive in archives for example in archive.examples(before)]
+    for example in given:
         if example.resolution.resolved_at >= before:
             message = (
                 f"{example.resolution.ref} resolved at {example.resolution.resolved_at.isoformat()}, "
                 f"not before {before.isoformat()}"
             )
             raise LeakError(message)
-    return examples
+    return [example for example in given if may_teach(example.question)]
+
+
+def may_teach(question: Question) -> bool:
+    """Say whether the terms of a question's venue allow to fit anything on it (its fact ``training`` is not "no")."""
+    return question.facts.get(TRAINING) != FORBIDDEN
 
 
 def fit(name: str, learner: Learner, archives: Sequence[Archive], *, before: datetime) -> Fitted:

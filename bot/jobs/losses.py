@@ -6,7 +6,7 @@ from datetime import datetime
 import structlog
 
 from bot.gate.caps import breach
-from bot.gate.case import Lane
+from bot.gate.case import Lane, on_paper
 from bot.store import stops
 from bot.store.audit import AuditRow
 from bot.store.ledger import Ledger
@@ -27,7 +27,7 @@ async def stop_losing(ledger: Ledger, lanes: Mapping[str, Lane], *, now: datetim
     }
     if not bounded:
         return 0
-    standing = await ledger.leave.standing(bounded, now=now)
+    standing = await ledger.leave.standing(bounded, now=now, paper=on_paper(lanes))
     stopped = {stop.venue for stop in standing.stops if not stop.by}
     count = 0
     for venue in bounded.keys() - stopped:

@@ -4,7 +4,8 @@ The daemon does it when it finds the request; a command does it itself while no 
 again, whatever the command said.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 from bot.domain.permission import Approval, ApprovalState, Arm, Role
 from bot.domain.request import (
     AddPrincipal,
+    AdoptIntent,
     AnswerApproval,
     ArmVenue,
     DisarmVenue,
@@ -20,25 +22,31 @@ from bot.domain.request import (
     Resume,
     RevokePrincipal,
 )
-from bot.domain.submission import Mode
-from bot.errors import NotFound, Rejected, Unauthorized
-from bot.gate.brake import pull, release
-from bot.gate.case import Lane
+from bot.domain.submission import IntentState, Mode
+from bot.errors import NotFound, Rejected, StoreError, Unauthorized
+from bot.gate.brake import made_between, pull, release
+from bot.gate.case import ASK_AGAIN, Lane
 from bot.gate.roles import NEEDED, Act, require
 from bot.gate.tokens import proves
 from bot.ids import derive_id
 from bot.ports import Clock
-from bot.store import approvals, arms, principals, stops
+from bot.store import approvals, arms, holds, principals, stops
 from bot.store.audit import AuditRow
 from bot.store.ledger import Ledger
 from bot.store.principals import Principal
 from bot.store.requests import said
 from bot.store.stops import EVERYWHERE, Stop
+from bot.store.submissions import Adoption
 
+_HEX = re.compile(r"(?:[0-9a-f]{2}){8,64}")
 # A request that takes risk must be fresh: one that was left behind long ago, or copied, is none any more.
 FRESH = timedelta(minutes=15)
 LONGEST = timedelta(days=31)
 
+# Takes a person's word for an intent; raises as the store does.
+Adopt = Callable[[Adoption], Awaitable[None]]
+
+_UNSURE = frozenset({IntentState.UNKNOWN, IntentState.IN_DOUBT})
 _ACTS: Mapping[type[LeaveRequest], Act] = {
     ArmVenue: Act.ARM,
     DisarmVenue: Act.DISARM,
@@ -46,18 +54,23 @@ _ACTS: Mapping[type[LeaveRequest], Act] = {
     Resume: Act.RESUME,
     AddPrincipal: Act.ADD_PRINCIPAL,
     RevokePrincipal: Act.REVOKE_PRINCIPAL,
+    AdoptIntent: Act.ADOPT,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permitting:
-    """Whose ledger and stop file; ``lanes`` are all ways out in config, ``trading`` those that take orders."""
+    """Whose ledger and stop file; ``lanes`` are all ways out in config, ``trading`` those that take orders.
+
+    ``adopt`` is the outbox's, where one is open: what it reads back at that moment must not come between.
+    """
 
     ledger: Ledger
     clock: Clock
     stop_file: Path
     lanes: Mapping[str, Lane] = field(default_factory=dict)
     trading: frozenset[str] = frozenset()
+    adopt: Adopt | None = None
 
 
 async def permit(parts: Permitting, request: LeaveRequest) -> str:
@@ -81,6 +94,8 @@ async def permit(parts: Permitting, request: LeaveRequest) -> str:
             done = await _add(parts, request)
         case RevokePrincipal():
             done = await _revoke(parts, request)
+        case AdoptIntent():
+            done = await _adopt(parts, request)
     return done
 
 
@@ -120,7 +135,7 @@ async def _arm(parts: Permitting, request: ArmVenue) -> str:
     if request.config != lane.digest or request.account != lane.account:
         message = f"what runs was started with another configuration of {lane.venue}; start it again, then arm it"
         raise Rejected(message)
-    if not now < request.until <= request.asked_at + LONGEST:
+    if not now < request.until or request.until - request.asked_at > LONGEST:
         message = f"an arm record must end after now and within {LONGEST.days} days"
         raise Rejected(message)
     _require_amounts(lane.venue, amounts, trades=lane.venue in parts.trading)
@@ -146,7 +161,9 @@ async def _arm(parts: Permitting, request: ArmVenue) -> str:
         "bounds": bounds,
         "config": arm.config,
     }
-    await parts.ledger.leave.act(lambda database: arms.add(database, arm), _row(request, now, lane.venue, **body))
+
+    work = holds.freeing(lambda database: arms.add(database, arm), at=now, by=now + ASK_AGAIN, venue=lane.venue)
+    await parts.ledger.leave.act(work, _row(request, now, lane.venue, **body))
     return f"{lane.venue} armed until {arm.until:%Y-%m-%d %H:%M} UTC" + (f" ({bounds})" if bounds else "")
 
 
@@ -186,12 +203,22 @@ async def _halt(parts: Permitting, request: Halt) -> str:
 async def _resume(parts: Permitting, request: Resume) -> str:
     now, venue = parts.clock.now(), request.venue
     body = {"where": "all" if venue is None else venue}
-    ended = await parts.ledger.leave.act(
-        lambda database: stops.resume(database, venue, by=request.by, at=now), _row(request, now, venue or "", **body)
+
+    # What was stopped after this was asked, nobody has looked at.
+    work = holds.freeing(
+        lambda database: stops.resume(database, venue, by=request.by, at=now, made_by=request.asked_at),
+        at=now,
+        by=now + ASK_AGAIN,
+        venue=venue,
     )
-    freed = venue is None and release(parts.stop_file)
+    ended = await parts.ledger.leave.act(work, _row(request, now, venue or "", **body))
     where = "everything" if venue is None else venue
-    return f"{where} resumed, {ended} stops ended" if ended or freed else f"{where} was not stopped"
+    if venue is None and made_between(parts.stop_file, request.asked_at, now):
+        return f"{where} resumed, {ended} stops ended; {parts.stop_file.name} was made after this was asked, and stays"
+    freed = venue is None and release(parts.stop_file)
+    left = [str(stop) for stop in await parts.ledger.leave.read(stops.standing) if venue in {None, stop.venue}]
+    still = f"; {'; '.join(left)}" if left else ""
+    return (f"{where} resumed, {ended} stops ended" if ended or freed else f"{where} was not stopped") + still
 
 
 async def _answer(parts: Permitting, request: AnswerApproval) -> str:
@@ -218,6 +245,9 @@ async def _answer(parts: Permitting, request: AnswerApproval) -> str:
 
 async def _add(parts: Permitting, request: AddPrincipal) -> str:
     now = parts.clock.now()
+    if not (_HEX.fullmatch(request.salt) and _HEX.fullmatch(request.hash)):
+        message = f"the salt and the hash of the token of {request.name} are not in hex; nobody could use it"
+        raise Rejected(message)
     principal = Principal(name=request.name, role=Role(request.role), salt=request.salt, hash=request.hash, made_at=now)
     row = _row(request, now, "", name=request.name, role=request.role.value)
     await parts.ledger.leave.act(lambda database: principals.add(database, principal), row)
@@ -229,6 +259,37 @@ async def _revoke(parts: Permitting, request: RevokePrincipal) -> str:
     row = _row(request, now, "", name=request.name)
     await parts.ledger.leave.act(lambda database: principals.revoke(database, request.name, at=now), row)
     return f"the token of {request.name} holds no more"
+
+
+async def _adopt(parts: Permitting, request: AdoptIntent) -> str:
+    state = IntentState.ABSENT if request.absent else IntentState.ACKED
+    await _require_adoptable(parts, request.intent, state)
+    adoption = Adoption(
+        intent=request.intent, state=state, by=request.by, why=request.reason, reference=request.reference
+    )
+    try:
+        if parts.adopt is not None:
+            await parts.adopt(adoption)
+        else:
+            await parts.ledger.submissions.adopt(adoption, at=parts.clock.now())
+    except StoreError:
+        # It may have been settled meanwhile, which is no fault of the database.
+        await _require_adoptable(parts, request.intent, state)
+        raise
+    what = "does not stand at the venue" if request.absent else f"stands at the venue as {request.reference}"
+    return f"intent {request.intent}: {what}, {request.by} says so"
+
+
+async def _require_adoptable(parts: Permitting, intent: str, state: IntentState) -> None:
+    row = await parts.ledger.submissions.get(intent)
+    if row.state not in _UNSURE:
+        message = f"intent {intent} is {row.state}, which is settled; there is nothing to say about it"
+        raise Rejected(message)
+    fences = [one.sealed.fence for one in await parts.ledger.submissions.attempts([intent]) if one.sealed is not None]
+    until = max((fence for fence in fences if fence is not None), default=None)
+    if state is IntentState.ABSENT and until is not None and parts.clock.now() < until:
+        message = f"intent {intent} may still take effect until {until:%Y-%m-%d %H:%M:%S} UTC; look again then"
+        raise Rejected(message)
 
 
 def _lane(parts: Permitting, venue: str) -> Lane:

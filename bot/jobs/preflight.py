@@ -119,7 +119,7 @@ async def _planned(parts: Preflight, case: Case, tally: _Tally, shop: Shop | Non
         return case
     if shop is None:
         return case.later("its account was never read; it is when the daemon runs")
-    waiting = await parts.around.ledger.leave.waiting(case.lane.venue, case.lane.account)
+    waiting = await parts.around.ledger.leave.waiting(case.lane.venue, case.lane.account, paper=not case.lane.live)
     return await shop.plan(case, reserved=waiting + tally.reserved)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from bot.domain.submission import IntentState
+from bot.domain.submission import IntentState, Mode
 from bot.errors import FoxcastError, StoreError
 from bot.gate.case import Lane
 from bot.gate.readiness import Readiness, clock_fault, doubt_fault
@@ -49,7 +49,7 @@ async def make_ready(parts: Preparing) -> str:
     for venue in live:
         await _prove(parts, venue)
     await _count_doubts(parts, live)
-    parts.readiness.clock = clock_fault(parts.offset())
+    parts.readiness.clock = _clock(parts, live)
     if parts.readiness.database:
         parts.readiness.database = await _database(parts.path)
     lacking = {venue: parts.readiness.lacking(venue) for venue in live}
@@ -68,6 +68,8 @@ async def _prove(parts: Preparing, venue: str) -> None:
     except StoreError:
         raise
     except FoxcastError as error:
+        if parts.readiness.credentials.get(venue) != str(error):
+            log.warning("nothing is submitted", venue=venue, why=str(error))
         parts.readiness.credentials[venue] = str(error)
         return
     except Exception as error:
@@ -79,13 +81,24 @@ async def _prove(parts: Preparing, venue: str) -> None:
         log.info("credentials", venue=venue, found=line)
 
 
+def _clock(parts: Preparing, live: Sequence[str]) -> str:
+    """Compare the clock, where a live venue is asked over the network at all; others take files, which carry dates."""
+    offset_s = parts.offset()
+    if offset_s is None and not any(venue in parts.credentials for venue in live):
+        return ""
+    return clock_fault(offset_s)
+
+
 async def _count_doubts(parts: Preparing, live: Sequence[str]) -> None:
+    """Count what is in doubt at each live venue; what paper books do not know yet is no doubt about money."""
     unsettled, doubtful = dict.fromkeys(live, 0), dict.fromkeys(live, 0)
-    for row in await parts.ledger.submissions.batches(states=[*_DOUBTFUL]):
-        if row.venue not in doubtful:
+    submissions = parts.ledger.submissions
+    for row in await submissions.batches(states=[*_DOUBTFUL]):
+        if row.venue not in doubtful or row.mode is Mode.PAPER:
             continue
         doubtful[row.venue] += sum(row.counts.get(state, 0) for state in _DOUBTFUL)
-        for item in await parts.ledger.submissions.intents(row.venue, row.account, row.batch):
+        read = submissions.comments if row.comments else submissions.intents
+        for item in await read(row.venue, row.account, row.batch):
             unsettled[row.venue] += item.state in _LOST and item.planned_at < parts.started_at
     for venue in live:
         parts.readiness.doubts[venue] = doubt_fault(unsettled[venue], doubtful[venue])

@@ -7,6 +7,7 @@ import structlog
 
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import Resolution, Void
+from bot.errors import FoxcastError
 from bot.ports import Clock, Venue
 from bot.store.ledger import Ledger
 
@@ -27,6 +28,14 @@ class Resolving:
     clock: Clock
 
 
+@dataclass(slots=True)
+class _Count:
+    """Outcomes that are new, and those that replace others."""
+
+    new: int = 0
+    changed: int = 0
+
+
 async def resolve(parts: Resolving) -> str:
     """Record the outcomes that are known now; a corrected one is kept beside the one it replaces.
 
@@ -36,21 +45,26 @@ async def resolve(parts: Resolving) -> str:
     pending = await parts.ledger.questions.watched(parts.name, since=parts.clock.now() - CORRECTABLE)
     if not pending:
         return f"{parts.name}: nothing to resolve"
-    new = changed = 0
     said: set[tuple[QuestionRef, str]] = set()
     chunk: list[Resolution] = []
-    async for resolution in parts.venue.resolutions(pending):
-        if (resolution.ref, resolution.target) in said:
-            log.warning("a second outcome is left out", question=str(resolution.ref), target=resolution.target)
-            continue
-        said.add((resolution.ref, resolution.target))
-        chunk.append(resolution)
-        if len(chunk) == CHUNK:
-            added, corrected = await _record(parts, chunk)
-            new, changed, chunk = new + added, changed + corrected, []
-    added, corrected = await _record(parts, [*chunk, *await _withdrawn(parts, said, set(pending))])
-    corrections = f", {changed + corrected} corrected" if changed + corrected else ""
-    return f"{parts.name}: {new + added} new outcomes of {len(pending)} questions{corrections}"
+    count = _Count()
+    try:
+        async for resolution in parts.venue.resolutions(pending):
+            if (resolution.ref, resolution.target) in said:
+                log.warning("a second outcome is left out", question=str(resolution.ref), target=resolution.target)
+                continue
+            said.add((resolution.ref, resolution.target))
+            chunk.append(resolution)
+            if len(chunk) == CHUNK:
+                await _record(parts, chunk, count)
+    except FoxcastError:
+        # One question that cannot be read takes no outcome away that was. What is missing now says nothing.
+        await _record(parts, chunk, count)
+        raise
+    chunk += await _withdrawn(parts, said, set(pending))
+    await _record(parts, chunk, count)
+    corrections = f", {count.changed} corrected" if count.changed else ""
+    return f"{parts.name}: {count.new} new outcomes of {len(pending)} questions{corrections}"
 
 
 async def _withdrawn(
@@ -69,6 +83,9 @@ async def _withdrawn(
     ]
 
 
-async def _record(parts: Resolving, chunk: list[Resolution]) -> tuple[int, int]:
+async def _record(parts: Resolving, chunk: list[Resolution], count: _Count) -> None:
+    """Record what was read, count it, and empty the chunk."""
     recorded = await parts.ledger.resolutions.record(chunk, seen_at=parts.clock.now())
-    return recorded.new, recorded.changed
+    chunk.clear()
+    count.new += recorded.new
+    count.changed += recorded.changed

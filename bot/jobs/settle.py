@@ -1,6 +1,6 @@
 """Tell paper books what time and outcomes brought, and write down what every account has, paper and live."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,12 +17,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """Whose books are told and read: the open submitters by venue, and the name of the account at each."""
+    """Whose books are told and read: the open submitters by venue, the name of each account, and which are paper."""
 
     ledger: Ledger
     submitters: Mapping[str, Submitter]
     names: Mapping[str, str]
     clock: Clock
+    paper: Collection[str] = ()
 
 
 async def settle_accounts(parts: Accounts) -> str:
@@ -46,7 +47,7 @@ async def _settle(parts: Accounts, venue: str, book: PaperTrader) -> int:
 
 async def _read(parts: Accounts, venue: str, trader: Trader) -> int:
     account = await trader.account()
-    await parts.ledger.readings.add(venue, parts.names[venue], account)
+    await parts.ledger.readings.add(venue, parts.names[venue], account, paper=venue in parts.paper)
     return 1
 
 

@@ -1,5 +1,6 @@
 """Decide over every new forecast, then let the outbox carry what may leave."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -7,24 +8,26 @@ import structlog
 
 from bot.domain.forecast import Forecast
 from bot.domain.order import Account
-from bot.domain.permission import Approval
+from bot.domain.permission import Approval, Arm, Usage
 from bot.domain.submission import Decision, Hold, Send
 from bot.errors import FoxcastError, StoreError
-from bot.gate.case import Case, Lane
+from bot.gate.case import Case, Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
 from bot.jobs.cases import Around, Shop, counted, counts, with_dockets
+from bot.jobs.comment import Commenting, plan_comments, text_of
 from bot.jobs.losses import stop_losing
 from bot.jobs.together import together
 from bot.jobs.waits import BatchWait
 from bot.outbox.outbox import Outbox
 from bot.ports import Clock, Planner, Trader
-from bot.store import approvals, usage
+from bot.store import approvals, arms, holds, stops, usage
 from bot.store.audit import AuditRow
 from bot.store.dockets import Docket
 from bot.store.ledger import Ledger
+from bot.store.usage import Counted
 
-__all__ = ["BatchWait", "Submitting", "submit_due"]
+__all__ = ["BatchWait", "Begin", "Submitting", "submit_due"]
 
 log = structlog.get_logger(__name__)
 
@@ -34,9 +37,19 @@ PLACES = 64
 Pair = tuple[Forecast, Docket]
 
 
+@dataclass(slots=True)
+class Begin:
+    """The begin of a run: what was held before it is asked about again, since config and venues may have changed."""
+
+    is_over: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitting:
-    """What the submit job works with; a venue with a planner takes orders."""
+    """What the submit job works with; a venue with a planner takes orders.
+
+    ``commenting`` plans what is said beside forecasts that stand, where config asks for that.
+    """
 
     ledger: Ledger
     lanes: Mapping[str, Lane]
@@ -45,20 +58,29 @@ class Submitting:
     clock: Clock
     planners: Mapping[str, Planner] = field(default_factory=dict)
     readiness: Readiness | None = None
+    begin: Begin = field(default_factory=lambda: Begin(is_over=True))
+    commenting: Commenting | None = None
 
 
 async def submit_due(parts: Submitting) -> str:
     """Store a decision for each undecided forecast, ask again about held ones, send what is ready."""
-    around = await _look_around(parts)
-    shops: dict[str, Shop | str] = {}
-    sent = held = 0
+    around, now = await _look_around(parts), parts.clock.now()
+    if not parts.begin.is_over:
+        await parts.ledger.leave.write(lambda database: holds.ask_again(database, at=now))
+        parts.begin.is_over = True
+    this = _Pass(parts=parts, around=around, shops={}, acked=[])
+    sent, held, waits = 0, 0, Counter[str]()
     async for forecasts in _to_decide(parts):
         pairs = await with_dockets(around, forecasts, parts.clock.now())
-        decisions = await _decide_all(_Pass(parts, around, shops), pairs)
+        decisions = await _decide_all(this, pairs)
         sent += sum(isinstance(decision, Send) for decision in decisions)
         held += sum(isinstance(decision, Hold) for decision in decisions)
-    acknowledged = await parts.outbox.flush()
-    return f"{sent} planned, {held} held, {acknowledged} acknowledged"
+        waits.update(one.why for one in decisions if isinstance(one, Hold) and one.until is not None)
+    acknowledged = sum(this.acked) + await parts.outbox.flush()
+    if parts.commenting is not None and await plan_comments(parts.commenting):
+        acknowledged += await parts.outbox.flush()
+    told = "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
+    return f"{sent} planned, {held} held, {acknowledged} acknowledged{told}"
 
 
 async def _look_around(parts: Submitting) -> Around:
@@ -72,7 +94,7 @@ async def _look_around(parts: Submitting) -> Around:
         lanes=parts.lanes,
         planners=parts.planners,
         readiness=parts.readiness,
-        leaves=await parts.ledger.leave.standing(accounts, now=now),
+        leaves=await parts.ledger.leave.standing(accounts, now=now, paper=on_paper(parts.lanes)),
     )
 
 
@@ -86,11 +108,12 @@ async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One pass: ``shops`` are those opened in it, or why one could not be."""
+    """One pass: ``shops`` are those opened in it, or why one could not be; ``acked`` counts what was acknowledged."""
 
     parts: Submitting
     around: Around
     shops: dict[str, Shop | str]
+    acked: list[int]
 
     async def shop(self, venue: str) -> Shop | str:
         """Return the shop of a venue, with its account read once a pass."""
@@ -113,7 +136,17 @@ async def _decide_all(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
 
 
 async def _one_by_one(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
-    return [await _decide(this, *pair) for pair in pairs]
+    """Decide one after the other, and send each order while its price is fresh, before the next market is read."""
+    decisions = []
+    for pair in pairs:
+        decisions.append(decision := await _decide(this, *pair))
+        if isinstance(decision, Send):
+            this.acked.append(await this.parts.outbox.flush())
+            shop, order = this.shops.get(decision.intent.ref.venue), decision.intent.order
+            # What still waits, or is unknown, is counted as reserved.
+            if this.acked[-1] and isinstance(shop, Shop) and order is not None:
+                shop.spend(order.cost)
+    return decisions
 
 
 async def _decide(this: _Pass, forecast: Forecast, docket: Docket) -> Decision:
@@ -139,16 +172,22 @@ async def _planned(this: _Pass, case: Case) -> Case | Hold:
     shop = await this.shop(case.lane.venue)
     if isinstance(shop, str):
         return case.later(shop)
-    reserved = await this.parts.ledger.leave.waiting(case.lane.venue, case.lane.account)
+    reserved = await this.parts.ledger.leave.waiting(case.lane.venue, case.lane.account, paper=not case.lane.live)
     return await shop.plan(case, reserved=reserved)
 
 
 async def _settle(parts: Submitting, case: Case) -> Decision:
     """Decide and store in one transaction, in which what is at stake is counted again where caps depend on it."""
-    if counts(case):
-        stake = counted(case)
+    lane = case.lane
+    if counts(case) or lane.live:
         decision = await parts.ledger.submissions.decide_by(
-            lambda database: parts.gate.decide(replace(case, usage=usage.usage(database, stake, case.now))),
+            lambda database: parts.gate.decide(
+                _as_it_stands(
+                    case,
+                    arm=lambda: arms.newest(database, lane.venue, lane.account),
+                    at_stake=lambda stake: usage.usage(database, stake, case.now),
+                )
+            ),
             forecast_id=case.forecast.id,
             at=case.now,
         )
@@ -159,12 +198,22 @@ async def _settle(parts: Submitting, case: Case) -> Decision:
     return decision
 
 
+def _as_it_stands(case: Case, *, arm: Callable[[], Arm | None], at_stake: Callable[[Counted], Usage]) -> Case:
+    """Return the case with the arm record, and with what is at stake, as they are in this transaction."""
+    now = replace(case, arm=arm()) if case.lane.live else case
+    return replace(now, usage=at_stake(counted(now))) if counts(now) else now
+
+
 async def _store(parts: Submitting, forecast: Forecast, decision: Decision) -> Decision:
     return await parts.ledger.submissions.decide(forecast_id=forecast.id, decision=decision, at=parts.clock.now())
 
 
 async def _ask(parts: Submitting, case: Case, asked: Approval) -> Hold:
-    """Put the question to people, with its row in the audit."""
+    """Put the question to people, with what would be said beside it, and its row in the audit."""
+    lane, commenting = case.lane, parts.commenting
+    if commenting is not None and lane.comment and lane.venue in commenting.lanes:
+        said = await text_of(commenting, asked.forecast)
+        asked = replace(asked, shown={**asked.shown, "comment": said})
     body = {"approval": asked.id, "forecast": asked.forecast, "cost": f"{asked.cost:.6f}", **asked.shown}
     row = AuditRow(at=asked.asked_at, kind="ask", venue=asked.venue, actor="", body=body)
     await parts.ledger.leave.act(lambda database: approvals.ask(database, asked), row)
@@ -177,7 +226,8 @@ async def _opened(parts: Submitting, venue: str) -> Shop | str:
     if account is None:
         return f"{venue} has no account to pay from"
     try:
-        return Shop(planner=parts.planners[venue], account=await account())
+        read = await account()
+        return await _fallen(parts, venue, read) or Shop(planner=parts.planners[venue], account=read)
     except StoreError:
         raise
     except FoxcastError as error:
@@ -185,6 +235,16 @@ async def _opened(parts: Submitting, venue: str) -> Shop | str:
     except Exception as error:
         log.exception("account cannot be read", venue=venue)
         return f"the account cannot be read: {type(error).__name__}"
+
+
+async def _fallen(parts: Submitting, venue: str, account: Account) -> str | None:
+    """Keep a reading, and say why nothing is bought where it shows that too much was lost."""
+    lane, now = parts.lanes[venue], parts.clock.now()
+    await parts.ledger.readings.add(venue, lane.account, account, paper=not lane.live)
+    if not await stop_losing(parts.ledger, {venue: lane}, now=now):
+        return None
+    stop = next(one for one in await parts.ledger.leave.read(stops.standing) if one.venue == venue and not one.by)
+    return f"{stop}; resume it with: foxcast resume {venue}"
 
 
 def account_reader(outbox: Outbox, venue: str) -> Callable[[], Awaitable[Account]] | None:

@@ -36,8 +36,6 @@ LONGEST_WAIT_S = 300.0
 UNAUTHORIZED_WAIT_S = 3600.0
 # A feed that lasted this long was sound; the waits begin anew.
 STEADY_S = 60.0
-# Feeds stamp quotes by their clocks and what is polled is stamped by ours; a quote older than this is old news.
-SKEW = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,8 @@ class PriceWatch:
     def __init__(self, parts: Watching) -> None:
         self._parts = parts
         self._jitter = parts.random.stream("prices", parts.name)
-        # Of each question the newest quote, whether looked at or not; those not looked at; and what is on record.
+        # Of each question the newest quote, whether looked at or not; those not looked at, under the time at which they
+        # were heard, since clocks of feeds may be off; and what is on record.
         self._newest: dict[QuestionRef, Quote] = {}
         self._fresh: dict[QuestionRef, Quote] = {}
         self._known: dict[QuestionRef, Prediction] = {}
@@ -81,7 +80,7 @@ class PriceWatch:
         return f"{self._parts.name}: {quotes} quotes, {self._moved} prices moved, {self._planned} planned"
 
     async def _chosen(self) -> dict[QuestionRef, None]:
-        """Return what is to be watched, in its order: what is done about it must not depend on the order of a set."""
+        """Return what is to be watched, the soonest to close first; a dict, as a set that keeps its order."""
         parts = self._parts
         refs = await parts.ledger.questions.priced(parts.name, now=parts.clock.now(), limit=parts.most)
         for memory in (self._newest, self._known):
@@ -89,7 +88,7 @@ class PriceWatch:
                 del memory[ref]
         return dict.fromkeys(refs)
 
-    async def _follow(self, refs: Collection[QuestionRef], ends_at: float) -> None:
+    async def _follow(self, refs: dict[QuestionRef, None], ends_at: float) -> None:
         """Have the feed open until it ends, the day does, or there are other questions to watch."""
         clock = self._parts.clock
         began = clock.monotonic()
@@ -109,12 +108,12 @@ class PriceWatch:
         if ended:
             await self._ended(error, steady=clock.monotonic() - began >= STEADY_S)
 
-    async def _outdated(self, refs: Collection[QuestionRef]) -> bool:
+    async def _outdated(self, refs: dict[QuestionRef, None]) -> bool:
         """Ask now and then whether others are to be watched."""
         if self._parts.clock.monotonic() < self._choose_at:
             return False
         self._choose_at += CHOOSE_S
-        return (await self._chosen()).keys() != set(refs)
+        return (await self._chosen()).keys() != refs.keys()
 
     async def _pump(self, refs: Collection[QuestionRef]) -> None:
         async for quote in self._parts.feed.quotes(refs):
@@ -130,7 +129,7 @@ class PriceWatch:
             return
         self._newest[quote.ref] = quote
         if last is None or last.prediction != quote.prediction:
-            self._fresh[quote.ref] = quote
+            self._fresh[quote.ref] = replace(quote, at=self._parts.clock.now())
 
     async def _flush(self) -> None:
         """Record what moved, and make due what the policy says."""
@@ -149,7 +148,8 @@ class PriceWatch:
         before = question.crowd
         if before is not None:
             self._known[quote.ref] = before.prediction
-            late = quote.at < before.at - SKEW
+            # Heard before what was polled since; a time to come is that of another clock.
+            late = quote.at < before.at <= parts.clock.now()
             if late or moved(before.prediction, quote.prediction) < parts.step:
                 return
         crowd = Crowd(

@@ -81,7 +81,10 @@ class Opinion(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """A document of a forecast with what the rules and the auditor say; ``opinion`` is None where none was given."""
+    """A document of a forecast with what the rules and the auditor say; ``opinion`` is None where none was given.
+
+    In an ``Audit`` its text is left out.
+    """
 
     scope: str
     ref: str
@@ -186,7 +189,8 @@ class Audition:
             forecasts += 1
             if self.auditor is not None and not hindered:
                 found, hindered = await _with_opinions(found, subject, self.auditor)
-            documents += found
+            # What was said of a text stays, the text does not: a ledger holds more of them than fit into memory.
+            documents += [replace(one, met=replace(one.met, text="", shown="")) for one in found]
         return Audit(forecasts=forecasts, unguarded=unguarded, documents=tuple(documents), hindered=hindered)
 
     async def _trial(self, subject: "Subject", trial: int) -> list[Audited]:

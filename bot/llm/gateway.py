@@ -18,6 +18,7 @@ from bot.domain.inquiry import Charge, Inquiry
 from bot.domain.prompt import Answer, Dialect, Sampling
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
 from bot.llm.call import Order, Till
+from bot.llm.discreet import discreet
 from bot.llm.errands import Alarm, Errands
 from bot.llm.estimate import Estimate
 from bot.llm.flights import Flights
@@ -67,6 +68,7 @@ class Gateway:
         Unauthorized, ContractError, and ConfigError for a role without a model or a model without a price.
         """
         table = self.roles.role(inquiry.role)
+        inquiry = replace(inquiry, prompt=discreet(inquiry.prompt))
         orders = self._orders(inquiry, table)
         return await self._answer(orders, Patience(role_s=table.timeout_s, caller_s=deadline_s))
 

@@ -26,7 +26,10 @@ Alarm = Callable[[str, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """The way to one submitter, for whoever has the turn of its account; ``mode`` is what it is used in now."""
+    """The way to one submitter, for whoever has the turn of its account.
+
+    ``mode`` is what it is used in now, ``account`` whose it is; None where nobody said.
+    """
 
     ledger: Ledger
     submitter: Submitter
@@ -35,20 +38,21 @@ class Door:
     recheck: Recheck
     alarm: Alarm
     mode: Mode | None
+    account: str | None = None
 
     @property
     def sealer(self) -> Sealer | None:
         """The submitter, where it makes its requests before they are written."""
         return self.submitter if isinstance(self.submitter, Sealer) else None
 
-    def fits(self, mode: Mode) -> bool:
-        """Say whether this is the side (paper, or the venue) to which intents decided in that mode went."""
-        return self.mode is None or (mode is Mode.PAPER) == (self.mode is Mode.PAPER)
+    def fits(self, mode: Mode, account: str) -> bool:
+        """Say whether this is where intents went that were decided in that mode: the side, and whose account."""
+        same_side = self.mode is None or (mode is Mode.PAPER) == (self.mode is Mode.PAPER)
+        return same_side and self.account in {None, account}
 
     async def intents(self, row: BatchRow) -> list[IntentRow]:
         """Return, of each question of the batch, the newest intent that matters; for comments, each."""
-        read = self.ledger.submissions.comments if row.comments else self.ledger.submissions.intents
-        return await read(row.venue, row.account, row.batch)
+        return await intents_of(self.ledger, row)
 
     async def batch(self, row: BatchRow, intents: Sequence[Intent], sealed: Sequence[Sealed] = ()) -> Batch:
         """Return the intents with all questions that belong to their batch."""
@@ -61,6 +65,14 @@ class Door:
         """Return one intent by itself."""
         question = await self.ledger.questions.get(intent.ref)
         return Batch(key=intent.batch, intents=(intent,), questions=(question,), sealed=tuple(sealed))
+
+
+async def intents_of(ledger: Ledger, row: BatchRow) -> list[IntentRow]:
+    """Return, of each question of the batch, the newest intent that matters on its side; for comments, each."""
+    if row.comments:
+        return await ledger.submissions.comments(row.venue, row.account, row.batch)
+    paper = row.mode is Mode.PAPER
+    return await ledger.submissions.intents(row.venue, row.account, row.batch, paper=paper)
 
 
 def answer(intent: Intent, receipt: Receipt | None) -> Receipt:

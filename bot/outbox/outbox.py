@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from bot.domain.submission import Intent, IntentState, Mode
-from bot.errors import FoxcastError, StoreError
+from bot.errors import FoxcastError, StoreError, named
 from bot.gate.brake import Brake
-from bot.outbox import reading, sending
-from bot.outbox.door import UNSETTLED, WAITING, Alarm, Door, Recheck, log, unknown
+from bot.outbox import doubts, reading, sending
+from bot.outbox.door import UNSETTLED, WAITING, Alarm, Door, Recheck, intents_of, log, unknown
 from bot.ports import Clock, Submitter
 from bot.store.ledger import Ledger
 from bot.store.submissions import Adoption, BatchRow
@@ -39,10 +39,11 @@ async def _no_objection(_: Intent) -> str | None:
 class Outbox:
     """``ready`` says whether a batch may go now or still waits for forecasts that belong to it.
 
-    Nothing is written while the brake holds, whatever was decided before. ``recheck`` is asked of each intent just
-    before it is written, and what it objects to goes back to the gate. ``modes`` are those in which the submitters were
-    opened: what was decided for paper reaches no venue, and the other way round. ``alarm`` is told of what needs a
-    person; without one it is noted in the journal.
+    Nothing is written while the brake holds, or while too much is in doubt at the venue, whatever was decided before.
+    ``recheck`` is asked of each intent just before it is written, and what it objects to goes back to the gate.
+    ``modes`` are those in which the submitters were opened: what was decided for paper reaches no venue, and the other
+    way round. ``accounts`` are those that they write for: what went under another name is not read back through them,
+    and stays in doubt. ``alarm`` is told of what needs a person; without one it is noted in the journal.
     """
 
     ledger: Ledger
@@ -52,12 +53,18 @@ class Outbox:
     ready: Callable[[BatchRow, datetime], Awaitable[bool]]
     recheck: Recheck = _no_objection
     modes: Mapping[str, Mode] = field(default_factory=dict)
+    accounts: Mapping[str, str] = field(default_factory=dict)
     alarm: Alarm | None = None
     _turns: dict[Account, asyncio.Lock] = field(default_factory=dict, repr=False)
+    # Accounts that are not in use now, of whose doubts people were told.
+    _strangers: set[Account] = field(default_factory=set, repr=False)
 
     async def recover(self) -> int:
         """At start, before anything is sent: whatever was on the wire when the process died is unknown."""
-        return await self._strays("the process ended before an answer")
+        found = await self._strays("the process ended before an answer")
+        for venue in self.submitters if found else ():
+            await doubts.too_many(self._door(venue), venue)
+        return found
 
     async def flush(self) -> int:
         """Send every batch that has waiting intents and is ready; return how many intents were acknowledged.
@@ -85,7 +92,7 @@ class Outbox:
             settled += await self._read_back(row)
         for item in await self.ledger.submissions.resting():
             venue, account = item.intent.ref.venue, item.intent.account
-            if venue not in self.submitters or not self._door(venue).fits(item.mode):
+            if venue not in self.submitters or not await self._fits(venue, account, item.mode):
                 continue
             async with self._turn(venue, account):
                 await self._asked(venue, item.intent.batch, reading.read_resting(self._door(venue), item))
@@ -101,27 +108,27 @@ class Outbox:
             await self._doubt(row)
         revoked = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.ACKED]):
-            if row.venue in self.submitters and not row.comments and self._door(row.venue).fits(row.mode):
+            if row.comments or row.venue not in self.submitters:
+                continue
+            if await self._fits(row.venue, row.account, row.mode):
                 revoked += await reading.revoke(self._door(row.venue), row)
         settled = await self.reconcile()
         left = await self.ledger.submissions.batches(states=[IntentState.UNKNOWN])
         doubtful = sum(row.counts[IntentState.UNKNOWN] for row in left if row.venue in self.submitters)
         return Stock(settled=settled, revoked=revoked, doubtful=doubtful)
 
-    async def adopt(self, intent: str, state: IntentState, by: str, why: str = "") -> None:
+    async def adopt(self, adoption: Adoption) -> None:
         """Take a person's word for an intent that is unknown or in doubt: it is there (acked), or it is not (absent).
 
         Raises NotFound, and StoreError for an intent that needs no word, for another state, and for absence while the
         request may still take effect.
         """
-        row = await self.ledger.submissions.get(intent)
+        row = await self.ledger.submissions.get(adoption.intent)
         async with self._turn(row.intent.ref.venue, row.intent.account):
-            adoption = Adoption(intent=intent, state=state, by=by, why=why)
             await self.ledger.submissions.adopt(adoption, at=self.clock.now())
 
     async def _doubt(self, row: BatchRow) -> None:
-        read = self.ledger.submissions.comments if row.comments else self.ledger.submissions.intents
-        items = await read(row.venue, row.account, row.batch)
+        items = await intents_of(self.ledger, row)
         waiting = [item.intent for item in items if item.state in WAITING]
         await self.ledger.submissions.begin_attempt([intent.id for intent in waiting], at=self.clock.now())
         receipts = [unknown(intent, "it may have left since the backup was made") for intent in waiting]
@@ -131,20 +138,36 @@ class Outbox:
         acknowledged = 0
         for row in rows:
             async with self._turn(row.venue, row.account):
-                if self.brake.holds():
-                    break
                 door = self._door(row.venue)
+                if self.brake.holds() or await doubts.too_many(door, row.venue):
+                    break
                 if row.comments:
                     acknowledged += await sending.send_comments(door, row)
                 elif await self.ready(row, self.clock.now()):
                     acknowledged += await sending.send(door, row)
+        for venue in dict.fromkeys(row.venue for row in rows):
+            await doubts.too_many(self._door(venue), venue)
         return acknowledged
 
     async def _read_back(self, row: BatchRow) -> int:
-        if row.venue not in self.submitters or not self._door(row.venue).fits(row.mode):
+        if row.venue not in self.submitters or not await self._fits(row.venue, row.account, row.mode):
             return 0
         async with self._turn(row.venue, row.account):
             return await self._asked(row.venue, row.batch, reading.read_back(self._door(row.venue), row))
+
+    async def _fits(self, venue: str, account: str, mode: Mode) -> bool:
+        """Say whether the submitter in use can tell of what went under that account in that mode."""
+        door = self._door(venue)
+        if door.fits(mode, account):
+            return True
+        if door.account not in {None, account} and (venue, account) not in self._strangers:
+            self._strangers.add((venue, account))
+            await door.alarm(
+                venue,
+                f"there are submissions under the account {account}, and {door.account} is in use "
+                f"now: nobody can tell what became of them, and what they may cost stays reserved",
+            )
+        return False
 
     async def _asked(self, venue: str, batch: str, read: Awaitable[int]) -> int:
         """Await a reading; a venue that cannot be read settles nothing."""
@@ -155,7 +178,7 @@ class Outbox:
         except FoxcastError as error:
             log.warning("cannot be read back", venue=venue, batch=batch, error=str(error))
         except Exception as error:  # noqa: BLE001 - a plugin's fault must not keep other venues from being read
-            log.error("cannot be read back", venue=venue, batch=batch, error=f"{type(error).__name__}: {error}")
+            log.error("cannot be read back", venue=venue, batch=batch, error=named(error))
         return 0
 
     async def _strays(self, detail: str) -> int:
@@ -185,6 +208,7 @@ class Outbox:
             recheck=self.recheck,
             alarm=self.alarm or self._note,
             mode=self.modes.get(venue),
+            account=self.accounts.get(venue),
         )
 
     async def _note(self, venue: str, text: str) -> None:

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from bot.domain.submission import IntentAction, IntentState, Mode, Receipt, Sealed
+from bot.domain.submission import Intent, IntentAction, IntentState, Mode, Receipt, Sealed
 from bot.outbox.door import Door, answer, first_of, log
+from bot.outbox.doubts import stop, watch
 from bot.store.submissions import AttemptRow, BatchRow, IntentRow
 
 # An intent that readings cannot settle is in doubt so long after its fence, or after it became unknown.
 PARK_AFTER = timedelta(hours=1)
+# An order that was taken and that no list shows at its fence ended without a fill, if none shows it then either.
+SURE_AFTER = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +53,23 @@ async def read_resting(door: Door, item: IntentRow) -> bool:
     receipt = answer(item.intent, found.get(item.intent.id))
     if receipt.state not in {IntentState.ACKED, IntentState.ABSENT}:
         return False
+    over = trace.fence is not None and asked_at >= trace.fence
+    if receipt.state is IntentState.ABSENT and await door.ledger.submissions.fills(item.intent.id):
+        return over and await _contradicted(door, item.intent, asked_at)
+    if receipt.state is IntentState.ABSENT and trace.fence is not None and asked_at < trace.fence + SURE_AFTER:
+        return False
     taken = replace(receipt, state=IntentState.ACKED)
+    await watch(door, [item.intent], [taken])
     await door.ledger.submissions.settle([taken], at=door.clock.now(), as_of=asked_at)
-    return trace.fence is not None and asked_at >= trace.fence
+    return over
+
+
+async def _contradicted(door: Door, intent: Intent, asked_at: datetime) -> bool:
+    """An order of which parts were filled is not there: whatever is wrong, all that it may cost stays reserved."""
+    why = f"the order {intent.id} on {intent.ref} was filled in part by its own account, and the venue does not know it"
+    await stop(door, intent.ref.venue, why)
+    await door.ledger.submissions.keep(intent.id, as_of=asked_at)
+    return True
 
 
 async def revoke(door: Door, row: BatchRow) -> int:
@@ -89,6 +106,7 @@ async def _read(door: Door, row: BatchRow, items: Sequence[IntentRow]) -> int:
             settled.append(receipt)
         elif asked_at >= _patience_ends(item, trace):
             await _park(door, item, receipt)
+    await watch(door, [item.intent for item in items], settled)
     await door.ledger.submissions.settle(settled, at=door.clock.now(), as_of=asked_at)
     return len(settled)
 

@@ -9,8 +9,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
-from bot.errors import ContractError, FoxcastError, Rejected, StoreError
+from bot.errors import ContractError, FoxcastError, Rejected, StoreError, named
 from bot.outbox.door import UNSETTLED, WAITING, Door, answer, first_of, log, stands, unknown
+from bot.outbox.doubts import watch
 from bot.ports import Sealer
 from bot.store.submissions import BatchRow, IntentRow
 
@@ -18,6 +19,9 @@ from bot.store.submissions import BatchRow, IntentRow
 AGAIN_AFTER = timedelta(hours=6)
 # An intent that goes alone and did not get through.
 ALONE_AGAIN_AFTER = timedelta(minutes=5)
+
+# An order whose request cannot be made on the market as it is.
+PLAN_AGAIN_AFTER = timedelta(minutes=10)
 
 
 async def send(door: Door, row: BatchRow) -> int:
@@ -36,7 +40,7 @@ async def send(door: Door, row: BatchRow) -> int:
         return 0
     # Where each request is made by itself, nothing that stands is written again.
     beside = [] if door.sealer else [item.intent for item in items if stands(item)]
-    return await _write(door, await door.batch(row, [*beside, *fresh]), {intent.id for intent in fresh})
+    return await _write(door, await door.batch(row, [*beside, *_intents(fresh)]), fresh)
 
 
 async def send_comments(door: Door, row: BatchRow) -> int:
@@ -50,17 +54,21 @@ async def send_comments(door: Door, row: BatchRow) -> int:
             why = f"what it belongs to is {leader or 'not there'}"
             await door.ledger.submissions.abandon(item.intent.id, why=why, at=door.clock.now())
         elif leader is IntentState.ACKED and await _cleared(door, [item]):
-            acked += await _write(door, await door.alone(item.intent), {item.intent.id})
+            acked += await _write(door, await door.alone(item.intent), [item])
     return acked
 
 
-async def _cleared(door: Door, items: Sequence[IntentRow]) -> list[Intent]:
+def _intents(items: Sequence[IntentRow]) -> list[Intent]:
+    return [item.intent for item in items]
+
+
+async def _cleared(door: Door, items: Sequence[IntentRow]) -> list[IntentRow]:
     """Return what may still go; the rest goes back to the gate, or where it was no forecast of ours, stays."""
     cleared = []
     for item in items:
         why = await _objection(door, item)
         if why is None:
-            cleared.append(item.intent)
+            cleared.append(item)
         elif item.intent.action is not IntentAction.WITHDRAW:
             await door.ledger.submissions.abandon(item.intent.id, why=why, at=door.clock.now())
             log.info("back to the gate", intent=item.intent.id, why=why)
@@ -78,25 +86,29 @@ async def _objection(door: Door, item: IntentRow) -> str | None:
         return f"it cannot be checked again: {error}"
 
 
-async def _write(door: Door, batch: Batch, fresh: set[str]) -> int:
+async def _write(door: Door, batch: Batch, fresh: Sequence[IntentRow]) -> int:
     """Write those of the batch that are fresh; the others are there because they stand."""
     if door.sealer is not None:
         sealed = await _sealed(door, door.sealer, batch)
-        batch = replace(batch, intents=tuple(one for one in batch.intents if one.id in sealed))
+        # Sealing asks the venue, which takes its time: what was so before may not be any more.
+        fresh = await _cleared(door, [item for item in fresh if item.intent.id in sealed])
+        names = {item.intent.id for item in fresh}
+        batch = replace(batch, intents=tuple(one for one in batch.intents if one.id in names))
         batch = replace(batch, sealed=tuple(sealed[intent.id] for intent in batch.intents))
-        fresh &= set(sealed)
     # The last look before the record says that it is on its way.
     if not fresh or door.brake.holds():
         return 0
+    names = {item.intent.id for item in fresh}
     asked_at = door.clock.now()
     try:
         await door.ledger.submissions.begin_attempt(
-            [intent.id for intent in batch.intents if intent.id in fresh], at=asked_at, sealed=batch.sealed
+            [intent.id for intent in batch.intents if intent.id in names], at=asked_at, sealed=batch.sealed
         )
     except ContractError as error:
         log.error("not sent", batch=batch.key, error=str(error))
         return 0
-    receipts = [one for one in await _submitted(door, batch) if one.intent in fresh]
+    receipts = [one for one in await _submitted(door, batch) if one.intent in names]
+    await watch(door, batch.intents, receipts)
     await _settle(door, receipts, asked_at)
     acked = sum(receipt.state is IntentState.ACKED for receipt in receipts)
     details = sorted({receipt.detail for receipt in receipts if receipt.detail})
@@ -118,8 +130,8 @@ async def _submitted(door: Door, batch: Batch) -> list[Receipt]:
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a plugin raises, the write may have happened
-        log.warning("submission in doubt", batch=batch.key, error=f"{type(error).__name__}: {error}")
-        return [unknown(intent, f"{type(error).__name__}: {error}") for intent in batch.intents]
+        log.warning("submission in doubt", batch=batch.key, error=named(error))
+        return [unknown(intent, named(error)) for intent in batch.intents]
     return [answer(intent, receipts.get(intent.id)) for intent in batch.intents]
 
 
@@ -137,7 +149,7 @@ async def _sealed(door: Door, sealer: Sealer, batch: Batch) -> dict[str, Sealed]
         log.warning("cannot be sealed", batch=batch.key, error=str(error))
         return {}
     except Exception as error:  # noqa: BLE001 - whatever a plugin raises, nothing has left
-        log.error("cannot be sealed", batch=batch.key, error=f"{type(error).__name__}: {error}")
+        log.error("cannot be sealed", batch=batch.key, error=named(error))
         return {}
     sealed = {one.intent: one for one in made}
     await _refuse(door, [one for one in batch.intents if one.id not in sealed], "its request cannot be made")
@@ -161,9 +173,17 @@ def _require_sound(batch: Batch, made: Sequence[Sealed]) -> None:
 
 
 async def _refuse(door: Door, intents: Sequence[Intent], why: str) -> None:
-    if intents:
-        log.info("refused before sending", of=len(intents), why=why)
-        await door.ledger.submissions.refuse([intent.id for intent in intents], why=why, at=door.clock.now())
+    """Refuse for good; of an order only this plan is: the market may move, so the gate is asked again later."""
+    if not intents:
+        return
+    now = door.clock.now()
+    log.info("refused before sending", of=len(intents), why=why)
+    for intent in intents:
+        if intent.action is IntentAction.ORDER:
+            await door.ledger.submissions.abandon(intent.id, why=why, at=now, until=now + PLAN_AGAIN_AFTER)
+    others = [intent.id for intent in intents if intent.action is not IntentAction.ORDER]
+    if others:
+        await door.ledger.submissions.refuse(others, why=why, at=now)
 
 
 def _came_back(item: IntentRow, row: BatchRow, now: datetime) -> bool:

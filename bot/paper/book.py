@@ -19,7 +19,7 @@ from bot.domain.order import Account, Position
 from bot.domain.question import SINGLE_TARGET
 from bot.domain.resolution import Resolution
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
-from bot.errors import FoxcastError, Rejected, StoreError
+from bot.errors import FoxcastError, Rejected, StoreError, named
 from bot.ids import derive_id
 from bot.paper import accounts, settlements, tickets
 from bot.paper.amounts import micros, units
@@ -176,7 +176,7 @@ class PaperBook:
             try:
                 met = await self.market.arrive(visit)
             except FoxcastError as error:
-                return await self._lost(ticket, f"{type(error).__name__}: {error}")
+                return await self._lost(ticket, named(error))
             return await self._booked(ticket, met, asked_at)
 
     async def _look_again(self, intent: str) -> int:

@@ -44,6 +44,7 @@ create table statement (
 _BY_QUESTION = "create index statement_by_question on statement (ref, account, begun_at)"
 
 _KNOWN = "select seq from statement where intent = ?"
+_WRITTEN = "select seq, action, ended_at from statement where intent = ?"
 _END = """
 update statement set ended_at = max(begun_at, :at)
 where ref = :ref and account = :account and action = 'forecast' and (ended_at is null or ended_at > :at)
@@ -145,14 +146,12 @@ class StandingBook:
         return [await self._submit(intent, requests.get(intent.id), batch) for intent in batch.intents]
 
     async def standing(self, batch: Batch) -> Sequence[Receipt]:
-        """Say which intents are written down; both answers are proof."""
-        receipts = []
-        for intent in batch.intents:
-            # Asked of the writer: a write whose caller was cancelled comes before it.
-            seq = await self.file.writer.run(partial(_seq, intent=intent.id))
-            state = IntentState.ABSENT if seq is None else IntentState.ACKED
-            receipts.append(Receipt(intent=intent.id, state=state, reference="" if seq is None else f"paper {seq}"))
-        return receipts
+        """Say what stands: a forecast that was replaced, withdrawn or ended by itself does not; both are proof."""
+        # Asked of the writer: a write whose caller was cancelled comes before it.
+        return [
+            await self.file.writer.run(partial(_stands, intent=intent, now=self.clock.now()))
+            for intent in batch.intents
+        ]
 
     async def history(self, ref: QuestionRef, account: str) -> tuple[Stood, ...]:
         """Return all forecasts of a question, oldest first."""
@@ -236,6 +235,17 @@ def _write(database: Database, said: Statement, tag: str, time: tuple[datetime, 
 def _seq(database: Database, intent: str) -> int | None:
     row = database.execute(_KNOWN, [intent]).fetchone()
     return None if row is None else int(row[0])
+
+
+def _stands(database: Database, intent: Intent, now: datetime) -> Receipt:
+    row = database.execute(_WRITTEN, [intent.id]).fetchone()
+    if row is None:
+        return _receipt(intent, IntentState.ABSENT, "it was never written down")
+    seq, action, ended_at = row
+    ended = action == IntentAction.FORECAST and ended_at is not None and moment(ended_at) <= now
+    if ended:
+        return _receipt(intent, IntentState.ABSENT, "another forecast stands, or none")
+    return Receipt(intent=intent.id, state=IntentState.ACKED, reference=f"paper {seq}")
 
 
 def _stood(intent: str, predictions: str, begun_at: str, ended_at: str | None) -> Stood:

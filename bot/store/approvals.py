@@ -81,9 +81,7 @@ def answer(database: Database, answered: Approval, *, at: datetime) -> None:
         message = f"{known.id} is {known.state} already" + (f" by {known.by}" if known.by else "")
         raise Rejected(message)
     if known.expires_at <= at:
-        message = (
-            f"{known.id} expired at {known.expires_at:%Y-%m-%d %H:%M} UTC; it is asked again if it still wants to go"
-        )
+        message = f"{known.id} expired at {known.expires_at:%Y-%m-%d %H:%M} UTC; the next forecast of it asks again"
         raise Rejected(message)
     values = {
         "id": known.id,

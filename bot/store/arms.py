@@ -14,9 +14,10 @@ values (:id, :venue, :account, :config, :by, :armed_at, :until, :per_order, :per
 on conflict (id) do nothing
 """  # noqa: S608 - made of constants
 _NEWEST = f"""
-select {_COLUMNS} from arm where venue = ? and account = ? order by armed_at desc, rowid desc limit 1
+select {_COLUMNS} from arm where venue = ? and account = ? order by rowid desc limit 1
 """  # noqa: S608 - as above
-_DISARM = "update arm set disarmed_at = :at where disarmed_at is null and until > :at and venue = :venue"
+# Also those whose time seems to be over: the clock may be ahead.
+_DISARM = "update arm set disarmed_at = :at where disarmed_at is null and venue = :venue"
 
 
 def add(database: Database, arm: Arm) -> None:
@@ -51,5 +52,5 @@ def newest(database: Database, venue: str, account: str) -> Arm | None:
 
 
 def disarm(database: Database, venue: str, *, at: datetime) -> int:
-    """End the records of a venue that still hold; return how many did."""
+    """End all records of a venue that nobody ended; return how many that were, also such whose time is over."""
     return database.execute(_DISARM, {"venue": venue, "at": stamp(at)}).rowcount

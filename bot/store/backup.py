@@ -1,7 +1,7 @@
-"""Whole copies of a ledger while it is in use: one file each, checked before it gets its name.
+"""Whole copies of a ledger and its books while they are in use, checked before they get their names.
 
 Backups are named ``<ledger>-<UTC time>.db``; one made for a reason carries it, ``<ledger>-<UTC time>-<label>.db``, and
-is never pruned.
+is never pruned. Where there are books, ``<the same>.books`` is the folder of their copies.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bot.errors import StoreError
+from bot.store.backup_books import books_beside, copies_beside, folder_for, name_books, remove_books
 from bot.store.checks import full_check
 from bot.store.database import make_private, open_reader, sync, translated
 
@@ -28,39 +29,63 @@ ABANDONED_AFTER = timedelta(hours=1)
 
 _STAMP = "%Y%m%dT%H%M%SZ"
 _NAME = re.compile(r"(?P<stem>.+)-(?P<stamp>\d{8}T\d{6}Z)(?:-(?P<label>.+))?\.db")
-_PARTIAL = re.compile(r"\.(?P<name>.+\.db)\.\d+\.partial")
+_PARTIAL = re.compile(r"\.(?P<name>.+\.db)\.\d+\.partial(?:-books)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """One copy; ``label`` is empty for a regular one."""
+    """One copy; ``label`` is empty for a regular one, ``size_bytes`` counts the copied ``books`` too."""
 
     path: Path
     made_at: datetime
     label: str
     size_bytes: int
+    books: tuple[Path, ...] = ()
 
 
 def back_up(path: Path, folder: Path, *, at: datetime, label: str = "") -> Backup:
-    """Copy the ledger at ``path`` into the folder, check the copy, and only then give it its name.
+    """Copy the ledger at ``path`` and its books into the folder, check the copies, and only then give them names.
 
     The name is taken from ``at``; a regular backup of the same second is replaced. Raises StoreError for a disk without
-    room for the copy and for a copy that is damaged (the ledger then is, too).
+    room for a copy and for a copy that is damaged (what it is of then is, too).
     """
     name = "-".join(part for part in (path.stem, at.astimezone(UTC).strftime(_STAMP), label) if part) + ".db"
     target = folder / name
     # A person and the daemon may each make a backup at the same time.
     partial = folder / f".{name}.{os.getpid()}.partial"
+    partial_books = partial.with_name(f"{partial.name}-books")
     with translated(folder):
         _clear_partials(folder, path.stem, at - ABANDONED_AFTER)
         try:
+            books = _copied_books(path, partial_books)
             snapshot(path, partial)
+            name_books(partial, books)
             require_sound(partial)
-            partial.replace(target)
+            _give_names({partial_books: folder_for(target)} if books else {}, partial, target)
         finally:
             partial.unlink(missing_ok=True)
+            shutil.rmtree(partial_books, ignore_errors=True)
         sync(folder)
         return _backup(target, at, label)
+
+
+def _copied_books(ledger: Path, folder: Path) -> dict[str, Path]:
+    copies = {}
+    for name, book in books_beside(ledger).items():
+        copies[name] = folder / name
+        snapshot(book, copies[name])
+        require_sound(copies[name])
+    return copies
+
+
+def _give_names(books: dict[Path, Path], partial: Path, target: Path) -> None:
+    # The ledger comes last, so that what has a name is whole.
+    if folder_for(target).exists():
+        target.unlink(missing_ok=True)
+        remove_books(target)
+    for copy, named in books.items():
+        copy.replace(named)
+    partial.replace(target)
 
 
 def snapshot(path: Path, target: Path) -> None:
@@ -112,6 +137,7 @@ def prune(folder: Path, stem: str, *, hourly: int = KEEP_HOURLY, daily: int = KE
     with translated(folder):
         for path in gone:
             path.unlink(missing_ok=True)
+            remove_books(path)
     return gone
 
 
@@ -123,15 +149,20 @@ def _newest_of_each(newest_first: Iterable[Backup], period: Callable[[Backup], s
 
 
 def _backup(path: Path, at: datetime, label: str) -> Backup:
-    return Backup(path=path, made_at=at, label=label, size_bytes=path.stat().st_size)
+    books = copies_beside(path)
+    size_bytes = sum(one.stat().st_size for one in (path, *books))
+    return Backup(path=path, made_at=at, label=label, size_bytes=size_bytes, books=books)
 
 
 def _clear_partials(folder: Path, stem: str, before: datetime) -> None:
-    for partial in folder.glob(".*.partial"):
+    for partial in [*folder.glob(".*.partial"), *folder.glob(".*.partial-books")]:
         named = _PARTIAL.fullmatch(partial.name)
         name = _NAME.fullmatch(named["name"]) if named else None
         if name is not None and name["stem"] == stem and _written_before(partial, before):
-            partial.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True) if partial.is_file() else shutil.rmtree(partial, ignore_errors=True)
+    for books in folder.glob(f"{stem}-*.books"):
+        if not books.with_suffix(".db").exists() and _written_before(books, before):
+            shutil.rmtree(books, ignore_errors=True)
 
 
 def _written_before(path: Path, moment: datetime) -> bool:

@@ -11,7 +11,10 @@ from bot.domain.submission import IntentState, Mode
 from bot.store.codec import listed, moment
 from bot.store.intents import INTENT, STANDING, IntentRow, rows_of
 
-_IN_BATCH = f"{STANDING} and i.venue = ? and i.account = ? and i.batch = ? order by i.ref"
+_IN_BATCH = f"""
+{STANDING} and i.venue = ?1 and i.account = ?2 and i.batch = ?3 and (?4 is null or (i.mode = 'paper') = ?4)
+order by i.ref
+"""
 _COMMENTS = f"""
 {INTENT} where i.action = 'comment' and i.state not in ('refused', 'superseded')
   and i.venue = ? and i.account = ? and i.batch = ? order by i.seq
@@ -77,9 +80,12 @@ def batches(database: Database, states: Sequence[IntentState]) -> list[BatchRow]
     ]
 
 
-def intents(database: Database, venue: str, account: str, batch: str) -> list[IntentRow]:
-    """Read, by question, the newest intent that is neither refused nor superseded, comments aside."""
-    return rows_of(database, _IN_BATCH, venue, account, batch)
+def intents(database: Database, venue: str, account: str, batch: str, *, paper: bool | None = None) -> list[IntentRow]:
+    """Read, by question, the newest intent that is neither refused nor superseded, comments aside.
+
+    ``paper`` says on which side: on paper, or at the venue; None: on either.
+    """
+    return rows_of(database, _IN_BATCH, venue, account, batch, paper)
 
 
 def comments(database: Database, venue: str, account: str, batch: str) -> list[IntentRow]:

@@ -2,7 +2,8 @@
 
 Canonical means sorted keys, no spaces, no NaN, moments in UTC at a fixed width (so that the order of the text is the
 order of time), and no field that has its default (so that a field added later changes no digest). Text from the web
-may hold lone surrogates, which no UTF-8 can carry: they become U+FFFD here, once, before any digest is taken.
+may hold lone surrogates, which no UTF-8 can carry: they become U+FFFD here, once, before any digest is taken. So do
+secrets that somebody repeated become a mark: what went through here may be kept, exported and shown.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from bot.domain.setup import Setup
 from bot.domain.step import Step
 from bot.errors import ContractError
 from bot.ids import digest
+from bot.redact import hide
 from bot.store.plain import moment, reader, stamp, writer
 
 __all__ = [
@@ -50,14 +52,16 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_asci
 
 
 def clean(text: str) -> str:
-    """Return the text with each lone surrogate replaced by U+FFFD; surrogate pairs become the character they mean."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    """Return the text without the secrets that are known, and with each lone surrogate replaced by U+FFFD.
+
+    Surrogate pairs become the character they mean.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return hide(text)
 
 
 class Form(Generic[T]):

@@ -1,5 +1,6 @@
 """Decisions over forecasts: each is stored with its reason; one to send plans its intent in the same transaction."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,11 +19,10 @@ _DECIDE = """
 insert into decision (forecast, at, verdict, why, until, mode, intent, market)
 values (:forecast, :at, :verdict, :why, :until, :mode, :intent, :market)
 """
-# Asking again and hearing the same is no new decision: only the time until which it holds moves.
-_REPEAT = """
-update decision set until = :until
-where verdict = 'hold' and why = :why and id = (select max(id) from decision where forecast = :forecast)
-"""
+# Asking again and hearing the same is no new decision: the time until which it holds moves, and the figures in it.
+_LAST = "select id, verdict, why from decision where forecast = ? order by id desc limit 1"
+_REPEAT = "update decision set until = :until, why = :why where id = :id"
+_FIGURES = re.compile(r"\d[\d.,:]*")
 _DECIDED = "update forecast set decided_at = :at where id = :forecast"
 _DECISIONS = f"""
 select d.at, d.why, d.until, d.mode, d.market, {INTENT_COLUMNS}
@@ -79,21 +79,30 @@ def hold(database: Database, forecast_id: str, decision: Hold, at: datetime) -> 
         "intent": None,
         "market": None,
     }
-    if database.execute(_REPEAT, values).rowcount:
-        database.execute(_DECIDED, values)
+    last = database.execute(_LAST, [forecast_id]).fetchone()
+    if last is not None and last[1] == "hold" and _kind(last[2]) == _kind(decision.why):
+        database.execute(_REPEAT, {"id": last[0], "until": values["until"], "why": values["why"]})
+        database.execute(_DECIDED, {"forecast": forecast_id, "at": values["at"]})
     else:
         _store(database, values)
 
 
-def abandon(database: Database, intent_id: str, why: str, at: datetime) -> None:
-    """Take back an intent that waits, with a reason; its forecast, if it is that, comes before the gate again at once.
+def _kind(why: str) -> str:
+    """Return a reason without its figures."""
+    return _FIGURES.sub("#", clean(why))
+
+
+def abandon(database: Database, intent_id: str, why: str, at: datetime, *, until: datetime | None = None) -> None:
+    """Take back an intent that waits, with a reason; its forecast, if it is that, comes before the gate again.
+
+    It does so at once, or at the moment that is given.
 
     A comment goes without its forecast being asked about. Raises StoreError for an intent that does not wait.
     """
     row = intents.get(database, intent_id)
     intents.rest(database, intent_id, row.state, detail=why, at=stamp(at))
     if row.intent.action in {"forecast", "order"}:
-        hold(database, row.intent.forecast, Hold(why=f"back to the gate: {why}", until=at), at)
+        hold(database, row.intent.forecast, Hold(why=f"back to the gate: {why}", until=until or at), at)
 
 
 def decisions(database: Database, forecast_id: str) -> list[DecisionRow]:

@@ -18,12 +18,13 @@ _SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and foreca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Which forecast comes before the gate, and under which account it would leave."""
+    """Which forecast comes before the gate, under which account it would leave, and on which side: None for either."""
 
     ref: QuestionRef
     forecaster: str
     revision: int
     account: str
+    paper: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ def _docket(database: Database, asked: Asked, now: datetime) -> Docket:
     (successor,) = database.execute(_SUCCESSOR, [str(asked.ref), asked.forecaster, asked.revision]).fetchone()
     return Docket(
         question=current(database, asked.ref),
-        standing=standing(database, asked.ref, asked.account),
+        standing=standing(database, asked.ref, asked.account, paper=asked.paper),
         locked=lock_reason(database, asked.ref, asked.forecaster, now=now),
         successor=successor,
     )

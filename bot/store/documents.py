@@ -9,6 +9,7 @@ from sqlite_utils import Database
 
 from bot.errors import NotFound, StoreError
 from bot.ids import digest as digest_of
+from bot.redact import hide_bytes
 from bot.store.runs import Runs
 
 PUT = "insert into document (digest, media_type, size, packed) values (?, ?, ?, ?) on conflict do nothing"
@@ -49,6 +50,7 @@ class Documents:
 
     async def put(self, content: bytes, media_type: str) -> str:
         """Keep the content and return its SHA-256 in hex; the same content again costs nothing and changes nothing."""
+        content = hide_bytes(content)
         quick = len(content) <= PACKED_AT_ONCE
         document = pack(content, media_type) if quick else await asyncio.to_thread(pack, content, media_type)
         await self.writer.run(lambda database: put(database, document))

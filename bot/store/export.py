@@ -1,4 +1,6 @@
-"""The ledger as files anybody can read: one line of JSON for each row, in an order that does not change.
+"""The ledger as files: one line of JSON for each row, in an order that does not change; for their owner alone.
+
+What proves who may let something leave is left out: who has it could do so.
 
 The rows come from a private copy, so that all tables are of one moment and a long export does not hold up the ledger.
 """
@@ -19,13 +21,14 @@ from sqlite_utils import Database
 
 from bot.errors import StoreError
 from bot.store.backup import snapshot
-from bot.store.database import open_reader, translated
+from bot.store.database import make_private, open_reader, translated
 
 _RELATIONS = """
 select name, type from pragma_table_list
 where schema = 'main' and type in ('table', 'view') and name not glob 'sqlite_*' and name not glob '_*'
 order by name
 """
+SECRET = frozenset({("principal", "salt"), ("principal", "hash")})
 _COLUMNS = "select name, pk from pragma_table_info(?) order by cid"
 
 
@@ -63,10 +66,12 @@ def export(path: Path, folder: Path, *, at: datetime, without: Collection[str] =
     with translated(folder):
         shutil.rmtree(partial, ignore_errors=True)
         try:
+            partial.mkdir(mode=0o700)
             snapshot(path, copy)
             manifest = Manifest(ledger=path.name, made_at=at.isoformat(), files=_export_all(copy, partial, without))
             copy.unlink()
             text = json.dumps(asdict(manifest), indent=2, ensure_ascii=False)
+            make_private(partial / "manifest.json")
             (partial / "manifest.json").write_text(f"{text}\n", encoding="utf-8")
             partial.rename(folder)
         finally:
@@ -91,7 +96,9 @@ def _export_all(copy: Path, folder: Path, without: Collection[str]) -> tuple[Exp
 def _export_one(database: Database, folder: Path, name: str, kind: str) -> Exported:
     seen = hashlib.sha256()
     rows = 0
-    with (folder / f"{name}.jsonl").open("wb") as file:
+    path = folder / f"{name}.jsonl"
+    make_private(path)
+    with path.open("wb") as file:
         for line in _lines(database, name):
             file.write(line)
             seen.update(line)
@@ -103,7 +110,7 @@ def _lines(database: Database, name: str) -> Iterator[bytes]:
     columns = [(str(column), int(key)) for column, key in database.conn.execute(_COLUMNS, [name])]
     keys = [column for column, key in sorted(columns, key=lambda column: column[1]) if key]
     order = ", ".join(_quoted(column) for column in keys or [column for column, _ in columns])
-    names = [column for column, _ in columns]
+    names = [column for column, _ in columns if (name, column) not in SECRET]
     selected = ", ".join(_quoted(column) for column in names)
     statement = f"select {selected} from {_quoted(name)} order by {order}"  # noqa: S608 - names of the database itself
     for row in database.conn.execute(statement):

@@ -62,21 +62,25 @@ i.category
 INTENT = f"select {_COLUMNS}, i.state, i.mode, i.detail, i.planned_at, i.changed_at from intent i"  # noqa: S608 - constants
 INTENT_COLUMNS = _COLUMNS
 _ONE = f"{INTENT} where i.id = ?"
-# Of each question, the newest intent that stands at the venue, may stand there, or is still to go.
+# Of each question, the newest intent that stands at the venue, may stand there, or is still to go; what stands on paper
+# stands nowhere else.
 STANDING = f"""
 {INTENT}
 where i.action <> 'comment' and i.state not in ('refused', 'superseded') and not exists (
   select 1 from intent later where later.ref = i.ref and later.account = i.account and later.seq > i.seq
-    and later.action <> 'comment' and later.state not in ('refused', 'superseded'))
+    and (later.mode = 'paper') = (i.mode = 'paper') and later.action <> 'comment'
+    and later.state not in ('refused', 'superseded'))
 """  # noqa: S608 - made of constants
-_OF_QUESTION = f"{STANDING} and i.ref = ? and i.account = ?"
+_OF_QUESTION = f"""
+{STANDING} and i.ref = ?1 and i.account = ?2 and (?3 is null or (i.mode = 'paper') = ?3)
+order by i.seq desc
+"""
 _OPEN = """
 select id, state from intent
 where ref = ? and account = ? and id <> ? and (action = 'comment') = ?
   and state not in ('acked', 'refused', 'superseded')
 """
 _STATE = "select state from intent where id = ?"
-_ACTION = "select action from intent where id = ?"
 
 _MOVE = "update intent set state = :state, detail = :detail, changed_at = :at where id = :id"
 _PLAN = """
@@ -172,21 +176,18 @@ def state_of(database: Database, intent_id: str) -> IntentState:
     return IntentState(row[0])
 
 
-def action_of(database: Database, intent_id: str) -> IntentAction:
-    """Return what a known intent is to do."""
-    (action,) = database.execute(_ACTION, [intent_id]).fetchone()
-    return IntentAction(action)
-
-
 def get(database: Database, intent_id: str) -> IntentRow:
     """Read one intent; raises NotFound."""
     state_of(database, intent_id)
     return rows_of(database, _ONE, intent_id)[0]
 
 
-def standing(database: Database, ref: QuestionRef, account: str) -> Intent | None:
-    """Read the newest intent of the question that is neither refused nor superseded, comments aside."""
-    rows = rows_of(database, _OF_QUESTION, str(ref), account)
+def standing(database: Database, ref: QuestionRef, account: str, *, paper: bool | None = None) -> Intent | None:
+    """Read the newest intent of the question that is neither refused nor superseded, comments aside.
+
+    ``paper`` says on which side: on paper, or at the venue; None: on either.
+    """
+    rows = rows_of(database, _OF_QUESTION, str(ref), account, paper)
     return rows[0].intent if rows else None
 
 

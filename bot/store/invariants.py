@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from bot.store.schema_lanes import SETTLED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invariant:
@@ -244,6 +246,13 @@ select i.id, i.cost, -sum(f.cash) from intent i join fill f on f.intent = i.id
 group by i.id having i.cost + 1e-6 < -sum(f.cash)
 """,
         meaning="an order that took more than is counted for it",
+    ),
+    Invariant(
+        name="order_is_settled_as_its_question_is",
+        sql=f"""
+select i.id, i.settled from intent i where i.action = 'order' and i.settled <> ({SETTLED.format(ref="i.ref")})
+""",  # noqa: S608 - made of constants
+        meaning="an order counted as at stake that is not, or one left out that is",
     ),
 )
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlite_utils import Database
 
 from bot.errors import StoreError
+from bot.redact import said
 from bot.store.codec import clean, moment, stamp
 from bot.store.runs import Runs, Writes
 
@@ -97,7 +98,7 @@ class Journal:
 
 def note(database: Database, kind: str, text: str, at: datetime) -> None:
     """Write an event within the caller's transaction."""
-    database.execute(NOTE, [stamp(at), clean(kind), clean(text)])
+    database.execute(NOTE, [stamp(at), clean(kind), said(clean(text))])
 
 
 def _recent(database: Database, limit: int, kind: str | None) -> list[Event]:
@@ -115,7 +116,7 @@ def _standing_halt(database: Database) -> Event | None:
 
 def _add_run(database: Database, run: JobRun) -> None:
     outcome = "ok" if run.ok else "failed"
-    database.execute(ADD_RUN, [run.name, stamp(run.started_at), stamp(run.ended_at), outcome, clean(run.detail)])
+    database.execute(ADD_RUN, [run.name, stamp(run.started_at), stamp(run.ended_at), outcome, said(clean(run.detail))])
     database.execute(FORGET_RUNS, {"job": run.name, "kept": RUNS_KEPT})
 
 

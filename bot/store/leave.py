@@ -3,7 +3,7 @@
 The table modules beside it work within a transaction, so that a change and its row in the audit are one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -50,21 +50,21 @@ class Leave:
         """Return what the query makes of one snapshot."""
         return await self.readers.run(query)
 
-    async def standing(self, accounts: Mapping[str, str], *, now: datetime) -> Leaves:
-        """Return how things stand at the venues, given the account used at each."""
-        return await self.readers.run(lambda database: _standing(database, accounts, now))
+    async def standing(self, accounts: Mapping[str, str], *, now: datetime, paper: Collection[str] = ()) -> Leaves:
+        """Return how things stand at the venues, given the account used at each, and which of them are on paper."""
+        return await self.readers.run(lambda database: _standing(database, accounts, paper, now))
 
     async def usage(self, counted: Counted, *, now: datetime) -> Usage:
         """Return what is at stake; what is decided by it is counted again in the transaction that adds to it."""
         return await self.readers.run(lambda database: usage(database, counted, now))
 
-    async def waiting(self, venue: str, account: str) -> float:
-        """Return what intents may still take from an account that it does not show yet."""
-        return await self.readers.run(lambda database: waiting(database, venue, account))
+    async def waiting(self, venue: str, account: str, *, paper: bool) -> float:
+        """Return what intents, on paper or real ones, may still take that the account does not show yet."""
+        return await self.readers.run(lambda database: waiting(database, venue, account, paper=paper))
 
-    async def last_account(self, venue: str, account: str) -> Account | None:
-        """Return the account as it was read last."""
-        return await self.readers.run(lambda database: last_account(database, venue, account))
+    async def last_account(self, venue: str, account: str, *, paper: bool) -> Account | None:
+        """Return the account, on paper or the real one, as it was read last."""
+        return await self.readers.run(lambda database: last_account(database, venue, account, paper=paper))
 
     async def approval(self, forecast_id: str) -> Approval | None:
         """Return what was asked about a forecast last."""
@@ -98,10 +98,12 @@ def _act(database: Database, work: Callable[[Database], T], told: Sequence[Told]
     return done
 
 
-def _standing(database: Database, accounts: Mapping[str, str], now: datetime) -> Leaves:
+def _standing(database: Database, accounts: Mapping[str, str], paper: Collection[str], now: datetime) -> Leaves:
     newest = {venue: arms.newest(database, venue, account) for venue, account in accounts.items()}
     return Leaves(
         stops=tuple(stops.standing(database)),
         arms={venue: arm for venue, arm in newest.items() if arm is not None},
-        losses={venue: losses(database, venue, account, now) for venue, account in accounts.items()},
+        losses={
+            venue: losses(database, venue, account, now, paper=venue in paper) for venue, account in accounts.items()
+        },
     )

@@ -28,6 +28,7 @@ from bot.store.rates import RateStates
 from bot.store.readers import Readers
 from bot.store.readings import Readings
 from bot.store.resolutions import Resolutions
+from bot.store.restore import finish
 from bot.store.runs import Runs, Sealed, Writes
 from bot.store.schedule import Schedule
 from bot.store.schema import MIGRATIONS
@@ -84,6 +85,7 @@ async def read_ledger(path: Path) -> AsyncIterator[Ledger]:
 
 
 def _prepare(path: Path, now: datetime) -> None:
+    finish(path)
     if path.exists() and path.stat().st_size:
         health = quick_check(path)
         if not health.sound:

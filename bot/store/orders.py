@@ -24,6 +24,7 @@ where (?1 is null or i.venue = ?1) and (?2 = '' or substr(i.id, 1, length(?2)) =
        or (i.state = 'acked' and i.action = 'order' and exists (
          select 1 from attempt a where a.intent = i.id and a.fence_at > ?4
            and a.number = (select max(number) from attempt where intent = i.id))))
+  and (?6 is null or (i.mode = 'paper') = ?6)
 order by i.seq desc limit ?5
 """  # noqa: S608 - made of constants
 _TITLE = "select title from question where ref = ?"
@@ -62,13 +63,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Which orders: of a venue, open alone, whose name begins so; the newest first."""
+    """Which orders: of a venue, open alone, whose name begins so, on paper or for real (None: both); newest first."""
 
     now: datetime
     venue: str | None = None
     prefix: str = ""
     open: bool = False
     limit: int = 50
+    paper: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +122,7 @@ class OrderRow:
 
 def listed(database: Database, asked: Asked) -> Sequence[OrderRow]:
     """Read what was to leave."""
-    values = (asked.venue, asked.prefix, asked.open, stamp(asked.now), asked.limit)
+    values = (asked.venue, asked.prefix, asked.open, stamp(asked.now), asked.limit, asked.paper)
     found = [_order_row(database, row) for row in intents.rows_of(database, _LISTED, *values)]
     if not asked.open:
         return found

@@ -8,7 +8,7 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_models, schema_scores, schema_setups, schema_trading
+from bot.store import schema_lanes, schema_models, schema_scores, schema_setups, schema_trading
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -384,4 +384,11 @@ def setup(database: Database) -> None:
 def trading(database: Database) -> None:
     """Create the tables of orders, leave, readings of accounts, rates and the audit."""
     for statement in schema_trading.STATEMENTS:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0007_lanes")
+def lanes(database: Database) -> None:
+    """Tell paper from live in readings of accounts, and count what is at stake from indexes."""
+    for statement in schema_lanes.STATEMENTS:
         database.execute(statement)

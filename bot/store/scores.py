@@ -40,9 +40,17 @@ update prediction set scored_against = :resolution
 where forecast = :forecast and target = :target and not exists (
   select 1 from resolution r where r.ref = prediction.ref and r.target = prediction.target and r.id > :resolution)
 """
+# Some venues score what stood at one moment, which the question then names in its fact "spot_at".
+_BY_SPOT = """not exists (
+      select 1 from question_version v where v.version = q.version
+        and julianday(json_extract(v.body, '$.facts.spot_at')) < julianday(f.cutoff))"""
+# What went on paper, or for real; a forecast that went nowhere is of neither kind.
+_WENT = """(:paper is null or exists (
+      select 1 from intent i where i.forecast = f.id and (i.mode = 'paper') = :paper
+        and i.state not in ('refused', 'superseded')))"""
 # Of each forecaster, question and target, the last word before the window closed and before the outcome was known. It
 # is the cutoff that counts, not the day of the computation: a forecast of the past is as good as its cutoff.
-_TABLE = """
+_TABLE = f"""
 with eligible as (
   select f.id, f.forecaster, f.ref, p.target, q.batch, q.source, q.family, q.series, t.horizon_days,
          p.probability, c.probability as crowd, r.value as outcome, f.cutoff,
@@ -55,16 +63,18 @@ with eligible as (
   left join price c on c.id = f.price
   where r.kind = 'happened' and p.probability is not null
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+    and {_BY_SPOT}
     and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
-    and (:until is null or f.cutoff < :until))
+    and (:until is null or f.cutoff < :until)
+    and {_WENT})
 select id, forecaster, ref, target, batch, source, family, series, horizon_days, probability, crowd, outcome, cutoff
 from eligible where age = 1 order by cutoff, ref, target, forecaster
-"""
+"""  # noqa: S608 - made of constants
 # The same choice of rows for choices and curves, with the values of their rules as they were scored; those that no rule
 # could judge have none and are left out.
-_MARKED = """
+_MARKED = f"""
 with eligible as (
   select f.id, f.forecaster, f.ref, p.target, r.kind, q.batch, q.source, q.family, q.series, t.horizon_days, f.cutoff,
          r.id as resolution,
@@ -76,18 +86,21 @@ with eligible as (
   join target t on t.version = f.version and t.target = p.target
   where r.kind in ('chosen', 'landed')
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+    and {_BY_SPOT}
     and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
-    and (:until is null or f.cutoff < :until))
+    and (:until is null or f.cutoff < :until)
+    and {_WENT})
 select id, forecaster, ref, eligible.target, kind, batch, source, family, series, horizon_days, cutoff,
        s.rule, s.value
 from eligible join score s on s.forecast = id and s.target = eligible.target and s.resolution = eligible.resolution
 where age = 1 order by cutoff, ref, eligible.target, forecaster, s.rule
-"""
+"""  # noqa: S608 - made of constants
 _KINDS = {"chosen": "choice", "landed": "curve"}
-# What calibration may learn from: the same choice of rows, raw, and only what resolved before the moment.
-_ANSWERED = """
+# What calibration may learn from: the same choice of rows, raw, and only what resolved before the moment. Questions
+# that say that nothing may be fitted on them (their fact "training") are left out.
+_ANSWERED = f"""
 with eligible as (
   select f.ref, p.target, p.raw_probability as raw, r.value as outcome, q.source, f.cutoff, r.resolved_at,
          row_number() over (partition by f.ref, p.target order by f.revision desc) as age
@@ -97,9 +110,12 @@ with eligible as (
   join question q on q.ref = f.ref
   where r.kind = 'happened' and r.resolved_at < :before and p.raw_probability is not null
     and f.forecaster = :forecaster and q.family = :family
-    and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at))
+    and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
+    and {_BY_SPOT}
+    and not exists (
+      select 1 from question_version v where v.version = f.version and json_extract(v.body, '$.facts.training') = 'no'))
 select raw, outcome, source, cutoff, resolved_at from eligible where age = 1 order by cutoff, ref, target
-"""
+"""  # noqa: S608 - made of constants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +143,10 @@ class Scorable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreFilter:
-    """Which scored predictions to read; None means any. ``since`` and ``until`` bound the cutoff (until is open)."""
+    """Which scored predictions to read; None means any. ``since`` and ``until`` bound the cutoff (until is open).
+
+    ``paper`` chooses those that went to a paper book, or, if False, to a venue.
+    """
 
     venue: str | None = None
     forecaster: str | None = None
@@ -136,6 +155,7 @@ class ScoreFilter:
     batch: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    paper: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +326,7 @@ def _mark(columns: tuple[Any, ...], values: Mapping[str, float]) -> Marked:
     )
 
 
-def _bounds(chosen: ScoreFilter) -> dict[str, str | None]:
+def _bounds(chosen: ScoreFilter) -> dict[str, str | bool | None]:
     return {
         "venue": chosen.venue,
         "forecaster": chosen.forecaster,
@@ -315,6 +335,7 @@ def _bounds(chosen: ScoreFilter) -> dict[str, str | None]:
         "batch": chosen.batch,
         "since": stamp(chosen.since),
         "until": stamp(chosen.until),
+        "paper": chosen.paper,
     }
 
 

@@ -16,6 +16,7 @@ where not exists (select 1 from stop where venue = :venue and why = :why and res
 _STANDING = "select venue, at, why, by from stop where resumed_at is null order by id"
 _RESUME = """
 update stop set resumed_at = :at, resumed_by = :by where resumed_at is null and (:venue is null or venue = :venue)
+  and (:made_by is null or at <= :made_by)
 """
 
 
@@ -50,6 +51,10 @@ def standing(database: Database) -> list[Stop]:
     return [Stop(venue=venue, at=moment(at), why=why, by=by) for venue, at, why, by in rows]
 
 
-def resume(database: Database, venue: str | None, *, by: str, at: datetime) -> int:
-    """Resume a venue, with None everything, with ``EVERYWHERE`` what holds all; return how many stops ended."""
-    return database.execute(_RESUME, {"venue": venue, "by": clean(by), "at": stamp(at)}).rowcount
+def resume(database: Database, venue: str | None, *, by: str, at: datetime, made_by: datetime | None = None) -> int:
+    """Resume a venue, with None everything, with ``EVERYWHERE`` what holds all; return how many stops ended.
+
+    With ``made_by`` stops that are newer stand.
+    """
+    values = {"venue": venue, "by": clean(by), "at": stamp(at), "made_by": stamp(made_by)}
+    return database.execute(_RESUME, values).rowcount

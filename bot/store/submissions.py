@@ -6,7 +6,7 @@ be refused or absent counts as sent.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlite_utils import Database
 
@@ -24,11 +24,11 @@ from bot.domain.submission import (
 )
 from bot.errors import StoreError
 from bot.ids import derive_id
+from bot.store import approvals, intents, writes
 from bot.store import batches as by_batch
 from bot.store import decisions as decided
-from bot.store import intents, writes
 from bot.store.batches import BatchRow
-from bot.store.codec import stamp
+from bot.store.codec import clean, stamp
 from bot.store.decisions import DecisionRow, Rule
 from bot.store.intents import AT_STAKE, INTENT, NEXT_STATES, IntentRow, standing
 from bot.store.runs import Runs
@@ -48,17 +48,23 @@ __all__ = [
 ]
 
 _SENDING = f"{INTENT} where i.state = 'sending' order by i.seq"
+# An order that did not arrive is decided anew at once, so often; then after a while, and after twice that.
+AT_ONCE, FIRST_WAIT, LONGEST_WAIT = 3, timedelta(minutes=1), timedelta(minutes=15)
 _UNSURE = frozenset({IntentState.UNKNOWN, IntentState.IN_DOUBT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What a person who looked at the venue says became of an intent: acknowledged, or absent."""
+    """What a person who looked at the venue says became of an intent: acknowledged, or absent.
+
+    ``reference`` is the name under which the venue has it, where it is there.
+    """
 
     intent: str
     state: IntentState
     by: str
     why: str = ""
+    reference: str = ""
 
 
 def _untold(_database: Database, _trail: Trail) -> None:
@@ -96,9 +102,12 @@ class Submissions:
         """Return the batches with an intent in one of the states, soonest close first, comments last."""
         return await self.readers.run(lambda database: by_batch.batches(database, states))
 
-    async def intents(self, venue: str, account: str, batch: str) -> list[IntentRow]:
-        """Return, by question, the newest intent that is neither refused nor superseded, comments aside."""
-        return await self.readers.run(lambda database: by_batch.intents(database, venue, account, batch))
+    async def intents(self, venue: str, account: str, batch: str, *, paper: bool | None = None) -> list[IntentRow]:
+        """Return, by question, the newest intent that is neither refused nor superseded, comments aside.
+
+        ``paper`` says on which side: on paper, or at the venue; None: on either.
+        """
+        return await self.readers.run(lambda database: by_batch.intents(database, venue, account, batch, paper=paper))
 
     async def comments(self, venue: str, account: str, batch: str) -> list[IntentRow]:
         """Return the comments that are neither refused nor superseded, oldest first."""
@@ -112,9 +121,12 @@ class Submissions:
         """Return one intent; raises NotFound."""
         return await self.readers.run(lambda database: intents.get(database, intent_id))
 
-    async def standing(self, ref: QuestionRef, account: str) -> Intent | None:
-        """Return the newest intent of the question that is neither refused nor superseded, comments aside."""
-        return await self.readers.run(lambda database: standing(database, ref, account))
+    async def standing(self, ref: QuestionRef, account: str, *, paper: bool | None = None) -> Intent | None:
+        """Return the newest intent of the question that is neither refused nor superseded, comments aside.
+
+        ``paper`` says on which side: on paper, or at the venue; None: on either.
+        """
+        return await self.readers.run(lambda database: standing(database, ref, account, paper=paper))
 
     async def sending(self) -> list[IntentRow]:
         """Return the intents on the wire; found at start, each of them is unknown."""
@@ -123,6 +135,10 @@ class Submissions:
     async def resting(self) -> list[IntentRow]:
         """Return the acknowledged orders that may still be filled, or were not read back since they cannot be."""
         return await self.readers.run(writes.resting)
+
+    async def doubtful(self, venue: str) -> int:
+        """Count the live writes at a venue without a known outcome, begun since a person resumed it last."""
+        return await self.readers.run(lambda database: writes.doubtful(database, venue))
 
     async def attempts(self, intent_ids: Sequence[str]) -> list[AttemptRow]:
         """Return the attempts at the intents with their requests, newest first."""
@@ -150,8 +166,13 @@ class Submissions:
 
         def work(database: Database) -> None:
             for one in intent_ids:
-                self._begin(database, one, None, at)
-                self._mark(database, Receipt(intent=one, state=IntentState.REFUSED, detail=why), at)
+                writes.begin(database, one, None, at)
+                receipt = Receipt(intent=one, state=IntentState.REFUSED, detail=why)
+                intents.move(database, one, IntentState.REFUSED, detail=why, at=stamp(at))
+                writes.settle(database, receipt, stamp(at))
+                row = intents.get(database, one)
+                if row.mode is not Mode.PAPER:
+                    self.auditor(database, writes.unwritten(receipt, row.intent.ref.venue, at))
 
         await self.writer.run(work)
 
@@ -165,14 +186,21 @@ class Submissions:
         asked = at if as_of is None else as_of
         await self.writer.run(lambda database: self._settle(database, receipts, at, asked))
 
+    async def keep(self, intent_id: str, *, as_of: datetime) -> None:
+        """Record that an acknowledged order was read back for the last time, and still costs all that it may."""
+        await self.writer.run(lambda database: writes.read_again(database, intent_id, stamp(as_of)))
+
     async def mark(self, intent_id: str, state: IntentState, detail: str, at: datetime) -> None:
         """Move one intent; the state it has already changes nothing. Raises StoreError for an illegal move."""
         receipt = Receipt(intent=intent_id, state=state, detail=detail)
         await self.writer.run(lambda database: self._mark(database, receipt, at))
 
-    async def abandon(self, intent_id: str, *, why: str, at: datetime) -> None:
-        """Take back an intent that waits; its forecast comes before the gate again. Raises StoreError for others."""
-        await self.writer.run(lambda database: decided.abandon(database, intent_id, why, at))
+    async def abandon(self, intent_id: str, *, why: str, at: datetime, until: datetime | None = None) -> None:
+        """Take back an intent that waits; its forecast comes before the gate again, at once or then.
+
+        Raises StoreError for an intent that does not wait.
+        """
+        await self.writer.run(lambda database: decided.abandon(database, intent_id, why, at, until=until))
 
     async def adopt(self, adoption: Adoption, *, at: datetime) -> None:
         """Take a person's word for what became of an intent that is unknown or in doubt.
@@ -193,6 +221,8 @@ class Submissions:
         attempt = writes.begin(database, intent_id, sealed, at)
         row = intents.get(database, intent_id)
         if row.mode is not Mode.PAPER:
+            # Up to here nothing has become of what a person approved; from here on it may have left.
+            approvals.use(database, row.intent.forecast)
             self.auditor(database, writes.before(attempt, row.intent, row.mode, at))
         return derive_id("attempt", intent_id, str(attempt.number))
 
@@ -220,11 +250,17 @@ class Submissions:
         row = intents.get(database, adoption.intent)
         _require_adoptable(database, row, adoption, at)
         detail = f"{adoption.by} says so" + (f": {adoption.why}" if adoption.why else "")
-        receipt = Receipt(intent=adoption.intent, state=adoption.state, detail=detail)
+        receipt = Receipt(intent=adoption.intent, state=adoption.state, reference=adoption.reference, detail=detail)
         intents.force(database, adoption.intent, adoption.state, detail=detail, at=stamp(at))
         writes.settle(database, receipt, stamp(at))
         _decide_anew(database, row.intent, receipt, at)
-        body = {"intent": adoption.intent, "was": row.state.value, "state": adoption.state.value, "why": adoption.why}
+        body = {
+            "intent": adoption.intent,
+            "was": row.state.value,
+            "state": adoption.state.value,
+            "reference": clean(adoption.reference),
+            "why": clean(adoption.why),
+        }
         self.auditor(database, Trail(at=at, kind="adopt", venue=row.intent.ref.venue, actor=adoption.by, body=body))
 
 
@@ -232,7 +268,13 @@ def _decide_anew(database: Database, intent: Intent, receipt: Receipt, at: datet
     """An order that did not arrive was meant for a market that has moved since."""
     if receipt.state is IntentState.ABSENT and intent.action is IntentAction.ORDER:
         why = f"the order {intent.id} did not arrive" + (f" ({receipt.detail})" if receipt.detail else "")
-        decided.abandon(database, intent.id, why, at)
+        decided.abandon(database, intent.id, why, at, until=at + _patience(writes.misses(database, intent.forecast)))
+
+
+def _patience(misses: int) -> timedelta:
+    """Return how long after that many orders of one forecast that did not arrive the next one is thought of."""
+    late = misses - AT_ONCE - 1
+    return timedelta() if late < 0 else min(FIRST_WAIT * 2 ** min(late, 10), LONGEST_WAIT)
 
 
 def _account_for(database: Database, receipt: Receipt, as_of: datetime) -> None:

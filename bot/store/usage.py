@@ -4,6 +4,8 @@ Every function works within the transaction or snapshot of its caller. An intent
 until it is refused, superseded, or its question has resolved; what is unknown or in doubt counts as sent.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,50 +20,71 @@ from bot.store.codec import Form, moment, stamp
 
 HOUR = timedelta(hours=1)
 
-# What was put into a question less what sales brought back: money at work, which is never below nothing.
-_STAKES = """
+# What may have been put into each question that has no outcome: all that its orders may cost, or took.
+STAKES = """
 with stake as (
-  select i.ref, max(i.event) as event, max(i.creator) as creator, max(i.category) as category,
-         max(0.0, total(i.cost) - total((select total(f.cash) from fill f where f.intent = i.id and f.cash > 0))) as net
+  select i.ref, max(i.event) as event, max(i.creator) as creator, max(i.category) as category, total(i.cost) as cost
   from intent i
   where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper
-    and i.state not in ('refused', 'superseded') and i.order_body is not null
-    and exists (
-      select 1 from question q join target t on t.version = q.version
-      where q.ref = i.ref and not exists (
-        select 1 from current_resolution r where r.ref = q.ref and r.target = t.target))
+    and i.state not in ('refused', 'superseded') and i.action = 'order' and i.settled = 0
   group by i.ref)
-select total(net) filter (where ref = :ref), total(net) filter (where event = :event and :event <> ''),
-       total(net) filter (where creator = :creator and :creator <> ''),
-       total(net) filter (where category = :category and :category <> ''), total(net)
+select total(cost) filter (where ref = :ref), total(cost) filter (where event = :event and :event <> ''),
+       total(cost) filter (where creator = :creator and :creator <> ''),
+       total(cost) filter (where category = :category and :category <> ''), total(cost)
 from stake
 """
-_FLOWS = """
+# All that was traded in those of them where anything was sold, in order.
+SALES = """
+with sold as materialized (
+  select distinct i.ref from fill f indexed by fill_sold cross join intent i on i.id = f.intent
+  where f.cash > 0 and i.venue = :venue and i.account = :account and i.settled = 0),
+stake as (
+  select i.ref, max(i.event) as event, max(i.creator) as creator, max(i.category) as category
+  from intent i
+  where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper
+    and i.state not in ('refused', 'superseded') and i.action = 'order' and i.settled = 0
+    and i.ref in (select ref from sold)
+  group by i.ref)
+select stake.ref, stake.event, stake.creator, stake.category, json_extract(i.order_body, '$.contract'),
+       json_extract(i.order_body, '$.leg'), f.shares, f.cash
+from stake join intent i on i.ref = stake.ref join fill f on f.intent = i.id
+where i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper
+  and i.state not in ('refused', 'superseded') and i.action = 'order' and i.settled = 0
+order by f.at, i.seq, f.reference
+"""
+FLOWS = """
 select total(cost) filter (where planned_at >= :day and state <> 'refused'),
-       total(cost) filter (where planned_at >= :since and state <> 'refused'),
-       count(*) filter (where planned_at > :hour and action <> 'comment')
+       total(cost) filter (where planned_at >= :since and state <> 'refused')
 from intent
 where venue = :venue and account = :account and (mode = 'paper') = :paper and state <> 'superseded'
   and planned_at >= :first
 """
-_WAITING = """
+# Each attempt is one: an order that is tried again and again is many. So is what has not been tried yet.
+TRIED = """
+select (
+  select count(*) from attempt a indexed by attempt_by_start cross join intent i on i.id = a.intent
+  where a.started_at > :hour and i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper
+    and i.action <> 'comment') + (
+  select count(*) from intent i
+  where i.state in ('planned', 'ready', 'absent') and i.venue = :venue and i.account = :account
+    and (i.mode = 'paper') = :paper and i.action <> 'comment' and i.planned_at > :hour)
+"""
+WAITING = """
 select total(cost) from intent
-where venue = ? and account = ? and state in ('planned', 'ready', 'sending', 'unknown', 'absent')
+where venue = :venue and account = :account and state in ('planned', 'ready', 'sending', 'unknown', 'absent')
+  and (mode = 'paper') = :paper
 """
-_NEWEST = "select equity from reading where venue = :venue and account = :account order by at desc, id desc limit 1"
+_LANE = "venue = :venue and account = :account and paper = :paper"
+# What a clock that was ahead wrote down counts when its time has come.
+NEWEST = f"select equity from reading where {_LANE} and at <= :now order by at desc, id desc limit 1"  # noqa: S608
 # The account as the day began, or as a person let it go on: the last reading before, else the first one after.
-_BEFORE = """
-select equity from reading where venue = :venue and account = :account and at <= :begin
-order by at desc, id desc limit 1
-"""
-_AFTER = """
-select equity from reading where venue = :venue and account = :account and at > :begin order by at, id limit 1
-"""
-_READING = """
-select at, currency, cash, body from reading where venue = ? and account = ? order by at desc, id desc limit 1
-"""
-_HIGHEST = "select max(equity) from reading where venue = :venue and account = :account and at >= :resumed"
-_RESUMED = "select coalesce(max(resumed_at), '') from stop where venue in ('', ?)"
+BEFORE = f"select equity from reading where {_LANE} and at <= :begin order by at desc, id desc limit 1"  # noqa: S608
+AFTER = f"select equity from reading where {_LANE} and at > :begin and at <= :now order by at, id limit 1"  # noqa: S608
+HIGHEST = f"select max(equity) from reading where {_LANE} and at >= :resumed and at <= :now"  # noqa: S608
+READING = f"""
+select at, currency, cash, body from reading where id = (select max(id) from reading where {_LANE})
+"""  # noqa: S608
+_RESUMED = "select coalesce(max(resumed_at), '') from stop where venue in ('', :venue) and resumed_at <= :now"
 
 _ACCOUNT: Form[Account] = Form("account", Account)
 
@@ -80,9 +103,11 @@ class Counted:
 def usage(database: Database, counted: Counted, at: datetime) -> Usage:
     """Return what is at stake at the moment."""
     values = _values(counted, at)
-    question, event, creator, category, total = database.execute(_STAKES, values).fetchone()
-    day, armed, hour = database.execute(_FLOWS, values).fetchone()
-    lost_today, drawdown = losses(database, counted.ref.venue, counted.account, at)
+    stakes = database.execute(STAKES, values).fetchone()
+    question, event, creator, category, total = _less(stakes, _brought_back(database, values), values)
+    day, armed = database.execute(FLOWS, values).fetchone()
+    (hour,) = database.execute(TRIED, values).fetchone()
+    lost_today, drawdown = losses(database, counted.ref.venue, counted.account, at, paper=counted.paper)
     return Usage(
         question=question,
         event=event,
@@ -97,29 +122,64 @@ def usage(database: Database, counted: Counted, at: datetime) -> Usage:
     )
 
 
-def losses(database: Database, venue: str, account: str, at: datetime) -> tuple[float, float]:
-    """Return what the account lost today, and since its highest reading; both begin anew when a person resumes."""
-    (resumed,) = database.execute(_RESUMED, [venue]).fetchone()
-    begin = max(_midnight(at), resumed)
-    values = {"venue": venue, "account": account, "begin": begin, "resumed": resumed}
-    newest = database.execute(_NEWEST, values).fetchone()
+def _brought_back(database: Database, values: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, str], float]]:
+    """Yield what sales gave back of what their shares had cost, with the groups of their question.
+
+    A sale ends the stake of the shares that it sold, bought before; what it brought beyond that, or for shares that
+    were not bought here, pays for no later purchase.
+    """
+    shares, paid = defaultdict[tuple[str, ...], float](float), defaultdict[tuple[str, ...], float](float)
+    for ref, event, creator, category, contract, leg, traded, cash in database.execute(SALES, dict(values)):
+        place = (contract, leg)
+        if cash <= 0:
+            shares[place] += traded
+            paid[place] -= cash
+        elif shares[place] > 0:
+            part = min(1.0, traded / shares[place])
+            groups = {"ref": ref, "event": event, "creator": creator, "category": category}
+            yield groups, part * paid[place]
+            shares[place] -= part * shares[place]
+            paid[place] -= part * paid[place]
+
+
+def _less(
+    stakes: Sequence[float], given_back: Iterable[tuple[Mapping[str, str], float]], values: Mapping[str, Any]
+) -> Sequence[float]:
+    left = [*stakes]
+    for groups, amount in given_back:
+        for place, group in enumerate(("ref", "event", "creator", "category")):
+            if groups[group] and groups[group] == values[group]:
+                left[place] -= amount
+        left[-1] -= amount
+    return [max(0.0, stake) for stake in left]
+
+
+def losses(database: Database, venue: str, account: str, at: datetime, *, paper: bool) -> tuple[float, float]:
+    """Return what the account, on paper or the real one, lost today, and since its highest reading.
+
+    Both begin anew when a person resumes.
+    """
+    values: dict[str, Any] = {"venue": venue, "account": account, "paper": paper, "now": stamp(at)}
+    (resumed,) = database.execute(_RESUMED, values).fetchone()
+    values |= {"begin": max(_midnight(at), resumed), "resumed": resumed}
+    newest = database.execute(NEWEST, values).fetchone()
     if newest is None:
         return 0.0, 0.0
-    first = database.execute(_BEFORE, values).fetchone() or database.execute(_AFTER, values).fetchone()
-    (highest,) = database.execute(_HIGHEST, values).fetchone()
+    first = database.execute(BEFORE, values).fetchone() or database.execute(AFTER, values).fetchone()
+    (highest,) = database.execute(HIGHEST, values).fetchone()
     lost = 0.0 if first is None else first[0] - newest[0]
     return max(0.0, lost), max(0.0, (newest[0] if highest is None else highest) - newest[0])
 
 
-def waiting(database: Database, venue: str, account: str) -> float:
-    """Return what intents may still take from the account that it does not show yet."""
-    (cost,) = database.execute(_WAITING, [venue, account]).fetchone()
+def waiting(database: Database, venue: str, account: str, *, paper: bool) -> float:
+    """Return what intents, on paper or real ones, may still take that the account does not show yet."""
+    (cost,) = database.execute(WAITING, {"venue": venue, "account": account, "paper": paper}).fetchone()
     return float(cost)
 
 
-def last_account(database: Database, venue: str, account: str) -> Account | None:
-    """Read the account as it was read last; None where it never was."""
-    row = database.execute(_READING, [venue, account]).fetchone()
+def last_account(database: Database, venue: str, account: str, *, paper: bool) -> Account | None:
+    """Read the account, on paper or the real one, as it was read last; None where it never was."""
+    row = database.execute(READING, {"venue": venue, "account": account, "paper": paper}).fetchone()
     if row is None:
         return None
     at, currency, cash, body = row
@@ -143,7 +203,7 @@ def _values(counted: Counted, at: datetime) -> dict[str, Any]:
         "day": day,
         "since": since,
         "hour": hour,
-        "first": min(day, hour, since),
+        "first": min(day, since),
     }
 
 

@@ -23,7 +23,7 @@ REQUEST_TYPE = "text/plain"
 ANSWERS = frozenset(
     {IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN, IntentState.ABSENT, IntentState.IN_DOUBT}
 )
-# What a fill may exceed the arithmetic by.
+# What fills may exceed the arithmetic by, in parts of the cost, and of one unit where it is less.
 ROUNDING = 1e-6
 
 _ATTEMPTS = "select count(*) from attempt where intent = ?"
@@ -55,6 +55,18 @@ _FIX_COST = "update intent set cost = :spent where id = :intent"
 _READ_AGAIN = """
 update attempt set settled_at = :at
 where intent = :intent and number = (select max(number) from attempt where intent = :intent)
+"""
+_MISSES = """
+select count(*) from attempt a join intent i on i.id = a.intent
+where i.forecast = ? and i.action = 'order' and a.state = 'absent'
+"""
+# Live writes, begun since a person last resumed the venue, whose outcome is not known. Intents that went without a
+# request of their own went in the one of their batch.
+_DOUBTFUL = """
+select count(distinct iif(a.tag = '', i.account || ' ' || i.batch, a.tag)) from intent i
+join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
+where i.venue = :venue and i.mode <> 'paper' and i.state in ('sending', 'unknown', 'in doubt')
+  and a.started_at > (select coalesce(max(resumed_at), '') from stop where venue in ('', :venue))
 """
 # Orders that were taken and may still be filled: they were not read back since they can rest no more.
 RESTING = f"""
@@ -138,6 +150,11 @@ def fill(database: Database, intent_id: str, fills: Iterable[Fill]) -> None:
 def finish(database: Database, intent_id: str, at: str) -> None:
     """Record that an order rests no more: it cost what its fills took, and holds back nothing else."""
     database.execute(_FIX_COST, {"intent": intent_id, "spent": spent(database, intent_id)})
+    read_again(database, intent_id, at)
+
+
+def read_again(database: Database, intent_id: str, at: str) -> None:
+    """Record when an order was read back."""
     database.execute(_READ_AGAIN, {"intent": intent_id, "at": at})
 
 
@@ -195,10 +212,28 @@ def resting(database: Database) -> list[IntentRow]:
     return intents.rows_of(database, RESTING)
 
 
+def doubtful(database: Database, venue: str) -> int:
+    """Count the live writes at a venue whose outcome is not known, begun since a person resumed it last."""
+    (count,) = database.execute(_DOUBTFUL, {"venue": venue}).fetchone()
+    return int(count)
+
+
 def is_sound(one: Fill) -> bool:
     """Say whether a fill can be kept: real amounts of shares, and a price that a share can have."""
     numbers = (one.shares, one.price, one.fee, one.cash)
     return all(map(math.isfinite, numbers)) and one.shares > 0 <= one.fee and 0.0 <= one.price <= 1.0
+
+
+def misses(database: Database, forecast_id: str) -> int:
+    """Count the attempts at orders of a forecast that are proved absent."""
+    (count,) = database.execute(_MISSES, [forecast_id]).fetchone()
+    return int(count)
+
+
+def unwritten(receipt: Receipt, venue: str, at: datetime) -> Trail:
+    """Return what the audit is told of an intent that was refused before anything was written."""
+    body = {"intent": receipt.intent, "detail": clean(receipt.detail)}
+    return Trail(at=at, kind="refused", venue=venue, actor="", body=body)
 
 
 def before(row: AttemptRow, intent: Intent, mode: Mode, at: datetime) -> Trail:
@@ -236,6 +271,6 @@ def _request(database: Database, intent_id: str, sealed: Sealed | None) -> dict[
     if other := database.execute(_SAME_TAG, {"intent": intent_id, "tag": sealed.tag}).fetchone():
         message = f"the tag {sealed.tag!r} of intent {intent_id} is that of intent {other[0]}; neither could be told"
         raise ContractError(message)
-    document = documents.pack(sealed.body.encode(), REQUEST_TYPE)
+    document = documents.pack(clean(sealed.body).encode(), REQUEST_TYPE)
     documents.put(database, document)
     return {"tag": sealed.tag, "request": document.digest, "fence": stamp(sealed.fence)}

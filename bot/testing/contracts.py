@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -195,6 +195,10 @@ class SubmitterContract:
     binary predictions), ``refused_batch`` (every intent of it is refused) and ``answers`` (a function that counts the
     answers standing at the other side, by other means than the submitter).
     """
+
+    # Whose half this is, so that a test can tell whether every venue has its kits.
+    spec: ClassVar[VenueSpec[Any]]
+    part: ClassVar[Literal["writer", "paper"]]
 
     async def test_nothing_stands_before_it_is_submitted(self, submitter: Submitter, batch: Batch) -> None:
         assert _states(batch, await submitter.standing(batch)) == {IntentState.ABSENT}

@@ -94,7 +94,7 @@ class MemoryExchange:
         """Let others trade with what rests: fill that portion of each remainder."""
         self._arrive_late()
         now = self.clock.now()
-        self.placed = [self._filled(one, portion) if one.rests(now) else one for one in self.placed]
+        self.placed = [self._filled(one, portion, now) if one.rests(now) else one for one in self.placed]
 
     async def seal(self, batch: Batch) -> Sequence[Sealed]:
         return [self._seal(intent) for intent in batch.intents if intent.order is not None]
@@ -170,10 +170,10 @@ class MemoryExchange:
             message = f"intent {intent.id} has no order"
             raise Rejected(message)
         placed = Placed(intent=intent.id, tag=sealed.tag, order=intent.order, at=at, expires_at=expires_at)
-        self.placed.append(self._filled(placed, self.portion))
+        self.placed.append(self._filled(placed, self.portion, at))
         return True
 
-    def _filled(self, placed: Placed, portion: float) -> Placed:
+    def _filled(self, placed: Placed, portion: float, at: datetime) -> Placed:
         shares = (placed.order.shares - placed.filled) * portion
         if shares <= 0.0:
             return placed
@@ -182,7 +182,7 @@ class MemoryExchange:
         sale = placed.order.side is Side.SELL
         fill = Fill(
             reference=f"{placed.tag}/{len(placed.fills)}",
-            at=self.clock.now(),
+            at=at,
             shares=shares,
             price=placed.order.limit if sale else cost / shares,
             cash=shares * placed.order.limit if sale else -cost,

@@ -8,13 +8,13 @@ from bot.domain.research import Quote
 
 
 class MemoryFeed:
-    """Implements the port PriceFeed; ``opened`` are the sets of questions it was asked for, one an opening.
+    """Implements the port PriceFeed; ``opened`` is what it was asked for, in that order, one entry an opening.
 
     It quotes what ``say`` is told, wanted or not, and raises what ``fail`` is told; both also when nobody listens yet.
     """
 
     def __init__(self) -> None:
-        self.opened: list[frozenset[QuestionRef]] = []
+        self.opened: list[tuple[QuestionRef, ...]] = []
         self.listening = 0
         self._items: asyncio.Queue[Quote | Exception | None] = asyncio.Queue()
 
@@ -32,7 +32,7 @@ class MemoryFeed:
         self._items.put_nowait(None)
 
     async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
-        self.opened.append(frozenset(refs))
+        self.opened.append(tuple(refs))
         self.listening += 1
         try:
             while (item := await self._items.get()) is not None:

@@ -2,8 +2,8 @@
 
 A request to bet has no key of its own. What finds it again is its expiry, in milliseconds, which no other of ours has;
 the venue refuses a bet whose expiry is past, so that after it, and a while for what is under way and for caches, a bet
-that is not there never will be. A sale has neither limit nor expiry: it is known by its shares, and is only sent
-shortly after it was made.
+that is not there never will be. A sale has neither limit nor expiry: it is known by its shares, and by being later
+than those like it that were there when it was made; it is only sent shortly after that.
 Source: venue document, sections 5, 6 and 8.
 """
 
@@ -26,6 +26,9 @@ DEADLINE_S = 45.0
 FRESH_S = 30.0
 # How long after that a request may still take effect there, and lists lag behind.
 SETTLE_S = 60.0
+# Bets are listed from so long before a request was made: the venue's clock may be behind ours. It is the expiry that
+# finds a bet, not the time.
+LOOK_BACK_MS = 605_000
 _CLOSE = 1e-6
 _SHARES = 1e-9
 _MOST_PERCENT = Decimal("0.99")
@@ -37,16 +40,25 @@ Body = Mapping[str, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tag:
-    """What a sealed request is found by: when it was made, and for a bet its expiry, both in milliseconds."""
+    """What a sealed request is found by, all in milliseconds: when it was made, and for a bet its expiry.
+
+    ``after_ms`` is for a sale when, by the venue's clock, the last one like it took place before it was made.
+    """
 
     made_ms: int
     expires_ms: int | None
+    after_ms: int = 0
 
     @classmethod
     def of(cls, sealed: Sealed) -> "Tag":
         """Read the tag of a request that was sealed here."""
         made, _, rest = sealed.tag.partition("-")
-        return cls(made_ms=int(made), expires_ms=int(rest) if rest.isdecimal() else None)
+        kind, _, after = rest.partition("-")
+        return cls(
+            made_ms=int(made),
+            expires_ms=int(kind) if kind.isdecimal() else None,
+            after_ms=int(after) if after.isdecimal() else 0,
+        )
 
 
 def seal_bet(intent: Intent, order: Order, *, made_ms: int, expires_ms: int) -> Sealed:
@@ -70,13 +82,13 @@ def seal_bet(intent: Intent, order: Order, *, made_ms: int, expires_ms: int) -> 
     return Sealed(intent=intent.id, tag=f"{made_ms}-{expires_ms}", body=_json(body), fence=fence)
 
 
-def seal_sale(intent: Intent, order: Order, *, made_ms: int) -> Sealed:
-    """Return the request of a sale."""
+def seal_sale(intent: Intent, order: Order, *, made_ms: int, after_ms: int) -> Sealed:
+    """Return the request of a sale; ``after_ms`` is when the last one like it took place."""
     _, answer = parts_of(order.contract)
     body: dict[str, Json] = {"outcome": order.leg.upper(), "shares": order.shares}
     if answer:
         body["answerId"] = answer
-    return sealed_briefly(intent, "sell", body, made_ms=made_ms)
+    return sealed_briefly(intent, f"sell-{after_ms}", body, made_ms=made_ms)
 
 
 def sealed_briefly(intent: Intent, kind: str, body: Body, *, made_ms: int) -> Sealed:
@@ -98,10 +110,18 @@ def is_of(bet: RawBet, order: Order, sealed: Sealed) -> bool:
     if (bet.contract, bet.answer or "") != (market, answer) or bet.redemption:
         return False
     if order.side is Side.SELL:
-        return _is_sale(bet, order, Tag.of(sealed))
+        tag = Tag.of(sealed)
+        return is_sale(bet, order) and bet.created > max(tag.made_ms - LOOK_BACK_MS, tag.after_ms)
     body = json.loads(sealed.body)
     same = bet.outcome == body["outcome"] and bet.expires == body["expiresAt"]
     return same and _near(bet.whole, body["amount"]) and _near(bet.limit, body["limitProb"])
+
+
+def is_sale(bet: RawBet, order: Order) -> bool:
+    """Say whether a bet sold as many shares of the same: sales are shown below zero, under the side that was sold."""
+    market, answer = parts_of(order.contract)
+    same = (bet.contract, bet.answer or "", bet.outcome) == (market, answer, order.leg.upper())
+    return same and bet.amount < 0.0 and bet.limit is None and _near(-bet.shares, order.shares)
 
 
 def fills_of(bet: RawBet) -> tuple[Fill, ...]:
@@ -156,12 +176,6 @@ def worse_than_planned(bet: RawBet, order: Order) -> str | None:
     if price > order.expected + float(_CENT):
         return f"a share would cost {price:.4f} on average, planned were {order.expected:.4f}"
     return None
-
-
-def _is_sale(bet: RawBet, order: Order, tag: Tag) -> bool:
-    """Sales are shown with negative amounts, under the side that was sold."""
-    sold = bet.outcome == order.leg.upper() and bet.amount < 0.0 and bet.limit is None
-    return sold and _near(-bet.shares, order.shares) and bet.created >= tag.made_ms - 600_000
 
 
 def _fill(bet: RawBet, name: str, part: RawFill) -> Fill:

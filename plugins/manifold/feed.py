@@ -52,11 +52,15 @@ REMEMBERED = 5_000
 
 @dataclass(slots=True)
 class _Watched:
-    """A market that is watched: its questions by answer ("" for the whole), its options, and prices by answer."""
+    """A market that is watched: its questions by answer ("" for the whole), its options, and prices by answer.
+
+    ``known`` are the answers that it had when its options were read.
+    """
 
     id: str
     refs: dict[str, QuestionRef]
     options: dict[str, str] = field(default_factory=dict)
+    known: frozenset[str] = frozenset()
     prices: dict[str, float] = field(default_factory=dict)
     heard_s: float = -math.inf
     said: dict[str, Prediction] = field(default_factory=dict)
@@ -157,7 +161,8 @@ class _Broadcasts:
     """
 
     def __init__(self, watched: Mapping[str, _Watched], clock: Clock) -> None:
-        self.reread_at = clock.monotonic() + REREAD_EVERY_S
+        # What was read when the line was opened may be what a cache had of the time before.
+        self.reread_at = clock.monotonic() + CACHED_S
         self._watched = watched
         self._clock = clock
         self._bets = _Memory()
@@ -246,6 +251,9 @@ class ManifoldFeed:
             row = prices.get(market.id, {})
             by_answer = row.get("answerProbs")
             found = by_answer if isinstance(by_answer, Mapping) else {"": row.get("prob")}
+            if market.options and not market.known >= found.keys():
+                # There is another answer, so the question is another one.
+                await self._read_options(market)
             market.prices |= {str(name): float(str(price)) for name, price in found.items() if _is_price(price)}
             quotes += _changed(market, self._clock)
         return quotes
@@ -258,8 +266,10 @@ class ManifoldFeed:
                 # A price tells a mean, and nobody a distribution.
                 del market.refs[""]
             elif read.type in KINDS and read.type != "BINARY":
+                answers = answers_of(read, [])
                 market.options = options_of(read)
-                market.prices |= {one.id: one.prob for one in answers_of(read, []) if one.prob is not None}
+                market.known = frozenset(one.id for one in answers)
+                market.prices |= {one.id: one.prob for one in answers if one.prob is not None}
         except Unavailable:
             raise
         except (NotFound, Rejected, ContractError) as error:

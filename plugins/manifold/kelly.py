@@ -162,14 +162,17 @@ def _log_odds(probability: float) -> float:
     return math.log(probability / (1.0 - probability))
 
 
-def limit_of(leg: Leg, *, after: float, belief: float, step: Decimal = PERCENT) -> Decimal:
+def limit_of(leg: Leg, *, after: float, belief: float, step: Decimal = PERCENT) -> Decimal | None:
     """Return the limit as P(YES), in whole steps: where the bet ends, let out to the next step, but within the belief.
 
-    Exact in decimals: as floats, 100 times 0.57 lies under 57 and 100 times 0.55 over 55.
+    None where the venue takes no limit within it: the lowest is a percent, the highest 99. Exact in decimals: as
+    floats, 100 times 0.57 lies under 57 and 100 times 0.55 over 55.
     """
     end, held = Decimal(repr(round(after, 9))) / step, Decimal(repr(belief)) / step
     if leg is Leg.YES:
         steps = min(end.to_integral_value(ROUND_CEILING), held.to_integral_value(ROUND_FLOOR))
     else:
         steps = max(end.to_integral_value(ROUND_FLOOR), held.to_integral_value(ROUND_CEILING))
-    return min(max(steps * step, PERCENT), 1 - PERCENT)
+    limit = min(max(steps * step, PERCENT), 1 - PERCENT)
+    beyond = limit > held * step if leg is Leg.YES else limit < held * step
+    return None if beyond else limit

@@ -5,7 +5,6 @@ late enough from the resolver already, so they are paid as they come. Where seve
 """
 
 import json
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -43,8 +42,7 @@ from plugins.manifold.scale import Scale
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.state import MarketState, parts_of
 
-# As the resolver words it, and as the reader does what is not final.
-SEVERAL = "several answers won: "
+# As the reader words what is not final.
 NOT_FINAL = ("the resolution was undone", "the resolution has just been changed")
 
 
@@ -88,8 +86,9 @@ class PaperMarket:
         return marks
 
     def payout(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
-        if isinstance(outcome, Void) and outcome.reason.startswith(SEVERAL):
-            return _part(position, outcome.reason)
+        if isinstance(outcome, Void) and outcome.shares:
+            yes = outcome.shares.get(position.option, 0.0)
+            return yes if position.leg is Leg.YES else 1.0 - yes
         if isinstance(outcome, Void) and outcome.reason in NOT_FINAL:
             return Instead.OPEN
         scale = _scale(state) if isinstance(outcome, Landed) else None
@@ -135,11 +134,3 @@ def _scale(state: str) -> Scale | None:
         return MarketState.from_json(state).scale
     except ContractError:
         return None
-
-
-def _part(position: Position, reason: str) -> float:
-    """Return what a share pays where several answers won, by the words of the resolver."""
-    listed = f", {reason.removeprefix(SEVERAL)}"
-    found = re.search(rf", {re.escape(position.option)} ([0-9.e+-]+) %(?=, |$)", listed)
-    yes = min(float(found[1]) / 100.0, 1.0) if found else 0.0
-    return yes if position.leg is Leg.YES else 1.0 - yes

@@ -63,14 +63,16 @@ def objection(market: RawMarket, now: datetime, margin: timedelta) -> str | None
 
 
 def answers_of(market: RawMarket, complaints: list[str]) -> list[RawAnswer]:
-    """Return the answers that can be read, in their order."""
-    found = []
+    """Return the answers that can be read, each once, in their order."""
+    found: dict[str, RawAnswer] = {}
     for record in market.answers or ():
         try:
-            found.append(parsed(RawAnswer, record, f"{name_of(record, 'answer')} of market {market.id}"))
+            answer = parsed(RawAnswer, record, f"{name_of(record, 'answer')} of market {market.id}")
         except ContractError as error:
             complaints.append(str(error))
-    return sorted(found, key=lambda answer: answer.index)
+        else:
+            found.setdefault(answer.id, answer)
+    return sorted(found.values(), key=lambda answer: answer.index)
 
 
 def unpack(record: object, *, now: datetime) -> Unpacked:

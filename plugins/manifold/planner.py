@@ -192,8 +192,7 @@ class _Desk:
         """Put a limit to a stake, and cut it to what fills within limit and edge."""
         after = self.board.trade(bet.answer, Take(leg=bet.leg, stake=stake, limit=bet.belief)).marginal
         limit = limit_of(bet.leg, after=after, belief=bet.belief, step=self.step)
-        room = float(limit) - bet.price if bet.leg is Leg.YES else bet.price - float(limit)
-        if room <= 0.0:
+        if limit is None or (float(limit) - bet.price) * (1.0 if bet.leg is Leg.YES else -1.0) <= 0.0:
             return f"no limit fits between the market's {bet.price:.3f} and the belief {bet.belief:.3f}"
 
         def trade(amount: float) -> Trade:

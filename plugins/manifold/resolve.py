@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bot.api import (
-    SINGLE_TARGET,
     Chosen,
     ContractError,
     Happened,
     Landed,
     Outcome,
-    QuestionRef,
-    Resolution,
     Void,
 )
 from plugins.manifold.parse import KINDS, answers_of, options_of, scale_of
@@ -30,15 +27,14 @@ _ALL = 1.0 - 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """An outcome and since when it is known; ``text`` is what the venue says, so that a change is noticed."""
+    """An outcome and since when it is known, None where the venue does not tell.
+
+    ``text`` is what the venue says, so that a change is noticed.
+    """
 
     outcome: Outcome
-    at: datetime
+    at: datetime | None
     text: str
-
-    def resolution(self, ref: QuestionRef) -> Resolution:
-        """Return it as the outcome of a question."""
-        return Resolution(ref=ref, target=SINGLE_TARGET, outcome=self.outcome, resolved_at=self.at)
 
 
 def needs_weights(market: RawMarket) -> bool:
@@ -60,7 +56,7 @@ def verdict_of(market: RawMarket, answer_id: str, weights: Mapping[str, float]) 
         raise _odd(market, "is resolved, and nothing says to what")
     return Verdict(
         outcome=_outcome(market, market.resolution, weights),
-        at=_since(market, market.resolution_time),
+        at=_since(market.resolution_time),
         text=f"{market.resolution} {market.resolution_prob if market.resolution == MARKET else ''}".strip(),
     )
 
@@ -108,7 +104,7 @@ def _number(market: RawMarket, said: str) -> float:
 def _winner(market: RawMarket, said: str, weights: Mapping[str, float]) -> Outcome:
     options = options_of(market)
     if said in options:
-        return Chosen(options[said])
+        return Chosen(options[said], otherwise=_catch_all(market, options))
     if said not in {SEVERAL, MARKET}:
         raise _odd(market, f"says {said[:40]!r}, which is none of its answers")
     paid = {option: weights[answer] for answer, option in options.items() if weights.get(answer, 0.0) > 0.0}
@@ -116,10 +112,16 @@ def _winner(market: RawMarket, said: str, weights: Mapping[str, float]) -> Outco
         raise _odd(market, "has several winners, and nothing says what they were paid")
     best = max(paid, key=lambda option: paid[option])
     if paid[best] >= _ALL:
-        return Chosen(best)
-    # Outcomes know one winner; the paper book reads what each paid from these words.
-    shares = ", ".join(f"{option} {100.0 * share:.10g} %" for option, share in sorted(paid.items()))
-    return Void(f"several answers won: {shares}")
+        return Chosen(best, otherwise=_catch_all(market, options))
+    # No rule scores several winners of a question that has one; what each paid is what the paper book pays.
+    told = ", ".join(f"{option} {100.0 * share:.10g} %" for option, share in sorted(paid.items()))
+    return Void(f"several answers won: {told}", shares=paid)
+
+
+def _catch_all(market: RawMarket, options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the answer that new ones are split from, in a tuple; it stood for each of them before."""
+    rows = [row for row in market.answers or () if isinstance(row, Mapping) and row.get("isOther") is True]
+    return tuple(options[str(row.get("id"))] for row in rows[:1] if row.get("id") in options)
 
 
 def _of_answer(market: RawMarket, answer_id: str) -> Verdict | None:
@@ -130,7 +132,7 @@ def _of_answer(market: RawMarket, answer_id: str) -> Verdict | None:
     if answer.resolution is None:
         if market.resolution != CANCEL:
             return None
-        return Verdict(outcome=Void("cancelled"), at=_since(market, market.resolution_time), text=CANCEL)
+        return Verdict(outcome=Void("cancelled"), at=_since(market.resolution_time), text=CANCEL)
     outcome: Outcome
     if answer.resolution == CANCEL:
         outcome = Void("cancelled: all stakes were given back")
@@ -138,13 +140,11 @@ def _of_answer(market: RawMarket, answer_id: str) -> Verdict | None:
         outcome = _happened(market, answer.resolution, answer.resolution_prob)
     prob = answer.resolution_prob if answer.resolution == MARKET else ""
     since = answer.resolution_time if answer.resolution_time is not None else market.resolution_time
-    return Verdict(outcome=outcome, at=_since(market, since), text=f"{answer.resolution} {prob}".strip())
+    return Verdict(outcome=outcome, at=_since(since), text=f"{answer.resolution} {prob}".strip())
 
 
-def _since(market: RawMarket, milliseconds: float | None) -> datetime:
-    if milliseconds is None:
-        raise _odd(market, "is resolved, and nothing says since when")
-    return moment_of(milliseconds)
+def _since(milliseconds: float | None) -> datetime | None:
+    return None if milliseconds is None else moment_of(milliseconds)
 
 
 def _odd(market: RawMarket, why: str) -> ContractError:

@@ -1,8 +1,9 @@
 """Looking for markets: a full scan of each search that the filters ask for, and the choice among what it found."""
 
+import asyncio
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import product
 
@@ -19,6 +20,8 @@ log = structlog.get_logger(__name__)
 PAGE = 1_000
 # More than the venue has.
 MOST_PAGES = 300
+# 1 January 2021, in the year of its foundation.
+FOUNDED_MS = 1_609_459_200_000
 _NEVER_MS = 1e18
 
 
@@ -46,8 +49,9 @@ class Scan:
             raise Rejected(message)
         for term, topic, creator in product(settings.terms or ("",), settings.topics or ("",), wanted or ("",)):
             rows = await self._search({"term": term, "topicSlug": topic, "creatorId": creator})
-            for row in rows:
-                self._sift(row, sifted, skipped, complaints)
+            for first in range(0, len(rows), PAGE):
+                # Reading a thousand records takes a while, in which much else waits.
+                await asyncio.to_thread(self._sift, rows[first : first + PAGE], sifted, (skipped, complaints))
             if not rows:
                 log.info("no result", term=term, topic=topic, creator=creator)
         ranked = sorted(sifted.values(), key=lambda pair: self._rank(pair[0]))
@@ -81,32 +85,33 @@ class Scan:
             "liquidity": self._settings.min_liquidity or None,
         }
         rows: list[Json] = []
-        ids: set[object] = set()
+        ids: set[str] = set()
         for _ in range(MOST_PAGES):
             page = await self._client.search(asked)
-            named = [row["id"] for row in page if isinstance(row, dict) and isinstance(row.get("id"), str)]
-            fresh = [row for row in page if not (isinstance(row, dict) and row.get("id") in ids)]
+            fresh = [row for row in page if _id_of(row) is None or _id_of(row) not in ids]
             rows += fresh
             repeated = len(fresh) < len(page)
-            ids.update(named)
+            ids.update(name for row in page if (name := _id_of(row)) is not None)
             ages = [age for row in page if (age := _created(row)) is not None]
             if len(page) < PAGE or repeated or not ages:
                 break
             asked["beforeTime"] = int(min(ages))
         return rows
 
-    def _sift(self, row: Json, sifted: _Found, skipped: Counter[str], complaints: list[str]) -> None:
-        try:
-            market = parsed(RawMarket, row, name_of(row))
-        except ContractError as error:
-            complaints.append(str(error))
-            return
-        if market.id in sifted or not isinstance(row, dict):
-            return
-        if why := self._objection(market):
-            skipped[why] += 1
-            return
-        sifted[market.id] = (market, row)
+    def _sift(self, rows: Sequence[Json], sifted: _Found, noted: tuple[Counter[str], list[str]]) -> None:
+        skipped, complaints = noted
+        for row in rows:
+            try:
+                market = parsed(RawMarket, row, name_of(row))
+            except ContractError as error:
+                complaints.append(str(error))
+                continue
+            if market.id in sifted or not isinstance(row, dict):
+                continue
+            if why := self._objection(market):
+                skipped[why] += 1
+                continue
+            sifted[market.id] = (market, row)
 
     def _objection(self, market: RawMarket) -> str | None:
         settings, now = self._settings, self._clock.now()
@@ -145,5 +150,12 @@ def _closes(market: RawMarket) -> datetime:
 
 def _created(row: Json) -> float | None:
     created = row.get("createdTime") if isinstance(row, dict) else None
-    usable = isinstance(created, int | float) and not isinstance(created, bool) and math.isfinite(created)
-    return float(created) if usable and isinstance(created, int | float) else None
+    if not isinstance(created, int | float) or isinstance(created, bool):
+        return None
+    # A moment before there was a venue would end the list.
+    return float(created) if FOUNDED_MS <= created < _NEVER_MS else None
+
+
+def _id_of(row: Json) -> str | None:
+    name = row.get("id") if isinstance(row, dict) else None
+    return name if isinstance(name, str) else None

@@ -224,7 +224,8 @@ class _Bet(BaseModel):
 
 def _answers(raw: _Market) -> tuple[AnswerState, ...]:
     if raw.answers:
-        in_order = sorted(raw.answers, key=lambda answer: answer.index)
+        # An answer that comes twice is one.
+        in_order = sorted({answer.id: answer for answer in raw.answers}.values(), key=lambda answer: answer.index)
         return tuple(
             AnswerState(
                 id=answer.id,

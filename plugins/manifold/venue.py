@@ -39,6 +39,8 @@ from plugins.manifold.state import parts_of
 log = structlog.get_logger(__name__)
 
 # A market whose short record says the same as before is read again only so often: its text may have changed.
+# So many markets in a row that cannot be read are no accident.
+DOWN = 3
 REREAD = timedelta(hours=1)
 
 
@@ -66,23 +68,25 @@ class ManifoldVenue:
     async def questions(self) -> AsyncIterator[Question]:
         """Yield what can be forecast now.
 
-        A market that cannot be read hides no other. What it raised is raised in the end, where nothing could be read
-        or where it says that nothing can be now.
+        A market that cannot be read hides no other; several in a row are the venue. What was raised is raised in the
+        end, where nothing could be read or where there may be more than could be read now.
         """
         skipped: Counter[str] = Counter()
         complaints: list[str] = []
         errors: list[FoxcastError] = []
         yielded: set[QuestionRef] = set()
+        down = 0
         for name, short in (await self._chosen(skipped, complaints, errors)).items():
             try:
                 unpacked = unpack(await self._whole(name, short), now=self._clock.now())
-            except (Unauthorized, Unavailable) as error:
-                errors.append(error)
-                break
             except FoxcastError as error:
                 complaints.append(f"{name}: {error}")
                 errors.append(error)
+                down = down + 1 if isinstance(error, Unavailable) else 0
+                if down == DOWN or isinstance(error, Unauthorized):
+                    break
                 continue
+            down = 0
             complaints += unpacked.complaints
             for question in self._wanted(unpacked, skipped):
                 if question.ref not in yielded:
@@ -104,14 +108,9 @@ class ManifoldVenue:
         if not by_market:
             return
         told = await asyncio.to_thread(load_told, self._folder)
-        for market_id, refs in sorted(by_market.items()):
-            try:
-                market, weights = await self._resolved(market_id)
-            except (NotFound, Rejected, ContractError) as error:
-                log.warning("outcomes left out", market=market_id, error=str(error))
-                continue
+        async for refs, market, weights in self._all_resolved(by_market):
             found = [outcome for ref in sorted(refs) if (outcome := self._outcome(ref, market, weights, told))]
-            if found:
+            if told.is_new:
                 await asyncio.to_thread(store_told, self._folder, told)
             for outcome in found:
                 yield outcome
@@ -192,6 +191,28 @@ class ManifoldVenue:
             log.warning("markets left out", skipped=dict(skipped), bad=len(complaints), first=complaints[:3])
         self._noted = counts
 
+    async def _all_resolved(
+        self, by_market: Mapping[str, list[QuestionRef]]
+    ) -> AsyncIterator[tuple[list[QuestionRef], RawMarket, Mapping[str, float]]]:
+        """Yield markets as they are; one that cannot be read hides no other, several in a row are the venue.
+
+        Raises Unavailable where none could be read.
+        """
+        down, read = 0, 0
+        for market_id, refs in sorted(by_market.items()):
+            try:
+                market, weights = await self._resolved(market_id)
+            except (NotFound, Rejected, ContractError, Unavailable) as error:
+                log.warning("outcomes left out", market=market_id, error=str(error))
+                down = down + 1 if isinstance(error, Unavailable) else 0
+                if down < min(DOWN, len(by_market)):
+                    continue
+                if not read:
+                    raise
+                return
+            down, read = 0, read + 1
+            yield refs, market, weights
+
     async def _resolved(self, market_id: str) -> tuple[RawMarket, Mapping[str, float]]:
         market = parsed(RawMarket, await self._client.market(market_id), f"market {market_id}")
         if not needs_weights(market):
@@ -207,10 +228,11 @@ class ManifoldVenue:
         except ContractError as error:
             log.warning("an outcome is left out", question=str(ref), error=str(error))
             return None
-        settled = verdict is not None and now - verdict.at > timedelta(seconds=self._settings.resolve_after_s)
-        if verdict is not None and (settled or told.texts.get(ref.key) == verdict.text):
-            told.tell(ref.key, verdict.text)
-            return verdict.resolution(ref)
+        if verdict is not None:
+            at = verdict.at or told.since(f"{ref.key} {verdict.text}", now)
+            if now - at > timedelta(seconds=self._settings.resolve_after_s) or told.texts.get(ref.key) == verdict.text:
+                told.tell(ref.key, verdict.text)
+                return Resolution(ref=ref, target=SINGLE_TARGET, outcome=verdict.outcome, resolved_at=at)
         undone_at = told.undo(ref.key, now)
         if undone_at is None:
             return None

@@ -1,4 +1,4 @@
-"""What an answer to a write proves, and who must act.
+"""What an answer to a bet, a sale, a cancellation or a comment proves, and who must act.
 
 Source: venue document, section 3 and the table of errors in section 11. What servers in front of the venue answer is
 no JSON, and is read by its status alone.
@@ -6,60 +6,25 @@ no JSON, and is read by its status alone.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
-from bot.api import IntentState, Reply
+from bot.api import IntentState, Reply, Verdict, Who, after_colon, refused, said_in, verdict_by_status
 
-_OK, _UNAUTHORIZED, _FORBIDDEN, _TIMED_OUT, _TOO_MANY, _BUSY = 200, 401, 403, 408, 429, 503
-_QUOTED = 300
+_OK, _BAD, _UNAUTHORIZED, _FORBIDDEN, _BUSY = 200, 400, 401, 403, 503
+# What is said of an expiry that is past: 400 of one price, 403 where answers have prices of their own.
+_TOO_LATE = "cannot expire in the past"
 _BANNED = ("banned", "trading ban", "suspended")
 
 
-class Who(StrEnum):
-    """Who must act on a refusal."""
-
-    NOBODY = "nobody"
-    OPERATOR = "operator"
-    DEVELOPER = "developer"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What became of a write, and why; acked only says that the status was 200."""
-
-    state: IntentState
-    detail: str = ""
-    who: Who = Who.NOBODY
-
-
 def verdict_of(reply: Reply) -> Verdict:
-    """Judge the answer to a bet, a sale, a cancellation or a comment."""
+    """Judge the answer to a write; acked only says that its status was 200."""
     status, said = reply.status, said_in(reply)
-    if status == _OK:
-        return Verdict(state=IntentState.ACKED)
-    if status == _TOO_MANY:
-        return Verdict(state=IntentState.ABSENT, detail="429: too many requests, nothing was done")
     if status == _BUSY and "message" in said:
         # In its own words it says that nothing was committed; in those of a server in front of it, nothing is said.
-        return Verdict(state=IntentState.ABSENT, detail=f"503: nothing was done{_colon(said)}")
-    if 400 <= status < 500 and status != _TIMED_OUT:
-        return Verdict(state=IntentState.REFUSED, detail=f"{status}{_colon(said)}", who=_who(status, said))
-    return Verdict(state=IntentState.UNKNOWN, detail=f"status {status}, which says nothing of the write{_colon(said)}")
-
-
-def json_of(reply: Reply) -> object:
-    """Return the decoded body, None where it is no JSON."""
-    try:
-        return json.loads(reply.body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def said_in(reply: Reply) -> Mapping[str, object]:
-    """Return the decoded body where it is an object, else an empty one."""
-    said = json_of(reply)
-    return said if isinstance(said, dict) else {}
+        return Verdict(state=IntentState.ABSENT, detail=f"503: nothing was done{_words(said)}")
+    if status in {_BAD, _FORBIDDEN} and _TOO_LATE in str(said.get("message", "")).lower():
+        # It came too late, which says nothing against the order itself: it is decided on anew.
+        return Verdict(state=IntentState.ABSENT, detail=f"{status}: nothing was done{_words(said)}")
+    return verdict_by_status(reply, taken=_OK) or refused(f"{status}{_words(said)}", _who(status, said))
 
 
 def _who(status: int, said: Mapping[str, object]) -> Who:
@@ -69,7 +34,6 @@ def _who(status: int, said: Mapping[str, object]) -> Who:
     return Who.DEVELOPER if "details" in said else Who.NOBODY
 
 
-def _colon(said: Mapping[str, object]) -> str:
-    message = str(said.get("message", ""))
+def _words(said: Mapping[str, object]) -> str:
     details = f" {json.dumps(said['details'])}" if "details" in said else ""
-    return f": {' '.join((message + details).split())[:_QUOTED]}" if message or details else ""
+    return after_colon(f"{said.get('message', '')}{details}")

@@ -7,6 +7,7 @@ refused. What an answer does not prove is unknown, and settled by the list of be
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -35,16 +36,22 @@ from bot.api import (
     Submitter,
     Unauthorized,
     Unavailable,
+    Verdict,
+    Who,
     WriterPlace,
+    json_of,
+    said_in,
 )
 from plugins.manifold.account import Holdings
 from plugins.manifold.bets import (
     DEADLINE_S,
     DRY_RUN,
+    LOOK_BACK_MS,
     Tag,
     fills_of,
     is_late,
     is_of,
+    is_sale,
     seal_bet,
     seal_sale,
     worse_than_planned,
@@ -56,14 +63,11 @@ from plugins.manifold.raw import RawBet, name_of, parsed
 from plugins.manifold.recheck import require_same
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.state import parts_of
-from plugins.manifold.verdict import Verdict, Who, json_of, said_in, verdict_of
+from plugins.manifold.verdict import verdict_of
 
 log = structlog.get_logger(__name__)
 
 MAX_BYTES = 4_000_000
-# Bets are listed from so long before a request was made: the venue's clock may be behind ours. It is the expiry that
-# finds a bet, not the time.
-LOOK_BACK_MS = 605_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +183,8 @@ class ManifoldWriter:
         await require_same(self._client, order, question, now=self._clock.now(), margin=margin)
         made_ms = self._client.stamp_ms()
         if order.side is Side.SELL:
-            return seal_sale(intent, order, made_ms=made_ms)
+            alike = [bet.created for bet in await self._own_bets(order, made_ms - LOOK_BACK_MS) if is_sale(bet, order)]
+            return seal_sale(intent, order, made_ms=made_ms, after_ms=math.ceil(max(alike, default=0)))
         lifetime_ms = round(self._settings.order_lifetime_s * 1000.0)
         self._last_expiry = max(made_ms + lifetime_ms, self._last_expiry + 1)
         return seal_bet(intent, order, made_ms=made_ms, expires_ms=self._last_expiry)
@@ -254,18 +259,19 @@ class ManifoldWriter:
 
     async def _cancel(self, order_id: str) -> None:
         """Ask to cancel an order; whether it rests is told by the list of orders afterwards."""
-        reply = await self._post(f"bet/cancel/{quote(order_id, safe='')}", "{}")
+        reply = await self._post(f"bet/cancel/{quote(order_id, safe='')}", "{}", takes_back=True)
         verdict = verdict_of(reply)
         if verdict.who is Who.OPERATOR:
             raise Unauthorized(verdict.detail)
         log.info("cancelled", order=order_id, status=reply.status, detail=verdict.detail)
 
-    async def _post(self, path: str, body: str) -> Reply:
+    async def _post(self, path: str, body: str, *, takes_back: bool = False) -> Reply:
         request = Request(
             method="POST",
             url=f"{self._settings.place.api}/v0/{path}",
             headers={**headers_of(self._settings), "Content-Type": "application/json"},
             body=body.encode(),
+            takes_back=takes_back,
         )
         return await self._wire.send(request, max_bytes=MAX_BYTES, deadline_s=DEADLINE_S)
 
@@ -288,19 +294,19 @@ class ManifoldWriter:
         if not sealed:
             return _receipt(intent, IntentState.ABSENT, "nothing was sealed for it")
         since_ms = min(Tag.of(one).made_ms for one in sealed) - LOOK_BACK_MS
-        market_id = parts_of(intent.order.contract)[0]
-        rows = await self._client.bets_since(await self._holdings.user(), market_id, since_ms)
-        bets = [parsed(RawBet, row, name_of(row, "bet")) for row in rows]
+        bets = await self._own_bets(intent.order, since_ms)
         own = [bet for bet in bets if any(is_of(bet, intent.order, one) for one in sealed)]
         if len(own) > 1:
-            ids = sorted(bet.id for bet in own)
-            log.error("two bets are alike", market=market_id, intent=intent.id, bets=ids)
-            return _receipt(
-                intent, IntentState.UNKNOWN, f"{len(own)} bets may be it, look at market {market_id}: {ids}"
-            )
+            ids, market = sorted(bet.id for bet in own), parts_of(intent.order.contract)[0]
+            log.error("two bets are alike", market=market, intent=intent.id, bets=ids)
+            return _receipt(intent, IntentState.UNKNOWN, f"{len(own)} bets may be it, look at market {market}: {ids}")
         if not own:
             return _receipt(intent, IntentState.ABSENT, "no such bet is listed")
         return _acked(intent, own[0])
+
+    async def _own_bets(self, order: Order, since_ms: int) -> list[RawBet]:
+        rows = await self._client.bets_since(await self._holdings.user(), parts_of(order.contract)[0], since_ms)
+        return [parsed(RawBet, row, name_of(row, "bet")) for row in rows]
 
     async def _comment_there(self, intent: Intent) -> Receipt | None:
         market_id = parts_of(intent.ref.key)[0]

@@ -94,7 +94,7 @@ class Client:
         asked: Parameters = {"ids": sorted(wanted), "with_cp": "false", "limit": PAGE}
         page = _results(await self.get("posts/", asked), "posts/")
         # A filter that is not understood returns everything.
-        return [post for post in page if post.get("id") in wanted]
+        return [post for post in page if _named(post) and post["id"] in wanted]
 
     async def comments(self, post_id: int, author: int) -> list[Record]:
         """Return our private comments on a post, the newest first."""
@@ -103,17 +103,21 @@ class Client:
         return [comment for comment in found if comment.get("on_post") == post_id]
 
     async def _all(self, path: str, asked: Parameters) -> list[Record]:
-        """Read pages until one is short: ``next`` is never null. An id that comes again ends it too."""
+        """Read pages until one is short, or brings nothing new: ``next`` is never null.
+
+        What was published since the page before moves the others down, so that some of them come again.
+        """
         found: dict[Any, Record] = {}
         for number in range(MOST_PAGES):
             parameters = {**asked, "offset": number * PAGE} if number else asked
             page = _results(await self.get(path, parameters), path)
-            repeated = [item["id"] for item in page if item.get("id") in found]
-            for item in page:
-                found.setdefault(item.get("id", (number, len(found))), item)
-            if repeated:
-                log.warning("a list repeats itself and is left there", path=path, id=repeated[0])
-            if repeated or len(page) < PAGE:
+            is_new = any(item["id"] not in found for item in page if _named(item))
+            for place, item in enumerate(page):
+                found.setdefault(item["id"] if _named(item) else (number, place), item)
+            if len(page) < PAGE:
+                break
+            if not is_new:
+                log.warning("a list repeats itself and is left there", path=path, page=number)
                 break
         return list(found.values())
 
@@ -124,11 +128,11 @@ def _results(answer: Json, path: str) -> list[Record]:
         message = f"{path}: the answer is not a list of results"
         raise ContractError(message)
     # An odd item is kept as a record without an id: it counts on its page, and is quarantined by whoever parses it.
-    return [item if isinstance(item, Mapping) and _hashable(item.get("id")) else {} for item in results]
+    return [item if isinstance(item, Mapping) else {} for item in results]
 
 
-def _hashable(value: object) -> bool:
-    return value is None or isinstance(value, int | str)
+def _named(item: Record) -> bool:
+    return isinstance(item.get("id"), int | str)
 
 
 def _record(answer: Json, path: str) -> Record:

@@ -14,7 +14,6 @@ from bot.api import (
     Clock,
     Intent,
     IntentAction,
-    IntentState,
     PaperPlace,
     Question,
     Receipt,
@@ -31,9 +30,8 @@ from plugins.metaculus.settings import MetaculusSettings
 class PaperRecord:
     """Implements the port Sealer on a book of standing forecasts."""
 
-    def __init__(self, book: StandingBook, clock: Clock) -> None:
+    def __init__(self, book: StandingBook) -> None:
         self.book = book
-        self._clock = clock
 
     async def seal(self, batch: Batch) -> Sequence[Sealed]:
         """Return what will be written down: predictions within the venue's bounds, comments as it would keep them.
@@ -53,17 +51,8 @@ class PaperRecord:
         return await self.book.submit(batch)
 
     async def standing(self, batch: Batch) -> Sequence[Receipt]:
-        """Say what stands: a forecast that was written down and replaced since does not."""
-        receipts = await self.book.standing(batch)
-        return [await self._standing(*pair) for pair in zip(batch.intents, receipts, strict=True)]
-
-    async def _standing(self, intent: Intent, receipt: Receipt) -> Receipt:
-        if receipt.state is not IntentState.ACKED or intent.action is not IntentAction.FORECAST:
-            return receipt
-        stood = await self.book.stood(intent.ref, intent.account, self._clock.now())
-        if stood is not None and stood.intent == intent.id:
-            return receipt
-        return replace(receipt, state=IntentState.ABSENT, detail="another forecast stands, or none")
+        """Say what stands."""
+        return await self.book.standing(batch)
 
 
 @asynccontextmanager
@@ -72,7 +61,7 @@ async def open_paper(settings: MetaculusSettings, place: PaperPlace) -> AsyncIte
     lasts = None if settings.expires_after_h is None else timedelta(hours=settings.expires_after_h)
     objection = _Objection(timedelta(seconds=settings.close_margin_s), place.clock)
     async with open_standing(place.folder, place.clock, objection=objection, lasts=lasts) as book:
-        yield PaperRecord(book, place.clock)
+        yield PaperRecord(book)
 
 
 class _Objection:

@@ -35,7 +35,8 @@ def resolution_of(asked: RawQuestion, ref: QuestionRef) -> Resolution | None:
 def outcome_of(asked: RawQuestion, text: str) -> Outcome:
     """Read the text of a resolution; raises ContractError for one that does not fit the question."""
     if asked.type == CHOICE and text in {*(asked.options or ()), *(asked.all_options_ever or ())}:
-        return Chosen(text)
+        # A forecast without that option is read by the server at its last one.
+        return Chosen(text, otherwise=asked.options[-1:] if asked.options else ())
     if text in NO_SCORE:
         return Void(text)
     if asked.type == BINARY and text in {"yes", "no"}:

@@ -113,7 +113,7 @@ class MetaculusVenue:
 
     async def find(self, name: str) -> Question:
         """Return a question by POST:QUESTION, by the number of its post, or by its address."""
-        post_id, question_id = named(name, self._settings.base_url)
+        post_id, question_id = named(name.strip(), self._settings.base_url)
         unpacked = Unpacked()
         unpacked.add(await self._client.post(post_id))
         entries = [entry for entry in unpacked.entries if question_id in {None, entry.asked.id}]

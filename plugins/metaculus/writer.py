@@ -30,7 +30,10 @@ from bot.api import (
     Submitter,
     Unauthorized,
     Unavailable,
+    Verdict,
+    Who,
     WriterPlace,
+    json_of,
 )
 from plugins.metaculus.answer import clean, is_withdrawn, item_of, read_item, standing_start
 from plugins.metaculus.client import Client, address, headers_of
@@ -39,7 +42,7 @@ from plugins.metaculus.raw import RawComment, RawMe, parsed
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import TABLE, VENUE, ids_of
 from plugins.metaculus.venue import objection
-from plugins.metaculus.verdict import Verdict, Who, json_of, verdict_of
+from plugins.metaculus.verdict import verdict_of
 
 log = structlog.get_logger(__name__)
 
@@ -189,6 +192,7 @@ class MetaculusWriter:
             url=address(self._settings, PATHS[intent.action]),
             headers={**headers_of(self._settings), "Content-Type": "application/json"},
             body=sealed.body.encode(),
+            takes_back=intent.action is IntentAction.WITHDRAW,
         )
         try:
             reply = await self._wire.send(request, max_bytes=MAX_BYTES, deadline_s=DEADLINE_S)

@@ -11,14 +11,21 @@ where there are none), market, tokens, version, fees and delay of what can be tr
 (the condition), ``gamma`` (its number), ``tokens``, ``outcomes`` (their names as JSON), ``delay_s``, ``fees`` (the
 schedule as JSON, null where trading is free). None of them moves with the market: ticks and least sizes are in its
 book. The explanation of the crowd's price names the book it was read from.
+
+Orders are written on the books as they are read then; ``terms`` says what an order of this venue carries. On paper
+they meet the book that stands when they arrive, and nothing is sent.
 """
 
 from bot.api import Can, VenueSpec, hookimpl
+from plugins.polymarket.check import check
 from plugins.polymarket.feed import open_feed
+from plugins.polymarket.paper_market import open_paper
+from plugins.polymarket.planner import open_planner
 from plugins.polymarket.questions import VENUE
 from plugins.polymarket.rates import rates_of
 from plugins.polymarket.settings import PolymarketSettings
 from plugins.polymarket.venue import open_reader
+from plugins.polymarket.writer import open_writer
 
 
 @hookimpl
@@ -28,11 +35,15 @@ def foxcast_venues() -> list[VenueSpec[PolymarketSettings]]:
         VenueSpec(
             name=VENUE,
             summary="Markets on politics, sports, economy and much else, forecast against their order books",
-            abilities=frozenset({Can.PUSH_PRICES}),
+            abilities=frozenset({Can.SUBMIT, Can.PAPER, Can.TRADE, Can.PUSH_PRICES}),
             settings=PolymarketSettings,
             hosts=("polymarket.com",),
             reader=open_reader,
+            paper=open_paper,
+            writer=open_writer,
             prices=open_feed,
+            planner=open_planner,
+            check=check,
             rates=rates_of,
         )
     ]

@@ -195,14 +195,20 @@ class Client:
             if not isinstance(page, list):
                 message = f"{kind}/keyset: the answer is not a list of {kind}"
                 raise ContractError(message)
+            named, new = 0, 0
             for item in page:
                 record = record_of(item)
-                number = str(record.get("id", ""))
-                if number and number in seen:
-                    log.warning("a list repeats itself and is left there", path=f"{kind}/keyset", id=number)
-                    return
-                seen.add(number)
-                yield record
+                number = "" if record.get("id") is None else str(record["id"])
+                named += bool(number)
+                # What moved while the pages were read comes again.
+                if number not in seen:
+                    new += bool(number)
+                    yield record
+                if number:
+                    seen.add(number)
+            if named and not new:
+                log.warning("a list repeats itself and is left there", path=f"{kind}/keyset")
+                return
             cursor = text_of(record_of(answer).get("next_cursor"))
             if not cursor or cursor == asked.get("after_cursor"):
                 return

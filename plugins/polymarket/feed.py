@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 
 import structlog
 
 from bot.api import (
     Binary,
+    Clock,
     ContractError,
     NotFound,
     Prediction,
@@ -26,6 +26,7 @@ from bot.api import (
     PricePlace,
     QuestionRef,
     Quote,
+    Rejected,
     Socket,
     Unavailable,
 )
@@ -69,22 +70,28 @@ class PolymarketFeed:
         self._client = Client(settings, place.http)
 
     async def quotes(self, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
-        """Yield the price of each question as it is now, then whenever it changes."""
-        watched = await self._watched(refs)
-        tokens = sorted({token for item in watched for token in item.tokens.values()})
-        if not tokens:
-            message = "none of the questions has a market that can be watched now"
-            raise Unavailable(message)
-        desk = _Desk(watched, LiveBooks(), Decimal(str(self._settings.spread_max)))
-        queue: asyncio.Queue[Quote] = asyncio.Queue(QUEUE)
-        pumps = [asyncio.create_task(self._pump(part, desk, queue)) for part in parts_of(tokens, TOKENS_A_SOCKET)]
-        try:
-            while True:
-                yield await _next(queue, pumps)
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+        """Yield the price of each question as it is now, then whenever it changes.
+
+        With each renewal it is read anew which markets belong to an event: some are over, and new ones come.
+        """
+        told: dict[QuestionRef, Prediction] = {}
+        while True:
+            watched = await self._watched(refs)
+            tokens = sorted({token for item in watched for token in item.tokens.values()})
+            if not tokens:
+                message = "none of the questions has a market that can be watched now"
+                raise Unavailable(message)
+            desk = _Desk(watched, told, self._clock, Decimal(str(self._settings.spread_max)))
+            queue: asyncio.Queue[Quote] = asyncio.Queue(QUEUE)
+            pumps = [asyncio.create_task(self._pump(part, desk, queue)) for part in parts_of(tokens, TOKENS_A_SOCKET)]
+            try:
+                while (quote := await _next(queue, pumps)) is not None:
+                    told[quote.ref] = quote.prediction
+                    yield quote
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+                await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _watched(self, refs: Collection[QuestionRef]) -> list[Watched]:
         """Return what is to be watched; questions that cannot be are left out."""
@@ -107,27 +114,27 @@ class PolymarketFeed:
     async def _watched_event(self, ref: QuestionRef, event: str) -> Watched | None:
         try:
             group = group_in(await self._client.event(event))
-        except NotFound:
+        except (NotFound, Rejected, ContractError) as error:
+            log.warning("an event is not watched", number=event, error=str(error))
             return None
-        if group is None or not all(market.tokens for market in group.markets):
+        if group is None or not group.whole or not all(market.tokens for market in group.markets):
             return None
         tokens = {option: market.tokens[0] for option, market in group.members.items()}
         return Watched(ref=ref, tokens=tokens, other=group.other) if tokens else None
 
     async def _pump(self, tokens: Sequence[str], desk: "_Desk", queue: "asyncio.Queue[Quote]") -> None:
-        """Follow some tokens for good, on one connection after the other."""
+        """Follow some tokens on one connection, until it is time to renew it."""
         url = address(self._settings, self._settings.socket_url, "ws/market")
-        while True:
-            async with self._sockets.connect(url, max_bytes=MAX_BYTES) as socket:
-                first = {"type": "market", "assets_ids": list(tokens), "custom_feature_enabled": False}
-                await socket.send(json.dumps(first))
-                desk.books.begin(tokens, now_s=self._clock.monotonic())
-                pinging = asyncio.create_task(self._ping(socket))
-                try:
-                    await self._listen(socket, tokens, desk, queue)
-                finally:
-                    pinging.cancel()
-                    await asyncio.gather(pinging, return_exceptions=True)
+        async with self._sockets.connect(url, max_bytes=MAX_BYTES) as socket:
+            first = {"type": "market", "assets_ids": list(tokens), "custom_feature_enabled": False}
+            await socket.send(json.dumps(first))
+            desk.books.begin(tokens, now_s=self._clock.monotonic())
+            pinging = asyncio.create_task(self._ping(socket))
+            try:
+                await self._listen(socket, tokens, desk, queue)
+            finally:
+                pinging.cancel()
+                await asyncio.gather(pinging, return_exceptions=True)
 
     async def _listen(
         self, socket: Socket, tokens: Sequence[str], desk: "_Desk", queue: "asyncio.Queue[Quote]"
@@ -173,16 +180,22 @@ class PolymarketFeed:
 
 
 class _Desk:
-    """Which questions hang on which tokens, and what was said of them last."""
+    """Which questions hang on which tokens, and what was said of them last, to begin with what was ``told``.
 
-    def __init__(self, watched: Sequence[Watched], books: LiveBooks, spread_max: Decimal) -> None:
-        self.books = books
+    Books are put in order by the venue's clock; a quote is of the moment, by ours, at which its books were so.
+    """
+
+    def __init__(
+        self, watched: Sequence[Watched], told: Mapping[QuestionRef, Prediction], clock: Clock, spread_max: Decimal
+    ) -> None:
+        self.books = LiveBooks()
+        self._clock = clock
         self._spread_max = spread_max
         self._by_token: dict[str, list[Watched]] = defaultdict(list)
         for item in watched:
             for token in item.tokens.values():
                 self._by_token[token].append(item)
-        self._said: dict[QuestionRef, Prediction] = {}
+        self._said = dict(told)
 
     def moved(self, tokens: Collection[str]) -> list[Quote]:
         """Return the prices that are not what they were, of the questions that hang on these tokens."""
@@ -190,34 +203,34 @@ class _Desk:
         quotes: list[Quote] = []
         for ref, item in items.items():
             found = self._prediction(item)
-            if found is not None and self._said.get(ref) != found[0]:
-                self._said[ref] = found[0]
-                quotes.append(Quote(ref=ref, prediction=found[0], at=found[1]))
+            if found is not None and self._said.get(ref) != found:
+                self._said[ref] = found
+                quotes.append(Quote(ref=ref, prediction=found, at=self._clock.now()))
         return quotes
 
-    def _prediction(self, item: Watched) -> tuple[Prediction, datetime] | None:
+    def _prediction(self, item: Watched) -> Prediction | None:
         prices: dict[str, float | None] = {}
-        moments: list[datetime] = []
         for option, token in item.tokens.items():
             known = self.books.touch(token)
             if known is None:
                 return None
-            (bid, ask), at = known
+            bid, ask = known[0]
             prices[option] = middle_of(bid, ask, spread_max=self._spread_max)
-            moments.append(at)
-        single = prices.get("")
-        prediction = (None if single is None else Binary(single)) if "" in prices else choice_of(prices, item.other)
-        return None if prediction is None else (prediction, max(moments))
+        if "" not in prices:
+            return choice_of(prices, item.other)
+        single = prices[""]
+        return None if single is None else Binary(single)
 
 
-async def _next(queue: "asyncio.Queue[Quote]", pumps: Collection["asyncio.Task[None]"]) -> Quote:
-    """Return the next quote; raises what ended one of those that bring them."""
+async def _next(queue: "asyncio.Queue[Quote]", pumps: Collection["asyncio.Task[None]"]) -> Quote | None:
+    """Return the next quote, None once one of those that bring them is done; raises what ended it otherwise."""
     waiting = asyncio.create_task(queue.get())
     try:
         done, _ = await asyncio.wait({waiting, *pumps}, return_when=asyncio.FIRST_COMPLETED)
-        if waiting not in done:
-            await next(pump for pump in pumps if pump.done())
-        return await waiting
+        if waiting in done:
+            return waiting.result()
+        await next(pump for pump in pumps if pump.done())
+        return None
     finally:
         waiting.cancel()
 

@@ -8,7 +8,7 @@ not sum to 1, fees and spreads see to that. Source: venue document, section 4.5.
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,8 +16,8 @@ from pathlib import Path
 import structlog
 
 from bot.api import ContractError
-from plugins.polymarket.parse import SETTLING, Home, Market, home_of, market_of
-from plugins.polymarket.raw import list_of, record_of
+from plugins.polymarket.parse import RESOLVED, SETTLING, Home, Market, home_of, market_of
+from plugins.polymarket.raw import decimal_of, flag_of, list_of, record_of, text_of
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class Group:
     """An event where exactly one of ``members`` wins, or, where ``other`` is a name, none of them.
 
     ``members`` are those that can still win by option, the oldest first; ``children`` all its markets, also those
-    that are over.
+    that are over. It is not ``whole`` where one of them could not be read: that one may be the winner.
     """
 
     home: Home
@@ -41,6 +41,7 @@ class Group:
     members: Mapping[str, Market]
     children: tuple[Market, ...]
     other: str = ""
+    whole: bool = True
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -65,6 +66,8 @@ class Group:
 
     def undecidable(self, now: datetime) -> str | None:
         """Say why it cannot be forecast now, None where it can."""
+        if not self.whole:
+            return "one of its markets cannot be read"
         if any(won(market) for market in self.children):
             return "an outcome of it has won"
         if len(self.options) < 2:
@@ -85,16 +88,21 @@ class Unpacked:
         """Unpack an event: one group at most, and markets that stand alone."""
         said = record_of(raw)
         home = home_of(said)
-        children: list[Market] = []
+        by_condition: dict[str, Market] = {}
+        whole = True
         for record in list_of(said.get("markets")) or ():
             try:
-                children.append(market_of(record, home))
+                child = market_of(record, home)
+                by_condition.setdefault(child.condition, child)
             except ContractError as error:
                 self.complaints.append(str(error))
+                # Only one that says that it stands alone surely does.
+                whole = whole and flag_of(record_of(record).get("negRisk")) is False
+        children = list(by_condition.values())
         group = group_of(home, children) if home.id else None
         taken: frozenset[str] = frozenset()
         if group is not None:
-            self.items.append(group)
+            self.items.append(replace(group, whole=whole))
             taken = frozenset(child.condition for child in group.children)
         self.items += [child for child in children if child.condition not in taken and not child.is_other]
 
@@ -166,19 +174,35 @@ def won(market: Market) -> bool:
 
 def settling(rows: Mapping[str, Mapping[str, object]], condition: str) -> bool:
     """Say whether the oracle has an answer to that market that does not stand yet, or stands already."""
-    status = rows.get(condition, {}).get("status")
-    return status in SETTLING or status == "resolved"
+    status = text_of(rows.get(condition, {}).get("status")).lower()
+    return status in SETTLING or status == RESOLVED
+
+
+def has_winner(rows: Mapping[str, Mapping[str, object]], group: Group) -> bool:
+    """Say whether the oracle has, or is proposed, another answer than no to a market of the group."""
+    for market in group.children:
+        if not settling(rows, market.condition):
+            continue
+        row = rows[market.condition]
+        paid = decimal_of((list_of(row.get("payouts")) or (None,))[0])
+        prices = [decimal_of(row.get(name)) for name in ("price", "reproposed_price", "proposed_price")]
+        # 69 stands for a price that is not set.
+        told = [paid, *(price for price in prices if price is not None and 0 <= price <= 1)]
+        if next((said for said in told if said is not None), None) != 0:
+            return True
+    return False
 
 
 class Names:
     """What the options of each event were called when they were asked about, by market, across restarts.
 
-    An outcome that was named only after the question was asked was part of Other then.
+    All names of a market are kept, the newest last. An outcome that was named only after the question was asked was
+    part of Other then.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAMES_FILE
-        self._kept: dict[str, dict[str, str]] = {}
+        self._kept: dict[str, dict[str, list[str]]] = {}
         self._dirty = False
         if self._path.exists():
             try:
@@ -187,26 +211,42 @@ class Names:
                 log.warning("the names of options cannot be read and are begun anew", path=str(self._path))
                 kept = {}
             self._kept = {
-                event: {market: str(name) for market, name in record_of(names).items()} for event, names in kept.items()
+                event: {market: told for market, said in record_of(names).items() if (told := _names(said))}
+                for event, names in kept.items()
             }
 
     def asked(self, group: Group) -> None:
-        """Remember what the options of a group are called now; the first name of a market stays."""
-        names = self._kept.setdefault(group.home.id, {})
+        """Remember what the options of a group are called now."""
+        known = self._kept.setdefault(group.home.id, {})
         for option, market in group.members.items():
-            if market.condition not in names:
-                names[market.condition] = option
+            names = known.setdefault(market.condition, [])
+            if names[-1:] != [option]:
+                names[:] = [*(name for name in names if name != option), option]
                 self._dirty = True
 
     def option(self, group: Group, condition: str) -> str:
-        """Return the option that a market of a group was, Other for one that had no name.
+        """Return what the option of a market of a group was called last, Other for one that had no name.
 
         An event that was never asked about here has the names of now.
         """
         if kept := self._kept.get(group.home.id):
-            return kept.get(condition) or (NONE_OF_THESE if OTHER in kept.values() else OTHER)
+            return kept[condition][-1] if condition in kept else self.rest(group.home.id)
         now = {market.condition: option for option, market in named(_eligible(group)).items()}
         return now.get(condition) or OTHER
+
+    def otherwise(self, event_id: str, condition: str) -> tuple[str, ...]:
+        """Return what stood for the option of a market in older questions: former names, the newest first, and Other."""
+        names = self._kept.get(event_id, {}).get(condition, [])
+        return (*reversed(names[:-1]), self.rest(event_id))
+
+    def rest(self, event_id: str) -> str:
+        """Return what the option of all others is called, where there is one."""
+        known = self._kept.get(event_id, {}).values()
+        return NONE_OF_THESE if any(names[-1] == OTHER for names in known) else OTHER
+
+    def conditions(self, event_id: str) -> frozenset[str]:
+        """Return the markets of an event that were options of its question, also those it does not list any more."""
+        return frozenset(self._kept.get(event_id, ()))
 
     def keep(self) -> None:
         """Write it down, if anything is new."""
@@ -217,6 +257,11 @@ class Names:
         fresh.write_text(json.dumps(self._kept, ensure_ascii=False))
         fresh.replace(self._path)
         self._dirty = False
+
+
+def _names(said: object) -> list[str]:
+    """Read the names of a market: a list, or the one that earlier versions kept."""
+    return [str(name) for name in (said if isinstance(said, list) else [said])]
 
 
 def _age(market: Market) -> tuple[int, str, str]:

@@ -19,7 +19,7 @@ Touch = tuple[Decimal | None, Decimal | None]
 
 @dataclass(slots=True)
 class _Live:
-    """One book; None instead of sides while it is unknown. ``heard_s`` is when it was last told of, by our clock."""
+    """One book; None for sides while it is unknown. ``heard_s`` is when it was last told of anew, by our clock."""
 
     sides: tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]] | None = None
     at: datetime = LONG_AGO
@@ -69,7 +69,9 @@ class LiveBooks:
         live = self._books.get(book.token)
         if live is None:
             return False
-        live.heard_s = now_s
+        if live.sides is None or book.at > live.at:
+            # What comes again says nothing.
+            live.heard_s = now_s
         if live.sides is None or book.at >= live.at:
             live.sides, live.at = (dict(book.bids), dict(book.asks)), book.at
         return True
@@ -97,8 +99,6 @@ class LiveBooks:
 
     def _frame(self, frame: Mapping[str, object], now_s: float) -> set[str]:
         token = text_of(frame.get("asset_id"))
-        if token in self._books:
-            self._books[token].heard_s = now_s
         match text_of(frame.get("event_type")):
             case "book":
                 return self._whole(frame, token, now_s)
@@ -130,9 +130,10 @@ class LiveBooks:
             live = self._books.get(token)
             if live is None:
                 continue
-            live.heard_s = now_s
             if live.sides is None or (at is not None and at < live.at):
                 continue
+            if at is not None and at > live.at:
+                live.heard_s = now_s
             if at is None or not _applied(live.sides, change):
                 touched |= self.lose([token])
                 continue

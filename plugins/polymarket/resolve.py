@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from bot.api import Chosen, Clock, ContractError, Happened, NotFound, Outcome, Void
+from bot.api import Chosen, Clock, ContractError, Happened, NotFound, Outcome, Rejected, Void
 from plugins.polymarket.books import ONE
 from plugins.polymarket.client import Record
 from plugins.polymarket.groups import Group, Names
@@ -85,7 +85,9 @@ def pair_of(row: Record) -> Pair | None:
     listed = [decimal_of(item) for item in list_of(row.get("payouts")) or ()]
     if len(listed) == 2 and listed[0] is not None and listed[1] is not None:
         pair = (listed[0] / MILLIONTHS, listed[1] / MILLIONTHS)
-        return pair if all(0 <= part <= 1 for part in pair) else None
+        # Both together pay one, or neither pays anything; whatever else is said is no payout.
+        sound = all(0 <= part <= 1 for part in pair) and (pair == (0, 0) or abs(sum(pair) - ONE) <= _NEAR)
+        return pair if sound else None
     price = decimal_of(row.get("price"))
     # 69 stands for a price that is not set.
     return None if price is None or not 0 <= price <= 1 else (price, ONE - price)
@@ -114,22 +116,32 @@ def outcome_of_market(payout: Payout) -> Outcome:
 def outcome_of_group(group: Group, paid: Mapping[str, Payout], names: Names) -> tuple[Outcome, datetime] | None:
     """Return the outcome of a question about an event and since when it is known, None while it is open.
 
-    It is known once one market paid all; where every market paid nothing, none of the named outcomes came true.
+    It is known once one market paid all; where every market paid nothing, none of the named outcomes came true. Markets
+    that were options when it was asked count too, though the event may not list them any more.
     """
-    winners = [market for market in group.children if market.condition in paid and paid[market.condition].value == ONE]
+    asked = names.conditions(group.home.id)
+    everything = dict.fromkeys([*(market.condition for market in group.children), *sorted(asked)])
+    winners = [name for name in everything if name in paid and paid[name].value == ONE]
     if len(winners) == 1:
         [winner] = winners
-        return Chosen(names.option(group, winner.condition)), paid[winner.condition].at
+        otherwise = names.otherwise(group.home.id, winner)
+        return Chosen(names.option(group, winner), otherwise=otherwise), paid[winner].at
     if len(winners) > 1:
-        return Void(f"{len(winners)} outcomes won"), max(paid[market.condition].at for market in winners)
-    told = [paid.get(market.condition) for market in group.children if market.active or market.closed]
-    known = [payout for payout in told if payout is not None]
+        won = {names.option(group, name): 1.0 for name in winners}
+        return Void(f"{len(winners)} outcomes won", won), max(paid[name].at for name in winners)
+    if not group.whole:
+        # Whoever is missing may be the winner.
+        return None
+    told = asked | {market.condition for market in group.children if market.active or market.closed}
+    known = {name: paid[name] for name in everything if name in told and name in paid}
     if not known or len(known) < len(told):
         return None
-    at = max(payout.at for payout in known)
-    if odd := [payout for payout in known if payout.value != 0]:
-        return Void("; ".join(_paid(payout) for payout in odd)), at
-    return (Chosen(group.other) if group.other else Void("no outcome of it won")), at
+    at = max(payout.at for payout in known.values())
+    odd = {names.option(group, name): payout for name, payout in known.items() if payout.value != 0}
+    if odd:
+        shares = {option: float(payout.pair[0]) for option, payout in odd.items() if payout.pair[0] > 0}
+        return Void("; ".join(f"{option} {_paid(payout)}" for option, payout in odd.items()), shares), at
+    return (Chosen(names.rest(group.home.id)) if group.other else Void("no outcome of it won")), at
 
 
 def _paid(payout: Payout) -> str:
@@ -177,7 +189,8 @@ async def _by_exchange(client: Reads, condition: str, market: Market | None, now
     """Return what the exchange says, matched by token, else by name: its own order means nothing."""
     try:
         said = await client.long_market(condition)
-    except NotFound:
+    except (NotFound, Rejected, ContractError) as error:
+        log.info("the exchange tells no outcome", market=condition, error=str(error))
         return None
     at = (market.closed_at if market is not None else None) or now
     if not flag_of(said.get("closed")):

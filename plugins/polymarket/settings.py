@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from bot.api import Settings
+from bot.api import LocalPath, Settings
 
 # Encrypted, or on this machine.
 ADDRESS = r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))"
@@ -81,11 +81,71 @@ class ReadingSettings(Settings):
         return self
 
 
-class PolymarketSettings(ReadingSettings):
-    """All settings of the venue; those of trading count only where it is live."""
+class TradingSettings(ReadingSettings):
+    """How orders are written, and how the paper book fills them; neither needs a key."""
 
-    private_key: SecretStr | None = None
-    """The key that signs orders, 0x and 64 hexadecimal digits. Only the signer, a process of its own, is given it."""
+    order_type: Literal["FAK", "FOK", "GTD"] = "FAK"
+    """FAK takes what is offered within the limit and drops the rest, FOK takes all of it or nothing, GTD waits at a
+    price of its own until others take it: no fee, and no certainty. What is given up is always sold as FAK."""
+
+    order_lifetime_s: float = Field(default=3600.0, ge=240, le=7 * 86_400)
+    """After how long an order that waits ends by itself; it counts as ended a minute before."""
+
+    book_age_s: float = Field(default=21_600.0, ge=30)
+    """A book in which nothing changed for so long is stale, and not traded on; some are quiet for hours."""
+
+    paper_queue: Literal["optimistic", "neutral", "strict"] = "neutral"
+    """On paper, an order that waits is filled by trades at its price once those before it are served (neutral), at once
+    (optimistic), or only by trades beyond its price (strict)."""
+
+    paper_settle_s: float = Field(default=600.0, ge=0, le=7 * 86_400)
+    """On paper, so long after an outcome stands its shares are paid."""
+
+    paper_refused: float = Field(default=0.0, ge=0, le=1)
+    """On paper, the share of orders that are refused for no reason of theirs."""
+
+    paper_restarting: float = Field(default=0.0, ge=0, le=1)
+    """On paper, the share of ten-minute windows in which the exchange is restarting and takes no order."""
+
+    paper_failed: float = Field(default=0.0, ge=0, le=1)
+    """On paper, the share of matched orders that fail on chain afterwards and come to nothing."""
+
+    paper_seed: str = Field(default="foxcast", max_length=100)
+    """Which orders and windows those are; the same seed, the same ones."""
+
+
+class PolymarketSettings(TradingSettings):
+    """All settings of the venue; those of the account count only where it is live."""
+
+    key_file: LocalPath | None = None
+    """A file with the private key that signs orders (0x and 64 hexadecimal digits), readable by its owner alone. Only
+    the signer, a process of its own, opens it."""
 
     wallet: HexAddress = ""
     """The address that holds the money: for accounts since April 2026 the deposit wallet, not the key's own address."""
+
+    wallet_type: Literal["deposit", "safe", "proxy", "eoa"] = "deposit"
+    """What kind of wallet that is; accounts made since the end of April 2026 have a deposit wallet."""
+
+    api_key: SecretStr | None = None
+    """The key of the account at the exchange, with ``api_secret`` and ``api_passphrase``. Left out: derived by the
+    signer."""
+
+    api_secret: SecretStr | None = None
+    """See ``api_key``."""
+
+    api_passphrase: SecretStr | None = None
+    """See ``api_key``."""
+
+    attested: bool = False
+    """That you may trade here by the venue's terms, where you live and where this runs. Nothing is traded without."""
+
+    signer_python: LocalPath | None = None
+    """The Python of the signer, of an environment made from signer.lock. Left out: the one that runs Foxcast, with the
+    extra ``polymarket``."""
+
+    signer_per_order: float = Field(default=10.0, gt=0)
+    """The signer signs no purchase of more dollars, whatever it is asked."""
+
+    signer_per_day: float = Field(default=50.0, gt=0)
+    """The signer signs purchases of no more dollars in one day (UTC), those of earlier runs counted."""

@@ -6,7 +6,7 @@ pages: all of the venue would be half a gigabyte. Prices are those of the books 
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -30,9 +30,9 @@ from bot.api import (
     Venue,
     Workplace,
 )
-from plugins.polymarket.client import Client
+from plugins.polymarket.client import Client, Record
 from plugins.polymarket.finding import as_listed, found, named
-from plugins.polymarket.groups import OTHERS, Group, Names, Unpacked, event_of_key, group_in, settling
+from plugins.polymarket.groups import OTHERS, Group, Names, Unpacked, event_of_key, group_in, has_winner, settling
 from plugins.polymarket.parse import CONDITION, Market, contracts_of
 from plugins.polymarket.questions import Seen, choice_of, question_of_group, question_of_market
 from plugins.polymarket.raw import flag_of
@@ -45,7 +45,7 @@ BY_VOLUME = {"order": "volume24hr", "ascending": "false"}
 
 
 class PolymarketVenue:
-    """Implements the port Finder. All it remembers is what options were called."""
+    """Implements the port Finder. All it remembers is what options were called, and the numbers of tags."""
 
     def __init__(self, settings: ReadingSettings, workplace: Workplace) -> None:
         self._settings = settings
@@ -53,11 +53,12 @@ class PolymarketVenue:
         self._folder = workplace.folder
         self._client = Client(settings, workplace.http)
         self._noted = Counter[str]()
+        self._known_tags: dict[str, str] = {}
 
     async def questions(self) -> AsyncIterator[Question]:
         """Yield what can be forecast now, those traded most today first; all of it is read before the first."""
         unpacked = Unpacked()
-        for tag in self._settings.tags or (None,):
+        for tag in await self._tags(unpacked.complaints) if self._settings.tags else (None,):
             await self._crawl(tag, unpacked)
         now, skipped = self._clock.now(), Counter[str]()
         wanted: dict[str, Group | Market] = {}
@@ -80,7 +81,12 @@ class PolymarketVenue:
             if event is not None and (group := await self._group(event)) is not None:
                 groups[ref] = group
         markets = [ref for ref in pending if CONDITION.fullmatch(ref.key)]
-        children = [market.condition for group in groups.values() for market in group.children]
+        names = await asyncio.to_thread(Names, self._folder)
+        children = [
+            condition
+            for group in groups.values()
+            for condition in (*(market.condition for market in group.children), *names.conditions(group.home.id))
+        ]
         if not markets and not children:
             return
         paid = await payouts(self._client, [*(ref.key for ref in markets), *children], self._clock)
@@ -88,7 +94,6 @@ class PolymarketVenue:
             if (payout := paid.get(ref.key)) is not None:
                 outcome = outcome_of_market(payout)
                 yield Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=payout.at)
-        names = await asyncio.to_thread(Names, self._folder)
         for ref, group in groups.items():
             if (told := outcome_of_group(group, paid, names)) is not None:
                 yield Resolution(ref=ref, target=SINGLE_TARGET, outcome=told[0], resolved_at=told[1])
@@ -143,16 +148,22 @@ class PolymarketVenue:
                 unpacked.add_event(record)
             return
         asked |= {"volume_num_min": settings.volume_min, "liquidity_num_min": settings.liquidity_min}
-        asked |= {"include_tag": "true"} | ({} if tag is None else {"tag_id": await self._tag(tag)})
+        asked |= {"include_tag": "true"} | ({} if tag is None else {"tag_id": self._known_tags[tag]})
         async for record in self._client.markets(asked, most_pages=settings.most_pages):
             unpacked.add_market(record)
 
-    async def _tag(self, slug: str) -> str:
-        try:
-            return await self._client.tag_id(slug)
-        except NotFound as error:
-            message = f"there is no tag {slug!r}, see tags in [venues.polymarket.settings]: {error}"
-            raise Rejected(message) from error
+    async def _tags(self, complaints: list[str]) -> list[str]:
+        """Return those tags of the settings that are there, asked once; raises Rejected where none is."""
+        for slug in self._settings.tags:
+            if slug in self._known_tags:
+                continue
+            try:
+                self._known_tags[slug] = await self._client.tag_id(slug)
+            except NotFound as error:
+                complaints.append(f"there is no tag {slug!r}, see tags in [venues.polymarket.settings]: {error}")
+        if not self._known_tags:
+            raise Rejected("; ".join(complaints))
+        return [slug for slug in self._settings.tags if slug in self._known_tags]
 
     def _unwanted(self, item: Group | Market, now: datetime) -> str | None:
         """Say why it is left out, whatever a filter promised; None where it is not."""
@@ -174,8 +185,8 @@ class PolymarketVenue:
 
     async def _asked(self, items: list[Group | Market], skipped: Counter[str], complaints: list[str]) -> list[Question]:
         """Read how they stand with the oracle and in the books, and make questions of those that are undecided."""
-        rows = await self._client.resolutions(market.condition for item in items for market in item.markets)
-        open_ones = [item for item in items if not all(settling(rows, market.condition) for market in item.markets)]
+        rows = await self._client.resolutions(market.condition for item in items for market in _decisive(item))
+        open_ones = [item for item in items if not _is_decided(item, rows)]
         if len(open_ones) < len(items):
             skipped["about to resolve"] += len(items) - len(open_ones)
         items = open_ones
@@ -205,8 +216,8 @@ class PolymarketVenue:
     async def _group(self, event: str) -> Group | None:
         try:
             return group_in(await self._client.event(event))
-        except NotFound:
-            log.warning("an event is not there any more", number=event)
+        except (NotFound, Rejected, ContractError) as error:
+            log.warning("an event cannot be read", number=event, error=str(error))
             return None
 
     def _note(self, skipped: Counter[str], complaints: list[str]) -> None:
@@ -215,6 +226,19 @@ class PolymarketVenue:
         if skipped and self._noted != skipped:
             log.info("markets left out", skipped=dict(skipped))
         self._noted = skipped
+
+
+def _decisive(item: Group | Market) -> list[Market]:
+    """Return the markets whose state with the oracle may decide it: also closed ones that show no price."""
+    if not isinstance(item, Group):
+        return [item]
+    return [*item.markets, *(one for one in item.children if one.closed and (not one.prices or one.prices[0] is None))]
+
+
+def _is_decided(item: Group | Market, rows: Mapping[str, Record]) -> bool:
+    if isinstance(item, Group) and has_winner(rows, item):
+        return True
+    return all(settling(rows, market.condition) for market in item.markets)
 
 
 def _remember(folder: Path, groups: list[Group]) -> None:

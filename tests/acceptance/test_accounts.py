@@ -26,11 +26,11 @@ VENUE = "forecastbench"
 def trader(tmp_path_factory: pytest.TempPathFactory) -> Foxcast:
     """An installation with 10 shares of rain for 4, 5 of no snow for 2.5, and an order on hail that rests."""
     foxcast = installed(tmp_path_factory.mktemp("trader"))
-    asyncio.run(_trade(foxcast.folder / "state" / "paper"))
+    asyncio.run(trade(foxcast.folder / "state" / "paper"))
     return foxcast
 
 
-async def _trade(folder: Path) -> None:
+async def trade(folder: Path) -> None:
     market = MemoryMarket(prices={"rain": 0.4, "snow": 0.5, "hail": 0.9}, rests=timedelta(hours=9))
     # Behind the clock of the commands that look at it.
     start = SystemClock().now() - timedelta(hours=2)
@@ -111,7 +111,7 @@ def test_one_order_is_shown_with_its_attempts_and_fills(trader: Foxcast, inside:
 def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path, inside: Inside) -> None:
     foxcast = installed(tmp_path)
     folder = foxcast.folder / "state" / "paper"
-    asyncio.run(_trade(folder))
+    asyncio.run(trade(folder))
     listed = inside(foxcast, "orders", "--json").json
     resting, filled = listed[0]["id"], listed[1]["id"]
     assert inside(foxcast, "orders", "cancel", filled).refuses(9, "does not rest", "filled")

@@ -7,6 +7,7 @@ from tests.architecture.source import ROOT, Module, load
 
 # From low to high; a module imports its own component and lower layers, never its own layer or a higher one.
 LAYERS = (
+    ("bot.redact",),
     ("bot.errors",),
     ("bot.domain", "bot.vitals", "bot.clock", "bot.ids", "bot.address", "bot.told"),
     ("bot.ports",),
@@ -21,6 +22,7 @@ LAYERS = (
     ("bot.venues",),
     ("bot.guards",),
     ("bot.means",),
+    ("bot.duties",),
     ("bot.app",),
     ("bot.daemon", "bot.web"),
     ("bot.cli",),

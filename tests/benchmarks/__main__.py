@@ -11,7 +11,19 @@ import structlog
 from bot.config.process import settle_process
 from tests.benchmarks.figures import Size, say
 
-NAMES = ("startup", "science", "store", "gateway", "models", "trials", "baseline", "backfill", "replay", "idle")
+NAMES = (
+    "startup",
+    "science",
+    "store",
+    "gateway",
+    "models",
+    "redact",
+    "trials",
+    "baseline",
+    "backfill",
+    "replay",
+    "idle",
+)
 
 
 def main() -> None:

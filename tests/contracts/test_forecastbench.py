@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -28,7 +28,7 @@ def questions() -> tuple[Question, ...]:
 
 class TestReader(VenueContract):
     spec = SPEC
-    settings: ClassVar[Settings] = ForecastBenchSettings(rounds="all")
+    settings: ClassVar[Settings] = ForecastBenchSettings(rounds="all", upload_folder=Path(__file__).parent)
     remote: ClassVar[Settings] = ForecastBenchSettings(source="https://example.org/datasets")
 
 
@@ -76,6 +76,9 @@ def writer_place(folder: Path, now: datetime) -> WriterPlace:
 
 
 class TestPaperBook(FileContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "paper"
+
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
         return tmp_path / "forecast_sets"
@@ -88,6 +91,9 @@ class TestPaperBook(FileContract):
 
 
 class TestWriter(FileContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "writer"
+
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
         return tmp_path

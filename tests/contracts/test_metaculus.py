@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import pytest
 from pydantic import SecretStr
@@ -94,6 +94,9 @@ class Sealing:
 
 
 class TestWriter(SubmitterContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "writer"
+
     @pytest.fixture
     def submitter(self, site: Site) -> Submitter:
         return Sealing(site.writer)
@@ -116,6 +119,9 @@ class TestWriter(SubmitterContract):
 
 
 class TestPaperRecord(SubmitterContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "paper"
+
     @pytest.fixture
     async def paper(self, tmp_path: Path) -> AsyncIterator[PaperRecord]:
         place = PaperPlace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path, cash=1000.0, delay_s=2.0)

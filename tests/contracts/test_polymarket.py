@@ -1,18 +1,34 @@
-"""The contract kit on the Polymarket reader, on records in the documented forms."""
+"""The contract kits on the Polymarket reader, on records in the documented forms, and on its paper book."""
 
 import json
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, closing
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar, Literal, cast
 
-from bot.api import Settings, VenueSpec
+import pytest
+
+from bot.api import Batch, Leg, Order, Question, Settings, Trader, VenueSpec
 from bot.testing.contracts import VenueContract
+from bot.testing.sealer_contract import Bench, TraderContract
+from bot.testing.venues.polymarket_state import Fees
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.client import Parameters, address
+from plugins.polymarket.parse import contracts_of
 from plugins.polymarket.settings import PolymarketSettings
+from plugins.polymarket.terms import OrderType
+from tests.contracts.wiring import LossyTrader
+from tests.plugins.polymarket.paper_stand import PaperStand, intent_of, standing
 from tests.plugins.polymarket.records import book, condition, event, market, member, resolved, token
+from tests.plugins.polymarket.trading import order
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 SETTINGS = PolymarketSettings()
+# As long as a process takes to come up again, at least.
+RESTART_S = 1.0
 GROUP = event(member(2, "Ann"), member(3, "Bob"))
 
 
@@ -47,3 +63,84 @@ class TestReader(VenueContract):
     settings: ClassVar[Settings] = SETTINGS
     remote: ClassVar[Settings] = SETTINGS
     pages: ClassVar[Mapping[str, bytes | Exception]] = pages()
+
+
+class Batches:
+    """Orders on a yes-or-no market, on its like without fees, and on an option of an event."""
+
+    def __init__(self, stand: PaperStand) -> None:
+        self.stand = stand
+        world = stand.venue.world
+        self.rain = world.add_market("Will it rain?", fees=Fees(rate=Decimal("0.04")))
+        self.snow = world.add_market("Will it snow?", version="v2")
+        self.event, self.racers = world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+        self.quiet = world.add_market("Will nobody come?")
+
+    async def bought(self) -> Batch:
+        rain = await self.stand.question(self.rain.condition)
+        snow = await self.stand.question(self.snow.condition)
+        race = await self.stand.question(f"event:{self.event.id}")
+        return of(
+            "bought",
+            (rain, order("30", "0.52", of=contracts_of(rain)[""])),
+            (snow, order("120", "0.52", leg=Leg.NO, of=contracts_of(snow)[""])),
+            (race, order("20", "0.31", of=contracts_of(race)["Bob"], option="Bob")),
+        )
+
+    async def refused(self) -> Batch:
+        """Of more than the account has."""
+        rain = await self.stand.question(self.rain.condition)
+        return of("refused", (rain, order("5000", "0.52", of=contracts_of(rain)[""])))
+
+    async def resting(self) -> Batch:
+        """At a price below the market, where nobody sells."""
+        quiet = await self.stand.question(self.quiet.condition)
+        contract, lasts = contracts_of(quiet)[""], timedelta(hours=1)
+        return of("resting", (quiet, order("50", "0.40", of=contract, kind=OrderType.GTD, lifetime=lasts)))
+
+
+def of(key: str, *wanted: tuple[Question, Order]) -> Batch:
+    intents = tuple(intent_of(f"{key} {place}", one, asked.ref) for place, (asked, one) in enumerate(wanted))
+    return Batch(key=key, intents=intents, questions=tuple(asked for asked, _ in wanted))
+
+
+class TestPaperBook(TraderContract):
+    spec = SPEC
+    part: ClassVar[Literal["writer", "paper"]] = "paper"
+
+    @pytest.fixture
+    async def bench(self, tmp_path: Path) -> AsyncIterator[Bench]:
+        async with standing(tmp_path) as stand, AsyncExitStack() as stack:
+            batches = Batches(stand)
+
+            async def opened() -> Trader:
+                assert SPEC.paper is not None
+                return cast("Trader", await stack.enter_async_context(SPEC.paper(stand.settings, stand.place())))
+
+            async def reopen() -> Trader:
+                stand.clock.pass_unnoticed(RESTART_S)
+                return await opened()
+
+            later: Callable[[float], Awaitable[None]] = stand.clock.advance
+            book = LossyTrader(await opened())
+            yield Bench(
+                sealer=book,
+                batch=await batches.bought(),
+                refused=await batches.refused(),
+                effects=lambda: taken(stand.place().folder),
+                reopen=reopen,
+                later=later,
+                now=stand.clock.now,
+                lose_request=lambda: book.losses.append("request"),
+                lose_reply=lambda: book.losses.append("reply"),
+                resting=await batches.resting(),
+            )
+            # On paper nothing is ever written there: books are asked for by POST.
+            assert {one.path for one in stand.venue.requests if one.method != "GET"} <= {"/books"}
+
+
+def taken(folder: Path) -> int:
+    """Return how many orders moved cash or hold some back, or did, by the book's own file."""
+    with closing(sqlite3.connect(folder / "book.sqlite")) as database:
+        sql = "select count(*) from ticket where state not in ('refused', 'lost')"
+        return int(database.execute(sql).fetchone()[0])

@@ -1,9 +1,11 @@
 """SIGKILL the outbox at its commits and writes, over fake venues that lose, delay and repeat: ``make crash``.
 
 Each story is a ledger with forecasts that must leave, and a venue on the loopback interface that goes on while lives of
-the program come and go. Some lives are not armed, some find the brake pulled, one story in five is on paper: in none
-of those may a byte be written. In the end every effect at the venue has one intent, every intent has at most one
-effect, what was acknowledged is there, and the ledger keeps all its rules.
+the program come and go. Some lives are not armed, some find the brake pulled, or the venue stopped and nobody there who
+resumes it; one story in four is on paper: in none of those may a byte be written. In the end the venue's own books and
+the ledger are held against each other. Stories go side by side: each waits most of the time.
+
+``--mutants`` breaks the program in known ways and requires that each is noticed.
 """
 
 from __future__ import annotations
@@ -12,49 +14,47 @@ import argparse
 import asyncio
 import random
 import shutil
-import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bot.clock import SeededRandom
-from bot.domain.forecast import Forecast
-from bot.domain.prediction import Binary, BinaryShape
-from bot.domain.question import Question, QuestionRef, Target
-from bot.store.audit import verify
-from bot.store.checks import full_check
-from bot.store.database import open_reader
-from bot.store.forecasts import Opening
-from bot.store.invariants import INVARIANTS
 from bot.store.ledger import open_ledger
 from bot.testing.venues.faults import Fault, Faults, Trouble
-from bot.testing.venues.kit import FakeVenue, serve
-from bot.testing.venues.metaculus import FakeMetaculus
-from tests.crash.bazaar import Bazaar
-from tests.crash.outbox_lives import TOKEN, FastClock, Life, told
+from bot.testing.venues.kit import serve
+from tests.crash import judge
+from tests.crash.grounds import GROUNDS
+from tests.crash.judge import Case
+from tests.crash.mortal import FastClock
+from tests.crash.mutants import MUTANTS
+from tests.crash.news import begin
+from tests.crash.outbox_lives import ENDLESS, UNSTABLE, Life, told
+from tests.crash.reading import rows_of
 from tests.crash.story import Violation
 
-QUESTIONS = 5
 START = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
-# A request that is lost is known to be lost two minutes later: within a second.
-FACTOR = 150.0
+# A request that is lost is known to be lost two minutes later: within two seconds.
+FACTOR = 60.0
 MOST_LIVES = 150
 # A story that nobody kills has some 60 moments. Most lives die early, so that recovery itself is killed, too.
-SOON, LATE, MOSTLY = 12, 60, 0.85
-LATEST_S = 80.0
+SOON, LATE, MOSTLY = 14, 60, 0.85
+LATEST_S = 60.0
 QUIET_READINGS = 0.7
-VENUES = ("bazaar", "metaculus")
-# One story in so many is on paper; so there is one for each venue in turn.
-PAPER = 5
+UNARMED, HALTED, ALONE = 0.1, 0.1, 0.3
+# After so many lives there are newer forecasts.
+NEWS_AT, REVISIONS = 4, 3
+STIR_S = 8.0
+SIDE_BY_SIDE = 8
+# Of each venue in turn: one story live, one on paper, two live, and so on.
+VENUES = tuple(GROUNDS)
+PAPER = 4
 RATES = {
     Fault.DROPPED_BEFORE: 0.05,
     Fault.DROPPED_AFTER: 0.12,
@@ -65,6 +65,11 @@ RATES = {
     Fault.PAGE_AFTER: 0.03,
     Fault.TOO_MANY: 0.03,
 }
+_STOPS = "select 1 from stop where resumed_at is null"
+_SUMS = "select count(*) as intents, total(state = 'in doubt') as parked from intent"
+_STOPPED = "select count(*) as stops from stop"
+_FILLS = "select count(*) as fills from fill"
+_WHY = {f"exit {ENDLESS}": "I9: it does not come to an end", f"exit {UNSTABLE}": "I11: reading back twice changes it"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,10 +77,12 @@ class Tally:
     """What the campaign did."""
 
     kills: int = 0
-    stories: int = 0
+    stories: Counter[str] = field(default_factory=Counter)
     intents: int = 0
     effects: int = 0
+    fills: int = 0
     parked: int = 0
+    stops: int = 0
     quiet: int = 0
     took_s: float = 0.0
     where: Counter[str] = field(default_factory=Counter)
@@ -83,42 +90,36 @@ class Tally:
 
     def __str__(self) -> str:
         points = ", ".join(f"{count} {where}" for where, count in sorted(self.where.items()))
+        stories = ", ".join(f"{count} {name}" for name, count in sorted(self.stories.items()))
         return (
-            f"{self.kills} kills ({points}), {self.stories} stories, {self.intents} intents, {self.effects} effects, "
-            f"0 doubled, 0 lost, {self.parked} parked, {sum(self.faults.values())} faults, 0 writes in {self.quiet} "
-            f"lives on paper, unarmed or halted, {self.took_s:.0f} s"
+            f"{self.kills} kills ({points}), stories: {stories}; {self.intents} intents, {self.effects} effects, "
+            f"{self.fills} fills, 0 doubled, 0 lost, {self.parked} parked, {self.stops} stops, "
+            f"{sum(self.faults.values())} faults, 0 writes in {self.quiet} lives on paper, unarmed, halted or stopped, "
+            f"{self.took_s:.0f} s"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many kills, and where chance begins."""
+    """How many kills, where chance begins, and how the program is broken, if it is."""
 
     kills: int
     seed: int
+    mutant: str = ""
+    side_by_side: int = SIDE_BY_SIDE
 
 
 @dataclass(slots=True, kw_only=True)
 class Scene:
-    """One story: its folder, its venue and what a life of it is told."""
+    """One story while it goes on: what its lives are told, and how chance decides."""
 
-    folder: Path
-    fake: FakeVenue
+    case: Case
     life: Life
     chance: random.Random
-    mode: str
-
-    @property
-    def ledger(self) -> Path:
-        return self.folder / "ledger.sqlite"
 
     @property
     def stop(self) -> Path:
-        return self.folder / "STOP"
-
-    def writes(self) -> int:
-        """How many requests that change something were heard."""
-        return sum(heard.method != "GET" for heard in self.fake.requests)
+        return self.case.folder / "STOP"
 
 
 class Lingering(Faults):
@@ -139,170 +140,185 @@ class Lingering(Faults):
 
 
 class Zygote:
-    """The process that forks lives."""
+    """The process that forks lives, of several stories at once."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._waiting: dict[int, asyncio.Future[str]] = {}
+        self._listening = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def begin(cls) -> Zygote:
+        command = [sys.executable, "-m", "tests.crash.outbox_lives"]
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=_root()))
 
     async def live(self, life: Life) -> str:
         """Return how a life ended."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting[life.story] = ended
         self._process.stdin.write(f"{told(life)}\n".encode())
         await self._process.stdin.drain()
-        return (await self._process.stdout.readline()).decode().strip()
+        return await ended
+
+    async def _listen(self) -> None:
+        assert self._process.stdout is not None
+        while line := (await self._process.stdout.readline()).decode():
+            story, _, ended = line.strip().partition(" ")
+            self._tell(int(story), ended)
+        for story_left in [*self._waiting]:
+            self._tell(story_left, "nobody: the process that forks lives is gone")
+
+    def _tell(self, story: int, ended: str) -> None:
+        waiting = self._waiting.pop(story)
+        if not waiting.done():
+            waiting.set_result(ended)
 
     async def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         await self._process.wait()
+        await self._listening
 
 
 def campaign(plan: Plan, folder: Path) -> Tally:
-    """Kill and check until the number of kills is reached and the last story is finished; raises Violation."""
-    return asyncio.run(_campaign(plan, folder))
-
-
-async def _campaign(plan: Plan, folder: Path) -> Tally:
-    chance, tally, began = random.Random(plan.seed), Tally(), time.monotonic()
-    command = [sys.executable, "-m", "tests.crash.outbox_lives"]
-    pipe = asyncio.subprocess.PIPE
-    zygote = Zygote(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=_root()))
-    try:
-        while tally.kills < plan.kills:
-            place = folder / f"story {tally.stories}"
-            await _tell(zygote, place, chance, tally)
-            shutil.rmtree(place)
-    finally:
-        await zygote.close()
-    tally.took_s = time.monotonic() - began
+    """Kill and check until the number of kills is reached and all stories are finished; raises Violation."""
+    tally, violation = hunt(plan, folder)
+    if violation is not None:
+        raise violation
     return tally
 
 
-async def _tell(zygote: Zygote, place: Path, chance: random.Random, tally: Tally) -> None:
-    venue = VENUES[tally.stories % len(VENUES)]
-    mode = "paper" if tally.stories % PAPER == PAPER - 1 else "live"
+def hunt(plan: Plan, folder: Path) -> tuple[Tally, Violation | None]:
+    """Return what was done until the plan was fulfilled, or until the first violation, which is returned, too."""
+    tally, began = Tally(), time.monotonic()
+    try:
+        asyncio.run(_campaign(plan, folder, tally))
+    except ExceptionGroup as group:
+        if not isinstance(group.exceptions[0], Violation):
+            raise
+        return tally, group.exceptions[0]
+    finally:
+        tally.took_s = time.monotonic() - began
+    return tally, None
+
+
+async def _campaign(plan: Plan, folder: Path, tally: Tally) -> None:
+    zygote = await Zygote.begin()
+    numbers = iter(range(sys.maxsize))
+
+    async def stories() -> None:
+        while tally.kills < plan.kills:
+            await _story(zygote, next(numbers), plan, folder, tally)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(plan.side_by_side):
+                group.create_task(stories())
+    finally:
+        await zygote.close()
+
+
+async def _story(zygote: Zygote, number: int, plan: Plan, folder: Path, tally: Tally) -> None:
+    chance = random.Random(f"{plan.seed} {number}")
+    paper = number // len(VENUES) % PAPER == 1
     clock = FastClock(began=time.time(), factor=FACTOR, start=START)
     faults = Lingering(SeededRandom(chance.getrandbits(32)).stream("faults"))
-    fake = Bazaar(clock, faults=faults) if venue == "bazaar" else FakeMetaculus(clock, faults=faults, limits=())
-    await asyncio.to_thread(place.mkdir, parents=True)
-    async with serve(fake) as served:
-        await _make(place / "ledger.sqlite", _questions(fake, clock), clock)
+    ground = GROUNDS[VENUES[number % len(VENUES)]](clock, faults)
+    case = Case(folder=folder / f"story {number}", ground=ground, paper=paper)
+    await asyncio.to_thread(case.folder.mkdir, parents=True)
+    async with serve(ground.fake) as served:
+        async with open_ledger(case.ledger, now=clock.now()) as ledger:
+            await begin(ledger, await ground.questions(served, case.folder), clock.now())
         life = Life(
-            ledger=str(place / "ledger.sqlite"),
-            venue=venue,
+            story=number,
+            number=0,
+            ledger=str(case.ledger),
+            venue=ground.name,
             url=served.url,
             kill_at=None,
             armed=True,
-            mode=mode,
-            began=clock._began,  # noqa: SLF001 - the lives' clock is this one
+            mode="paper" if paper else "live",
+            began=clock.began,
             factor=FACTOR,
             start=START,
-            notes=str(place / "notes.txt"),
+            notes=str(case.folder / "notes.txt"),
+            mutant=plan.mutant,
         )
-        scene = Scene(folder=place, fake=fake, life=life, chance=chance, mode=mode)
-        await _lives(zygote, scene, tally)
-        await _last(zygote, scene)
-        await asyncio.to_thread(_judge, scene, tally)
-    tally.stories += 1
-    tally.faults.update({str(fault): count for fault, count in faults.injected.items()})
+        scene = Scene(case=case, life=life, chance=chance)
+        stirring = asyncio.create_task(_stir(scene, clock))
+        try:
+            await _lives(zygote, scene, tally)
+            await _last(zygote, scene, clock)
+        finally:
+            stirring.cancel()
+        effects = await asyncio.to_thread(judge.done, case)
+    _count(scene, effects, faults, tally)
+    await asyncio.to_thread(shutil.rmtree, case.folder)
+
+
+async def _stir(scene: Scene, clock: FastClock) -> None:
+    chance = random.Random(scene.chance.random())
+    while True:
+        await clock.sleep(STIR_S)
+        scene.case.ground.stir(chance)
 
 
 async def _lives(zygote: Zygote, scene: Scene, tally: Tally) -> None:
-    """Let lives begin and end until one ends by itself, armed and free to write."""
-    for _ in range(MOST_LIVES):
-        armed, halted = scene.chance.random() > 0.1, scene.chance.random() < 0.1
+    """Let lives begin and end until one ends by itself, free to do what it wants."""
+    case, chance = scene.case, scene.chance
+    for number in range(1, MOST_LIVES):
+        armed, halted, alone = chance.random() > UNARMED, chance.random() < HALTED, chance.random() < ALONE
         scene.stop.touch() if halted else scene.stop.unlink(missing_ok=True)
-        kill_at = scene.chance.randrange(SOON if scene.chance.random() < MOSTLY else LATE)
-        before = scene.writes()
-        ended = await zygote.live(replace(scene.life, armed=armed, kill_at=kill_at))
+        stopped = alone and bool(await asyncio.to_thread(rows_of, case.ledger, _STOPS))
+        if case.paper or not armed or halted or stopped:
+            case.quiet.add(number)
+        life = replace(
+            scene.life,
+            number=number,
+            armed=armed,
+            resumes=not alone,
+            revisions=min(1 + number // NEWS_AT, REVISIONS) if case.ground.name == "metaculus" else 1,
+            kill_at=chance.randrange(SOON if chance.random() < MOSTLY else LATE),
+        )
+        ended = await zygote.live(life)
         tally.kills += ended == "killed"
-        if not armed or halted or scene.mode == "paper":
-            tally.quiet += 1
-            if scene.writes() != before:
-                message = f"{scene.writes() - before} writes on paper, unarmed or halted: {scene.folder}"
-                raise Violation(message)
-        elif ended == "exit 0":
-            break
         _require_ended(scene, ended)
-        await asyncio.to_thread(_sound, scene)
-        if scene.mode == "paper" and ended == "exit 0" and armed and not halted:
+        await asyncio.to_thread(judge.sound, case)
+        judge.quiet(case)
+        if ended == "exit 0" and armed and not halted and not alone:
             break
     scene.stop.unlink(missing_ok=True)
 
 
-async def _last(zygote: Zygote, scene: Scene) -> None:
+async def _last(zygote: Zygote, scene: Scene, clock: FastClock) -> None:
     """A venue in order, and a life that nobody kills: whatever is open comes to its end."""
-    scene.fake.faults.clear()
-    await scene.fake.clock.sleep(LATEST_S + 1.0)
-    ended = await zygote.live(scene.life)
-    if ended != "exit 0":
-        _require_ended(scene, ended)
-        message = f"what was begun does not come to an end ({ended}): {scene.folder} {_notes(scene)[-1:]}"
-        raise Violation(message)
+    scene.case.ground.fake.faults.clear()
+    await clock.sleep(LATEST_S + 1.0)
+    if scene.case.paper:
+        scene.case.quiet.add(MOST_LIVES)
+    ended = await zygote.live(replace(scene.life, number=MOST_LIVES))
+    judge.require(ended == "exit 0", f"{_WHY.get(ended, ended)} {_notes(scene)[-1:]}", scene.case)
 
 
-def _judge(scene: Scene, tally: Tally) -> None:
-    """Hold the ledger against the venue's own books."""
-    _sound(scene)
+def _count(scene: Scene, effects: Counter[str], faults: Faults, tally: Tally) -> None:
+    case = scene.case
+    [sums], [stopped] = rows_of(case.ledger, _SUMS), rows_of(case.ledger, _STOPPED)
     tally.where.update(line for line in _notes(scene) if not line.startswith("error"))
-    intents = _rows(scene.ledger, "select id, state, ref, predictions, detail from intent order by seq")
-    states = {name: state for name, state, *_ in intents}
-    tally.intents += len(states)
-    tally.parked += sum(state == "in doubt" for state in states.values())
-    undone = _rows(scene.ledger, "select id from forecast where decided_at is null")
-    if undone or not set(states.values()) <= {"acked", "superseded", "refused"}:
-        message = f"left undone: {undone} {Counter(states.values())} in {scene.folder}"
-        raise Violation(message)
-    if scene.mode == "paper":
-        if scene.writes():
-            message = f"{scene.writes()} writes of a story on paper: {scene.folder}"
-            raise Violation(message)
-        return
-    effects = _effects(scene)
+    tally.stories[f"{case.ground.name} on paper" if case.paper else case.ground.name] += 1
+    tally.intents += sums["intents"]
+    tally.parked += int(sums["parked"])
+    tally.stops += stopped["stops"]
     tally.effects += sum(effects.values())
-    if doubled := {name: count for name, count in effects.items() if count > 1}:
-        message = f"doubled: {doubled} in {scene.folder}"
-        raise Violation(message)
-    acked = {_mark(row) if scene.life.venue == "metaculus" else row[0] for row in intents if row[1] == "acked"}
-    if acked != set(effects):
-        message = f"acknowledged and not there, or there and not known: {acked ^ set(effects)} in {scene.folder}"
-        raise Violation(message)
-    wanted = _rows(scene.ledger, "select count(distinct ref) from forecast")[0][0]
-    there = len({row[2] for row in intents if row[1] == "acked"})
-    if there != wanted:
-        message = f"{wanted - there} questions without an answer at the venue: {scene.folder}"
-        raise Violation(message)
-
-
-def _effects(scene: Scene) -> Counter[str]:
-    if scene.life.venue == "bazaar":
-        return Counter(effect.detail["intent"] for effect in scene.fake.ledger.effects("order"))
-    found = scene.fake.ledger.effects("forecast")
-    return Counter(f"{effect.subject} {effect.detail['values'][-1]:.4f}" for effect in found)
-
-
-def _mark(row: Sequence[Any]) -> str:
-    """Name a forecast as the venue's books do: each has a probability of its own."""
-    _, _, ref, predictions, _ = row
-    [probability] = [float(part) for part in predictions.replace("}", "").split(":") if part[0].isdigit()]
-    return f"{ref.rsplit(':', 1)[1]} {probability:.4f}"
-
-
-def _sound(scene: Scene) -> None:
-    health = full_check(scene.ledger, INVARIANTS)
-    if not health.sound:
-        raise Violation(str(health.problems))
-    with closing(open_reader(scene.ledger)) as database:
-        verdict = verify(database)
-    if not verdict.sound:
-        raise Violation(verdict.why)
+    tally.fills += rows_of(case.ledger, _FILLS)[0]["fills"]
+    tally.quiet += len(case.quiet)
+    tally.faults.update({str(fault): count for fault, count in faults.injected.items()})
 
 
 def _require_ended(scene: Scene, ended: str) -> None:
-    if ended not in {"killed", "exit 0"}:
-        message = f"a life ended by itself with {ended!r}: {_notes(scene)[-1:]} in {scene.folder}"
-        raise Violation(message)
+    fine = ended in {"killed", "exit 0"}
+    judge.require(fine, f"a life ended by itself: {_WHY.get(ended, ended)} {_notes(scene)[-1:]}", scene.case)
 
 
 def _notes(scene: Scene) -> list[str]:
@@ -310,66 +326,44 @@ def _notes(scene: Scene) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-def _rows(path: Path, sql: str) -> list[Any]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(sql).fetchall()
-
-
-def _questions(fake: FakeVenue, clock: FastClock) -> list[Question]:
-    if not isinstance(fake, FakeMetaculus):
-        return [_question(QuestionRef("bazaar", f"{number}")) for number in range(QUESTIONS)]
-    fake.world.add_user("samplebot", token=TOKEN)
-    there = [fake.world.add_question(f"Will it rain on day {number}?") for number in range(QUESTIONS)]
-    return [_question(QuestionRef("metaculus", f"{one.post}:{one.id}")) for one in there]
-
-
-def _question(ref: QuestionRef) -> Question:
-    return Question(ref=ref, title=f"{ref}?", shape=BinaryShape(), targets=(Target(),))
-
-
-async def _make(path: Path, questions: Sequence[Question], clock: FastClock) -> None:
-    now = clock.now()
-    async with open_ledger(path, now=now) as ledger:
-        await ledger.questions.record(questions, seen_at=now)
-        for number, question in enumerate(questions):
-            running = await ledger.forecasts.begin(
-                Opening(question=question, forecaster="plain", cutoff=now, why="new", now=now)
-            )
-            predictions = {"outcome": Binary(0.2 + 0.01 * number)}
-            forecast = Forecast(
-                id=running.id,
-                ref=question.ref,
-                version=running.version,
-                forecaster="plain",
-                revision=running.revision,
-                cutoff=running.cutoff,
-                made_at=now,
-                why="new",
-                raw=predictions,
-                predictions=predictions,
-            )
-            await ledger.forecasts.complete(forecast, next_due=None)
-
-
 def _root() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign that the command line asks for; 1 after a violation."""
+    """Run the campaign that the command line asks for; 1 after a violation, or for a mutant that lives."""
     parser = argparse.ArgumentParser(description="Kill the outbox at every commit and write; nothing leaves twice.")
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=200, help="so many; of each mutant, so many at most")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--side-by-side", type=int, default=SIDE_BY_SIDE, help="stories at a time")
+    parser.add_argument("--mutants", nargs="*", choices=[*MUTANTS], help="these, or all, one after the other")
     given = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="foxcast-outbox-"))
+    plan = Plan(kills=given.kills, seed=given.seed, side_by_side=given.side_by_side)
+    if given.mutants is not None:
+        living = [name for name in given.mutants or MUTANTS if not _is_caught(replace(plan, mutant=name), folder)]
+        shutil.rmtree(folder)
+        return int(bool(living))
     try:
-        tally = campaign(Plan(kills=given.kills, seed=given.seed), folder)
+        tally = campaign(plan, folder)
     except Violation as violation:
         sys.stderr.write(f"violation with seed {given.seed}, kept in {folder}: {violation}\n")
         return 1
     shutil.rmtree(folder)
     sys.stdout.write(f"{tally}\n")
     return 0
+
+
+def _is_caught(plan: Plan, folder: Path) -> bool:
+    tally, violation = hunt(plan, folder / plan.mutant)
+    # One that cannot live proves nothing.
+    died = violation is not None and "ended by itself: exit 1" in str(violation)
+    why = str(violation).partition(f": {folder}")[0][:150]
+    said = "LIVES" if violation is None else f"{'DIED' if died else 'caught'} ({why})"
+    text = f"{plan.mutant}, {MUTANTS[plan.mutant].breaks}: {said} after {tally.kills} kills, {tally.took_s:.0f} s\n"
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return violation is not None and not died
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.domain.prediction import Binary, Choice
-from bot.domain.question import QuestionRef
+from bot.domain.question import Crowd, QuestionRef
 from bot.errors import ContractError, StoreError, Unauthorized, Unavailable
 from bot.jobs.watch import AGAIN, CHOOSE_S, FLUSH_S, RUN_S, UNAUTHORIZED_WAIT_S
 from tests.simulation.price_stand import Stand, play, served, twice
@@ -76,18 +76,49 @@ def test_repeated_late_and_unwanted_quotes_leave_no_trace(tmp_path: Path) -> Non
     play(tmp_path, story)
 
 
-def test_a_quote_older_than_what_was_polled_is_old_news(tmp_path: Path) -> None:
+def test_a_quote_heard_before_what_was_polled_is_old_news(tmp_path: Path) -> None:
     async def story(stand: Stand) -> None:
         question = await stand.add()
         await stand.begin()
         assert question.crowd is not None
+        stand.quote(0.3)
+        await stand.clock.sleep(1.0)
         polled = replace(question, crowd=replace(question.crowd, prediction=Binary(0.8), at=stand.clock.now()))
         await stand.ledger.questions.record([polled], seen_at=stand.clock.now())
-        stand.quote(0.3, ago_s=120.0)
         await stand.clock.sleep(FLUSH_S + 1.0)
-        stand.quote(0.4, ago_s=30.0)
+        stand.quote(0.4)
         await stand.clock.sleep(FLUSH_S + 1.0)
         assert stand.prices() == [0.25, 0.8, 0.4]
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("behind_s", [200.0, -200.0])
+def test_the_clock_of_a_feed_may_be_wrong(tmp_path: Path, behind_s: float) -> None:
+    async def story(stand: Stand) -> None:
+        crowd = Crowd(prediction=Binary(0.5), at=stand.clock.now())
+        await stand.add(crowd=crowd)
+        await stand.begin()
+        for price in (0.6, 0.75, 0.9):
+            heard = stand.clock.now()
+            stand.quote(price, ago_s=behind_s)
+            await stand.clock.sleep(FLUSH_S + 1.0)
+            current = (await stand.ledger.questions.get(QuestionRef("lantern", "rain"))).crowd
+            assert current is not None
+            assert heard <= current.at <= heard + timedelta(seconds=1)
+        assert stand.prices() == [0.5, 0.6, 0.75, 0.9]
+
+    play(tmp_path, story)
+
+
+def test_a_polled_price_under_a_time_to_come_keeps_no_move_back(tmp_path: Path) -> None:
+    async def story(stand: Stand) -> None:
+        crowd = Crowd(prediction=Binary(0.5), at=stand.clock.now() + timedelta(hours=1))
+        await stand.add(crowd=crowd)
+        await stand.begin()
+        stand.quote(0.9)
+        await stand.clock.sleep(FLUSH_S + 1.0)
+        assert stand.prices() == [0.5, 0.9]
 
     play(tmp_path, story)
 
@@ -108,15 +139,15 @@ def test_a_text_that_changed_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_only_what_is_open_and_forecast_is_watched_the_soonest_to_close_first(tmp_path: Path) -> None:
     async def story(stand: Stand) -> None:
-        for key, days in (("late", 20), ("soon", 2), ("middle", 10), ("gone", -1)):
+        for key, days in (("never", 30), ("late", 20), ("soon", 2), ("middle", 10), ("gone", -1)):
             await stand.add(key, closes_at=NOON + timedelta(days=days))
         await stand.add("new", forecast=False, closes_at=NOON + timedelta(days=1))
         done = await stand.add("done", closes_at=NOON + timedelta(days=1))
         await stand.scribe.resolve(done, 1.0)
         await stand.begin()
-        assert stand.feed.opened == [{QuestionRef("lantern", "soon"), QuestionRef("lantern", "middle")}]
+        assert stand.feed.opened == [tuple(QuestionRef("lantern", key) for key in ("soon", "middle", "late"))]
 
-    play(tmp_path, story, most=2)
+    play(tmp_path, story, most=3)
 
 
 def test_the_feed_is_opened_anew_when_there_are_other_questions_and_not_while_they_stay(tmp_path: Path) -> None:
@@ -125,10 +156,10 @@ def test_the_feed_is_opened_anew_when_there_are_other_questions_and_not_while_th
         await stand.add("rain")
         await stand.begin()
         await stand.clock.sleep(4 * CHOOSE_S)
-        assert stand.feed.opened == [{rain}]
+        assert stand.feed.opened == [(rain,)]
         await stand.add("snow")
         await stand.clock.sleep(2 * CHOOSE_S)
-        assert stand.feed.opened == [{rain}, {rain, snow}]
+        assert [set(refs) for refs in stand.feed.opened] == [{rain}, {rain, snow}]
         stand.quote(0.9, key="snow")
         await stand.clock.sleep(FLUSH_S + 1.0)
         assert stand.prices("snow") == [0.25, 0.9]

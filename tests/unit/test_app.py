@@ -93,14 +93,14 @@ async def test_what_was_forecast_before_a_venue_was_turned_off_is_held(configure
         await jobs["forecast"].run()
     config = configure(HARBOUR + 'mode = "off"\n')
     async with open_app(config, load_registry(config), clock=clock) as app:
-        assert (await one_pass(app))["submit"] == "0 planned, 1 held, 0 acknowledged"
+        assert (await one_pass(app))["submit"].startswith("0 planned, 1 held, 0 acknowledged")
 
 
 async def test_live_and_paper_keep_their_ledgers_apart(configure: Configure) -> None:
     live = configure('mode = "live"\n' + HARBOUR)
     assert folder_of(live).name == "live"
     async with open_app(live, load_registry(live), clock=FakeClock()) as app:
-        assert (await one_pass(app))["submit"] == "0 planned, 1 held, 0 acknowledged"
+        assert (await one_pass(app))["submit"].startswith("0 planned, 1 held, 0 acknowledged")
     paper = configure()
     with pytest.raises(NotFound, match=r"there is no ledger at .*paper"):
         async with open_records(paper):

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 
@@ -26,7 +27,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.loopback import LoopbackServer, Sent
 from bot.testing.wires import MemoryWire
-from bot.venues import Venues, lane_of, open_venues, rates_of
+from bot.venues import Venues, discovered_every, lane_of, open_venues, rates_of
 
 BOURSE = f"""
 plugins = ["bourse"]
@@ -178,3 +179,18 @@ async def test_a_daemon_that_watches_prices_stops_cleanly_when_asked(tmp_path: P
         jobs = [*app.jobs(), *app.watches()]
         end = await serve(jobs, clock=app.clock, watch=Watch(), record=record, stop=app.stopping)
         assert end == Exit(reason=ExitReason.ASKED)
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "wanted", "expected"),
+    [(900, None, None, 900), (900, None, 450, 450), (60, None, 450, 60), (900, 1200, 450, 1200), (900, 30, None, 30)],
+)
+def test_a_venue_is_read_as_often_as_its_questions_need_unless_its_table_says_otherwise(
+    tmp_path: Path, common: int, own: int | None, wanted: int | None, expected: int
+) -> None:
+    table = "" if own is None else f"discover_every_s = {own}\n"
+    config, registry = configured(tmp_path, f"{table}[daemon]\ndiscover_every_s = {common}\n")
+    every = None if wanted is None else timedelta(seconds=wanted)
+    # A spec is frozen; this one belongs to this test alone.
+    object.__setattr__(registry.venues["bourse"], "discover_every", every)
+    assert discovered_every(config, registry, "bourse") == expected

@@ -7,6 +7,7 @@ import socket
 import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -22,8 +23,11 @@ BODY = b'{"amount":10,"secret":"body-canary-77"}'
 
 
 @asynccontextmanager
-async def wired(*rates: Rate, book: RateBook | None = None) -> AsyncIterator[HttpWire]:
-    async with HttpWire(rates=Rates(rates, clock=SystemClock(), random=SeededRandom(1), book=book)) as wire:
+async def wired(
+    *rates: Rate, book: RateBook | None = None, holds: Callable[[], str | None] | None = None
+) -> AsyncIterator[HttpWire]:
+    paced = Rates(rates, clock=SystemClock(), random=SeededRandom(1), book=book)
+    async with HttpWire(rates=paced, holds=holds) as wire:
         yield wire
 
 
@@ -343,3 +347,26 @@ async def test_nothing_is_sent_that_cannot_be_written_down() -> None:
             with pytest.raises(StoreError):
                 await send(wire, post(f"{server.base}/bets"))
     assert server.connections == 0
+
+
+async def test_while_all_is_halted_nothing_leaves_but_what_takes_something_back() -> None:
+    async with serving(saying(http(200))) as server, wired(holds=lambda: "halted by STOP: flood") as wire:
+        with pytest.raises(Rejected, match="halted by STOP: flood; nothing was sent"):
+            await send(wire, post(f"{server.base}/bets"))
+        assert server.heard == []
+        reply = await send(wire, replace(post(f"{server.base}/cancel"), takes_back=True))
+    assert (reply.status, len(server.heard)) == (200, 1)
+
+
+async def test_a_halt_while_a_request_waits_for_its_turn_keeps_it_here() -> None:
+    """The brake is asked when the turn has come, and not before."""
+    rate = Rate(name="one at a time", prefixes=("http://",), count=100, per_s=1.0, burst=100, at_once=1)
+    heard: list[bytes] = []
+    # Halted by the time that the first has been heard; both began before.
+    async with serving(saying(http(200))) as server, wired(rate, holds=lambda: "halted" if heard else None) as wire:
+        heard = server.heard
+        sent = [asyncio.create_task(send(wire, post(f"{server.base}/{number}"))) for number in (1, 2)]
+        first, second = await asyncio.gather(*sent, return_exceptions=True)
+    assert isinstance(first, Reply)
+    assert isinstance(second, Rejected)
+    assert len(server.heard) == 1

@@ -1,6 +1,6 @@
 """What was to leave, on paper: a line for each, or all that is known of one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -42,14 +42,41 @@ def print_orders(console: Console, rows: Sequence[OrderRow], now: datetime) -> N
     """Print a line for each, or where there is little room a few short ones."""
     if console.width >= ROOM:
         console.print(table(COLUMNS, [_cells(one, now) for one in rows]))
-        return
+    else:
+        for one in rows:
+            _print_short(console, one, now)
+    for line in in_doubt(rows, now):
+        console.print(line)
+
+
+def in_doubt(rows: Sequence[OrderRow], now: datetime) -> Iterator[str]:
+    """Yield what a person can do about what is in doubt, and what becomes of the rest by itself."""
     for one in rows:
-        name, question, what, limit, filled, cash, state, mode, age, why = _cells(one, now)
-        console.print(f"{name}  {state}, {mode}, {age}")
-        indented(console, question)
-        indented(console, f"{what}, limit {limit}, filled {filled}, cash {cash}" if limit != NOTHING else what)
-        if why:
-            indented(console, why)
+        if one.row.state is IntentState.IN_DOUBT:
+            name, venue = one.row.intent.id, one.row.intent.ref.venue
+            yield (
+                f"{name} is in doubt and counts as spent: look at {venue}, then run: foxcast orders adopt {name} "
+                "--ref NAME if it is there, --absent if not"
+            )
+    if unknown := sum(one.row.state is IntentState.UNKNOWN for one in rows):
+        fences = [until for one in rows if (until := _may_take_effect_until(one)) is not None and until > now]
+        sure = f" from {moment(max(fences))} UTC on" if fences else ""
+        yield f"{unknown} without an answer: read back by the daemon or the next run, which knows for sure{sure}"
+
+
+def _may_take_effect_until(one: OrderRow) -> datetime | None:
+    if one.row.state is not IntentState.UNKNOWN:
+        return None
+    return next((attempt.sealed.fence for attempt in one.attempts if attempt.sealed is not None), None)
+
+
+def _print_short(console: Console, one: OrderRow, now: datetime) -> None:
+    name, question, what, limit, filled, cash, state, mode, age, why = _cells(one, now)
+    console.print(f"{name}  {state}, {mode}, {age}")
+    indented(console, question)
+    indented(console, f"{what}, limit {limit}, filled {filled}, cash {cash}" if limit != NOTHING else what)
+    if why:
+        indented(console, why)
 
 
 def print_order(console: Console, one: OrderRow, now: datetime) -> None:
@@ -89,6 +116,8 @@ def print_order(console: Console, one: OrderRow, now: datetime) -> None:
             for fill in one.fills
         ]
         console.print(table(FILLS, rows))
+    for line in in_doubt([one], now):
+        console.print(line)
 
 
 def as_plain(one: OrderRow, now: datetime) -> dict[str, Any]:

@@ -1,17 +1,19 @@
-"""What would leave, on paper: a line for each thing that would, and the others by why they would not."""
+"""What would leave, on paper: each thing that would with its request, and the others by why they would not."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 
-from bot.cli.output.console import Column, Kind, heading, table
+from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import in_short
 from bot.domain.order import Order
 from bot.domain.submission import Hold, Intent, Mode, Send
 from bot.ids import digest
 from bot.jobs.preflight import Look
+from bot.jobs.rehearse import Rehearsal
 from bot.store.codec import PREDICTIONS, stamp
 from bot.store.intents import ORDER
 
@@ -20,6 +22,7 @@ ORDERS = (
     Column("order", Kind.TEXT),
     Column("shares", Kind.NUMBER),
     Column("limit", Kind.NUMBER),
+    Column("price", Kind.NUMBER),
     Column("cost", Kind.NUMBER),
     Column("fees", Kind.NUMBER),
     Column("edge", Kind.NUMBER),
@@ -34,13 +37,20 @@ LISTED = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What was found: ``armed`` says whether a live venue is, ``account`` how the account is known."""
+    """What was found: ``armed`` says whether a live venue is, ``account`` how the account is known.
+
+    ``is_supposed``: it is not, and all is shown as if it were.
+    ``lacking`` is what a live venue needs besides; ``rehearsals`` are the requests, by intent, of the first that leave.
+    """
 
     venue: str
     mode: Mode
     armed: str
     account: str
     looks: tuple[Look, ...]
+    lacking: tuple[str, ...] = ()
+    is_supposed: bool = False
+    rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
 
     @property
     def sends(self) -> tuple[tuple[Look, Send], ...]:
@@ -61,8 +71,14 @@ class Shown:
 def print_shown(console: Console, shown: Shown) -> None:
     """Print it for a person."""
     console.print(f"{shown.venue}: mode {shown.mode}" + (f", {shown.armed}" if shown.armed else ""))
+    for what in shown.lacking:
+        console.print(f"not ready, {what}")
     if shown.account:
         console.print(f"account: {shown.account}")
+    if shown.is_supposed:
+        console.print("shown as if it were armed, without bounds of an arm record")
+    elif shown.armed not in {"", "armed"}:
+        console.print(f"to see what would leave once it is armed: foxcast preflight {shown.venue} --as-if-armed")
     where = "into the paper book" if shown.mode is Mode.PAPER else "to the venue"
     console.print(f"{len(shown.sends)} would leave {where}, {len(shown.holds)} are held; nothing was sent")
     orders = [send.intent for _, send in shown.sends if send.intent.order is not None]
@@ -74,6 +90,8 @@ def print_shown(console: Console, shown: Shown) -> None:
         heading(console, "Forecasts")
         rows = [(str(intent.ref), in_short(intent.predictions), why, content_of(intent)) for intent, why in forecasts]
         console.print(table(FORECASTS, rows))
+    if shown.rehearsals and shown.mode is not Mode.PAPER:
+        _print_requests(console, shown)
     _print_held(console, shown)
 
 
@@ -85,7 +103,9 @@ def as_plain(shown: Shown) -> dict[str, Any]:
         "armed": shown.armed or None,
         "account": shown.account or None,
         "cost": shown.cost,
-        "sends": [_plain_send(send) for _, send in shown.sends],
+        "as_if_armed": shown.is_supposed,
+        "lacking": list(shown.lacking),
+        "sends": [_plain_send(send, shown.rehearsals.get(send.intent.id)) for _, send in shown.sends],
         "holds": [
             {
                 "question": str(look.case.forecast.ref),
@@ -100,12 +120,37 @@ def as_plain(shown: Shown) -> dict[str, Any]:
 
 def content_of(intent: Intent) -> str:
     """Return the size of what its request would be made of, and the beginning of its digest."""
-    body = _content(intent).encode()
+    return _size(_content(intent))
+
+
+def _size(text: str) -> str:
+    body = text.encode()
     return f"{len(body)} bytes, {digest(body)[:12]}"
 
 
 def _content(intent: Intent) -> str:
     return PREDICTIONS.encode(intent.predictions) if intent.order is None else ORDER.encode(intent.order)
+
+
+def _print_requests(console: Console, shown: Shown) -> None:
+    """Print each request as it would be sent, without secrets."""
+    heading(console, f"Requests ({len(shown.rehearsals)} of {len(shown.sends)}), as they would be sent now")
+    for look, send in shown.sends:
+        if (one := shown.rehearsals.get(send.intent.id)) is None:
+            continue
+        console.print(f"{send.intent.ref}  {look.case.question.title}")
+        if one.why:
+            indented(console, f"it would be refused before sending: {one.why}")
+        elif one.sealed is None:
+            indented(console, f"no request is made beforehand; {content_of(send.intent)}")
+        else:
+            until = one.sealed.fence
+            bound = "read back at once" if until is None else f"may take effect until {until:%Y-%m-%d %H:%M:%S} UTC"
+            indented(console, f"{_size(one.sealed.body)}, {bound}, found again by {one.sealed.tag}")
+            indented(console, one.sealed.body)
+        if one.comment:
+            indented(console, "then, once it stands, the comment:")
+            indented(console, one.comment, by=6)
 
 
 def _print_held(console: Console, shown: Shown) -> None:
@@ -130,6 +175,7 @@ def _order(intent: Intent, order: Order) -> tuple[str, ...]:
         what,
         f"{order.shares:.2f}",
         f"{order.limit:.4f}",
+        f"{order.expected:.4f}",
         f"{order.cost:.2f}",
         f"{order.fees:.2f}",
         f"{order.edge:.4f}",
@@ -137,7 +183,7 @@ def _order(intent: Intent, order: Order) -> tuple[str, ...]:
     )
 
 
-def _plain_send(send: Send) -> dict[str, Any]:
+def _plain_send(send: Send, rehearsal: Rehearsal | None) -> dict[str, Any]:
     body = _content(send.intent).encode()
     order = send.intent.order
     return {
@@ -149,6 +195,18 @@ def _plain_send(send: Send) -> dict[str, Any]:
         "order": None if order is None else ORDER.plain(order),
         "bytes": len(body),
         "sha256": digest(body),
+        "request": None if rehearsal is None else _plain_request(rehearsal),
+    }
+
+
+def _plain_request(rehearsal: Rehearsal) -> dict[str, Any]:
+    sealed = rehearsal.sealed
+    return {
+        "body": None if sealed is None else sealed.body,
+        "tag": None if sealed is None else sealed.tag,
+        "fence": None if sealed is None else stamp(sealed.fence),
+        "why_not": rehearsal.why or None,
+        "comment": rehearsal.comment or None,
     }
 
 

@@ -162,7 +162,8 @@ class FakeVenue(ABC):
             raise Refused
         request = self._hear(scope, await _body(receive))
         early = self.judge.hear(request)
-        trouble = self.faults.pick(request.method, request.path)
+        # Who is sent away at the door meets nothing behind it.
+        trouble = self.faults.pick(request.method, request.path) if early is None else None
         if early is not None:
             answer = await capture(self.too_many(str(max(1, math.ceil(early.wait_s)))), scope, b"")
         else:
@@ -217,7 +218,11 @@ class FakeVenue(ABC):
             case Fault.HANGING | Fault.HANGING_AFTER:
                 return await self._hang(trouble, talk)
             case Fault.STALE:
-                return self._edge.old(talk.request.target) or await self._run(talk)
+                if (old := self._edge.old(talk.request.target)) is not None:
+                    return old
+                # Nobody has asked that before.
+                self.faults.injected[Fault.STALE] -= 1
+                return await self._run(talk)
             case fault if fault in WORLD:
                 (trouble.meanwhile or (lambda: self.disturb(fault, talk.request)))()
                 return await self._run(talk)

@@ -70,7 +70,10 @@ class FakeManifold(ReadableManifold):
         """Let the market that a request is about be edited, closed, resolved, or traded by somebody else."""
         given = _given(heard)
         parts = heard.path.split("/")
-        market = self.state.markets.get(given.get("contractId") or (parts[3] if len(parts) > 3 else ""))
+        named = given.get("contractId") or (parts[3] if len(parts) > 3 else "")
+        if named == "cancel" and (order := self.state.bets.get(parts[-1])) is not None:
+            named = order.market
+        market = self.state.markets.get(named)
         if market is not None and not market.resolved:
             self.world.disturb(fault, market, given)
 

@@ -361,6 +361,8 @@ def _show_as_sale(done: Done, seller: str) -> None:
     bet.outcome = "NO" if bet.outcome == "YES" else "YES"
     bet.amount = bet.order_amount = bet.amount - bet.shares
     bet.shares = -bet.shares
+    for part in bet.fills:
+        part["amount"], part["shares"] = part["amount"] - part["shares"], -part["shares"]
     done.bets = [
         row for row in done.bets if row is bet or not (row.is_redemption and row.user == seller and row.shares)
     ]

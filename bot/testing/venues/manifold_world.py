@@ -205,6 +205,8 @@ class World:
             self.close(market)
         elif fault is Fault.EDITED:
             self.edit(market, description=f"{market.description} Clarified.")
+        elif fault is Fault.RESOLVED and market.type == "PSEUDO_NUMERIC":
+            self.resolve(market, "MKT", prob=market.pool.prob)
         elif fault is Fault.RESOLVED:
             winner = market.answers[0].id if market.sums_to_one else "YES"
             for each in [None] if market.sums_to_one or not market.answers else market.answers:

@@ -129,7 +129,10 @@ class FakeMetaculus(FakeVenue):
         if isinstance(body, list) and body and isinstance(body[0], dict):
             return self.state.questions.get(_whole(body[0].get("question")))
         parts = heard.path.split("/")
-        post = self.state.posts.get(int(parts[3])) if len(parts) > 3 and parts[3].isdigit() else None
+        named = _whole(body.get("on_post")) if isinstance(body, dict) else -1
+        if len(parts) > 3 and parts[3].isdigit():
+            named = int(parts[3])
+        post = self.state.posts.get(named)
         return post.questions[0] if post is not None and post.questions else None
 
     # Who asks

@@ -55,7 +55,7 @@ def test_sales_are_those_of_the_vectors(shared: Path) -> None:
         assert board.after(sale).probability("") == pytest.approx(vector.output["probAfter"], rel=1e-9), vector.id
 
 
-def test_the_better_price_is_met_first_and_of_equal_ones_the_older() -> None:
+def test_mf_x4_the_better_price_is_met_first_and_of_equal_ones_the_older() -> None:
     young, old, dear = order("young", 0.52, created=2.0), order("old", 0.52, created=1.0), order("dear", 0.56)
     assert taken_from(dear, young, old, stake=500.0) == ["old", "young", "dear"]
 
@@ -65,11 +65,11 @@ def test_an_order_beyond_the_limit_is_not_met() -> None:
 
 
 @pytest.mark.parametrize(("expires", "met"), [(None, True), (5.0, False), (10.0, False), (11.0, True), (0.0, True)])
-def test_an_expired_order_is_not_met(expires: float | None, met: bool) -> None:  # noqa: FBT001 - a table
+def test_mf_x4_an_expired_order_is_not_met(expires: float | None, met: bool) -> None:  # noqa: FBT001 - a table
     assert taken_from(order("a", 0.52, expires=expires), now_ms=10.0) == (["a"] if met else [])
 
 
-def test_an_owner_whose_balance_is_not_known_cannot_pay() -> None:
+def test_mf_x4_an_owner_whose_balance_is_not_known_cannot_pay() -> None:
     assert taken_from(order("unknown", 0.52, balance=None), order("known", 0.53)) == ["known"]
 
 
@@ -87,7 +87,7 @@ def test_what_was_taken_rests_no_more() -> None:
     assert after.orders[0].balance == pytest.approx(910.0)
 
 
-def test_a_pool_side_below_the_floor_is_told() -> None:
+def test_mf_x4_a_pool_side_below_the_floor_is_told() -> None:
     deep = Board(pools={"": Pool(37.5, 412.25, 0.91)})
     assert not deep.trade("", Take(leg=Leg.NO, stake=1.0)).drains
     shallow = Board(pools={"": Pool(0.02, 0.02)})

@@ -24,7 +24,7 @@ def close(expected: float) -> object:
     return pytest.approx(expected, rel=EXACT, abs=1e-12)
 
 
-def test_no_vector_is_left_out(shared: Path) -> None:
+def test_mf_x2_no_vector_is_left_out(shared: Path) -> None:
     here = {"probability", "purchase", "amountToProb", "amountToBuySharesFixedP", "roundTrip", "addLiquidity"}
     scales = {"pseudoNumeric", "expectedValue"}
     book = {"binaryBet", "sale"}
@@ -167,7 +167,7 @@ def test_a_pool_without_a_price_is_refused(sides: tuple[float, float, float]) ->
         Pool(*sides)
 
 
-def test_the_fee_comes_from_one_constant() -> None:
+def test_mf_x10_the_fee_comes_from_one_constant() -> None:
     assert fee(100.0) == 100.0 * TAKER_FEE == 0.0
 
 

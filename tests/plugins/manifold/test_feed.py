@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -312,14 +313,52 @@ def test_what_the_socket_lost_is_read_again_within_ten_minutes(tmp_path: Path) -
 
     watch = simulate(main)
     assert watch.heard == [0.5, 0.8]
-    assert watch.http.reads == 2
+    # When the line was open, a moment later, and ten minutes after that.
+    assert watch.http.reads == 3
+
+
+def test_mf_r4_what_a_cache_answered_when_the_line_was_opened_is_read_again_soon(tmp_path: Path) -> None:
+    async def main(clock: VirtualClock) -> Watch:
+        watch = Watch(clock, Opening(answer=acked), tmp_path)
+        running = asyncio.create_task(watch.run(30.0))
+        # The venue has had that price since before; its cache forgets the one of before by now.
+        await clock.sleep(10.0)
+        watch.http.price = 0.8
+        await running
+        return watch
+
+    assert simulate(main).heard == [0.5, 0.8]
 
 
 def test_mf_r4_what_a_cache_may_have_answered_does_not_undo_what_was_just_heard(tmp_path: Path) -> None:
     # Heard two seconds before the prices are read again, over HTTP as they were.
-    opening = Opening(messages=(After(598.0, moved(0.9)),), answer=acked)
+    opening = Opening(messages=(After(618.0, moved(0.9)),), answer=acked)
     watch, _ = watched(tmp_path, opening, 650.0)
     assert watch.heard == [0.5, 0.9]
+
+
+async def test_an_answer_that_is_added_becomes_an_option(tmp_path: Path) -> None:
+    async with standing(tmp_path) as stand:
+        one = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
+        place = stand.price_place()
+        sockets = MemorySockets(Opening(answer=acked), clock=stand.clock)
+        feed = ManifoldFeed(stand.settings, replace(place, sockets=sockets))
+        async with aclosing(feed.quotes([ref(one.id)])) as quotes:  # type: ignore[type-var]
+            first = (await anext(quotes)).prediction
+            assert isinstance(first, Choice)
+            assert set(first.probabilities) == {"Ann", "Bob", "Cid"}
+            other = stand.world.add_market(
+                type="MULTIPLE_CHOICE",
+                sums_to_one=True,
+                answers=(("Ann", 0.4), ("Bob", 0.3), ("Cid", 0.2), ("Dee", 0.1)),
+            )
+            one.answers = other.answers
+            following = asyncio.ensure_future(anext(quotes))
+            while not following.done():
+                await stand.clock.advance(1.0)
+            second = following.result().prediction
+        assert isinstance(second, Choice)
+        assert second.probabilities == pytest.approx({"Ann": 0.4, "Bob": 0.3, "Cid": 0.2, "Dee": 0.1})
 
 
 async def test_topics_of_each_market_are_asked_for(stand: Stand) -> None:

@@ -98,14 +98,14 @@ def test_there_is_no_fill_on_what_cannot_stand_for_the_market(state: MarketState
     assert why in refused(yes(10.0), state, now=now)
 
 
-def test_there_is_no_fill_on_a_resolved_answer_or_under_the_least_bet() -> None:
+def test_mf_x4_there_is_no_fill_on_a_resolved_answer_or_under_the_least_bet() -> None:
     state = read(choice(answer("a", 0.5, resolution="YES"), answer("b", 0.5), linked=False))
     assert refused(yes(10.0, answer="a"), state) == "the answer is resolved"
     assert "least bet" in refused(yes(0.99), read(binary()))
     assert filled(yes(1.0), read(binary())).stake == 1.0
 
 
-def test_a_price_at_the_end_of_the_scale_gives_nothing() -> None:
+def test_mf_x4_a_price_at_the_end_of_the_scale_gives_nothing() -> None:
     # v054: at 1 % nobody sells NO any more.
     edge = binary(pool={"YES": 1043748.1561188638, "NO": 11520.402666342714}, p=0.47784802346618205)
     got = filled(no(50.0), read(edge))

@@ -35,7 +35,7 @@ def market(venue: Readable) -> ManifoldPaperMarket:
     return ManifoldPaperMarket(venue, FakeClock(THERE), delay_s=2.0)
 
 
-async def test_an_order_is_filled_and_the_market_is_kept_with_it() -> None:
+async def test_mf_x3_an_order_is_filled_and_the_market_is_kept_with_it() -> None:
     met = await market(Readable(SMALL)).arrive(order(50.0, "0.99"), decided_at=NOW, expires_at=None, held=())
     assert isinstance(met.result, Got)
     assert met.result.shares == pytest.approx(83.33333333333333)  # v040
@@ -49,7 +49,7 @@ async def test_what_the_paper_account_holds_is_carried() -> None:
     assert met.result.before == pytest.approx(0.6923076923076923)
 
 
-async def test_an_order_that_is_asked_for_before_the_delay_is_over_gets_nothing() -> None:
+async def test_mf_x3_an_order_that_is_asked_for_before_the_delay_is_over_gets_nothing() -> None:
     met = await market(Readable(SMALL)).arrive(
         order(5.0, "0.99"), decided_at=NOW + timedelta(seconds=1), expires_at=None, held=()
     )

@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from bot.api import Leg
@@ -144,8 +144,13 @@ def test_limits_are_whole_percents_within_the_belief(leg: Leg, after: float, bel
     assert limit_of(leg, after=after, belief=belief) == Decimal(limit)
 
 
-@given(leg=st.sampled_from(list(Leg)), after=st.floats(0.01, 0.99), belief=st.floats(0.01, 0.99))
-def test_no_limit_goes_beyond_the_belief(leg: Leg, after: float, belief: float) -> None:
+@given(leg=st.sampled_from(list(Leg)), after=st.floats(0.001, 0.999), belief=st.floats(0.001, 0.999))
+@example(leg=Leg.YES, after=0.006, belief=0.008)
+@example(leg=Leg.NO, after=0.996, belief=0.994)
+def test_mf_s5_no_limit_goes_beyond_the_belief(leg: Leg, after: float, belief: float) -> None:
     limit = limit_of(leg, after=after, belief=belief)
+    if limit is None:
+        assert belief < 0.01 if leg is Leg.YES else belief > 0.99
+        return
     assert limit * 100 == int(limit * 100)
     assert float(limit) <= belief if leg is Leg.YES else float(limit) >= belief

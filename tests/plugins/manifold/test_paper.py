@@ -234,7 +234,7 @@ def test_shares_of_answers_and_of_numbers_pay_their_part() -> None:
     market = PaperMarket(Readable(small()), FakeClock(NOW), delay_s=0.0, rests_s=RESTS_S)
     assert market.payout(position(option="a"), Chosen("a"), "") == 1.0
     assert market.payout(position(Leg.NO, "b"), Chosen("a"), "") == 1.0
-    several = Void("several answers won: a, or not 25 %, b 75 %")
+    several = Void("several answers won", shares={"a, or not": 0.25, "b": 0.75})
     assert market.payout(position(option="a, or not"), several, "") == 0.25
     assert market.payout(position(Leg.NO, "b"), several, "") == 0.25
     assert market.payout(position(option="c"), several, "") == 0.0

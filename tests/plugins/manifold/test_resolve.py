@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bot.api import Chosen, Happened, Landed, Outcome, QuestionRef, Resolution, Void
-from bot.testing.venues.faults import Fault
+from bot.api import Chosen, Happened, Landed, Outcome, QuestionRef, Resolution, Unavailable, Void
+from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.manifold_state import Market
 from tests.plugins.manifold.stand import Stand
 
@@ -60,12 +60,26 @@ async def test_mf_v2_the_winner_is_the_answer_that_is_named(stand: Stand) -> Non
     assert await outcome(stand, market) == Chosen("Cid")
 
 
+@pytest.mark.parametrize("way", ["named", "paid all"])
+async def test_an_answer_that_was_split_from_other_was_part_of_it(stand: Stand, way: str) -> None:
+    answers = (("Other", 0.2), ("Ann", 0.5), ("Dee", 0.3))
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=answers)
+    winner = market.answers[2].id
+    if way == "named":
+        stand.world.resolve(market, winner)
+    else:
+        stand.world.resolve(market, "CHOOSE_MULTIPLE", weights={winner: 1.0})
+    found = await outcome(stand, market)
+    assert isinstance(found, Chosen)
+    assert (found.option, found.otherwise) == ("Dee", ("Other",))
+
+
 async def test_mf_v2_what_several_winners_are_paid_is_read_from_the_answers(stand: Stand) -> None:
     market = stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
     ann, bob, cid = market.answers
     stand.world.resolve(market, "CHOOSE_MULTIPLE", weights={ann.id: 0.25, cid.id: 0.75})
     found = await outcome(stand, market)
-    assert found == Void("several answers won: Ann 25 %, Cid 75 %")
+    assert found == Void("several answers won: Ann 25 %, Cid 75 %", shares={"Ann": 0.25, "Cid": 0.75})
     assert [asked.path for asked in stand.asked("/v0/market/")][-1] == f"/v0/market/{market.id}/answers"
     assert bob.payout == 0.0
 
@@ -195,3 +209,37 @@ async def test_an_answer_of_the_venue_that_is_no_json_costs_that_market_alone(st
     stand.clock.pass_unnoticed(LATER_S)
     found = [one async for one in stand.reader().resolutions([ref_of(first.id), ref_of(second.id)])]
     assert [one.ref for one in found] == [ref_of(second.id)]
+
+
+async def test_one_market_that_is_out_of_order_hides_no_other_outcome(stand: Stand) -> None:
+    markets = [stand.world.add_market() for _ in range(4)]
+    for market in markets:
+        stand.world.resolve(market, "YES")
+    stand.clock.pass_unnoticed(LATER_S)
+    trouble = Trouble(fault=Fault.ERROR_BEFORE, status=500)
+    stand.venue.faults.next(trouble, path=f"/v0/market/{markets[0].id}", times=100)
+    refs = [ref_of(market.id) for market in markets]
+    assert [found.ref async for found in stand.reader().resolutions(refs)] == refs[1:]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+async def test_where_no_market_can_be_read_the_venue_is_unavailable(stand: Stand, count: int) -> None:
+    refs = [ref_of(stand.world.add_market().id) for _ in range(count)]
+    stand.venue.faults.next(Trouble(fault=Fault.ERROR_BEFORE, status=500), path="/v0/market/", times=100)
+    with pytest.raises(Unavailable):
+        assert [found async for found in stand.reader().resolutions(refs)]
+    assert len(stand.asked("/v0/market/")) <= 3
+
+
+async def test_mf_t1_an_outcome_without_a_time_counts_from_when_it_was_first_seen(stand: Stand) -> None:
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
+    stand.world.resolve(market, "YES", answer=market.answers[0])
+    market.answers[0].resolution_time = None
+    ref = ref_of(f"{market.id}/{market.answers[0].id}")
+    seen = stand.clock.now()
+    assert [found async for found in stand.reader().resolutions([ref])] == []
+    for _ in range(2):
+        stand.clock.pass_unnoticed(LATER_S)
+        # Another reader each time, as after a restart.
+        (found,) = [found async for found in stand.reader().resolutions([ref])]
+        assert (found.outcome, found.resolved_at) == (Happened(1.0), seen)

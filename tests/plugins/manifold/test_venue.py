@@ -246,7 +246,9 @@ async def test_mf_p2_paging_ends_where_a_page_repeats_itself(stand: Stand, monke
     monkeypatch.setattr(scan, "PAGE", 2)
     markets = [open_market(stand) for _ in range(2)]
     # As with the list whose bound is ignored: the first page comes again and again.
-    same: list[Json] = [{"id": one.id, "question": "?", "outcomeType": "BINARY", "createdTime": 1} for one in markets]
+    same: list[Json] = [
+        {"id": one.id, "question": "?", "outcomeType": "BINARY", "createdTime": 1_700_000_000_000} for one in markets
+    ]
     trouble = Trouble(fault=Fault.ALTERED, alter=lambda _: same)
     stand.venue.faults.next(trouble, path="/v0/search-markets", times=10)
     assert sorted(await stand.questions()) == sorted(market.id for market in markets)

@@ -39,6 +39,36 @@ async def test_shares_are_sold_and_the_sale_is_found_again(stand: Stand) -> None
     assert late.state is IntentState.ABSENT
 
 
+async def test_a_sale_that_was_lost_is_not_taken_for_one_like_it(stand: Stand) -> None:
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer()
+    await placed(writer, question, order_of(market, amount=50.0, limit="0.90"))
+    stand.clock.pass_unnoticed(1)
+    first, receipt = await placed(writer, question, sale_of(market, 10.0), "i2")
+    stand.clock.pass_unnoticed(60)
+    second = await sealed(writer, question, intent_of(question, sale_of(market, 10.0), "i3"))
+    stand.venue.faults.next(Fault.DROPPED_BEFORE, method="POST", path="/v0/market/")
+    assert [one.state for one in await writer.submit(second)] == [IntentState.UNKNOWN]
+    stand.clock.pass_unnoticed(200)
+    assert [one.state for one in await stand.writer().standing(second)] == [IntentState.ABSENT]
+    assert [one.reference for one in await stand.writer().standing(first)] == [receipt.reference]
+
+
+async def test_what_was_sold_is_told_as_the_venue_tells_it(stand: Stand) -> None:
+    """Its own code turns each part: shares below zero, and mana below zero for what came in."""
+    market = stand.world.add_market()
+    question, writer = await stand.question(market), stand.writer()
+    await placed(writer, question, order_of(market, amount=50.0, limit="0.90"))
+    stand.clock.pass_unnoticed(1)
+    _, receipt = await placed(writer, question, sale_of(market, 10.0), "i2")
+    row = stand.venue.state.bets[receipt.reference]
+    assert row.shares == pytest.approx(-10.0)
+    assert sum(part["shares"] for part in row.fills) == pytest.approx(-10.0)
+    assert sum(part["amount"] for part in row.fills) == pytest.approx(row.amount)
+    assert sum(fill.shares for fill in receipt.fills) == pytest.approx(10.0)
+    assert sum(fill.cash for fill in receipt.fills) == pytest.approx(-row.amount)
+
+
 async def test_mf_s11_comments_are_off_unless_switched_on(stand: Stand) -> None:
     market = stand.world.add_market()
     question = await stand.question(market)

@@ -289,3 +289,24 @@ async def test_an_answer_that_is_not_what_was_sent_is_a_doubt(stand: Stand) -> N
     stand.venue.faults.next(Trouble(fault=Fault.ALTERED, alter=other), method="POST", path="/v0/bet")
     _, receipt = await placed(stand.writer(), question, order_of(market))
     assert receipt.state is IntentState.UNKNOWN
+
+
+@pytest.mark.parametrize("linked", [None, True, False])
+async def test_a_bet_that_came_after_its_expiry_did_nothing_and_is_no_refusal(
+    stand: Stand,
+    linked: bool | None,  # noqa: FBT001 - a table
+) -> None:
+    """The venue says 400 of one price, and 403 where answers have prices of their own."""
+    several = {"type": "MULTIPLE_CHOICE", "sums_to_one": linked, "answers": THREE}
+    fields: dict[str, Any] = {} if linked is None else several
+    market = stand.world.add_market(**fields)
+    answer = None if linked is None else market.answers[0]
+    question = await stand.question(market, None if linked else answer)
+    writer = stand.writer()
+    order = order_of(market, answer=answer, option="Ann" if linked else "")
+    batch = await sealed(writer, question, intent_of(question, order))
+    stand.venue.faults.skew_s = 3_600.0
+    [receipt] = await writer.submit(batch)
+    assert receipt.state is IntentState.ABSENT
+    assert "expire in the past" in receipt.detail
+    assert stand.venue.ledger.effects("bet", account=stand.ada.id) == []

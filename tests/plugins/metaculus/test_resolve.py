@@ -85,6 +85,14 @@ def test_an_option_that_is_gone_may_still_come_true() -> None:
     assert outcome_of(changed, "Gone") == Chosen("Gone")
 
 
+def test_an_option_that_was_added_is_read_at_the_last_one_of_older_forecasts() -> None:
+    """Section 9 of the venue document: the mass of the last option."""
+    added = parsed(RawQuestion, records.choice(options=["A", "B", "D", "C"], all_options_ever=["A", "B", "C", "D"]), "")
+    said = Answer(Choice({"A": 0.1, "B": 0.5, "C": 0.4}), ChoiceShape(options=("A", "B", "C")), outcome_of(added, "D"))
+    [marks] = marks_of([said])
+    assert marks["choice log"] == pytest.approx(-math.log(0.4))
+
+
 def test_mc_v2_bounds_map_to_the_outer_buckets() -> None:
     both = parsed(RawQuestion, records.numeric(open_lower_bound=True), "it")
     assert outcome_of(both, "below_lower_bound") == Landed(-math.inf)

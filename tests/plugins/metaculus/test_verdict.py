@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.api import IntentState, Reply
-from plugins.metaculus.verdict import Who, verdict_of
+from bot.api import IntentState, Reply, Who
+from plugins.metaculus.verdict import verdict_of
 from tests.plugins.metaculus.samples import records
 
 
@@ -31,7 +31,7 @@ def test_every_recorded_refusal_is_one_with_its_reason(shared: Path) -> None:
         assert verdict.state is IntentState.REFUSED, one["name"]
         assert str(status) in verdict.detail
         account = one["name"] in {"fc_anon", "fc_human_disabled"}
-        expected = {400: Who.DEVELOPER, 403: Who.POST, 405: Who.NOBODY if "error" in body else Who.DEVELOPER}
+        expected = {400: Who.DEVELOPER, 403: Who.OPERATOR_IF_ALL, 405: Who.NOBODY if "error" in body else Who.DEVELOPER}
         assert verdict.who is (Who.OPERATOR if account else expected[status]), one["name"]
 
 
@@ -43,7 +43,8 @@ def test_a_refused_account_is_the_operators(shared: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "who"), [("cm_viewonly", Who.POST), ("cm_public_bot", Who.POST), ("cm_nopost", Who.DEVELOPER)]
+    ("name", "who"),
+    [("cm_viewonly", Who.OPERATOR_IF_ALL), ("cm_public_bot", Who.OPERATOR_IF_ALL), ("cm_nopost", Who.DEVELOPER)],
 )
 def test_refused_comments(shared: Path, name: str, who: Who) -> None:
     [one] = [record for record in records(shared, "comments") if record["name"] == name]

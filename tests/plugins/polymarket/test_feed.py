@@ -146,7 +146,7 @@ def test_the_first_frame_names_the_tokens_of_yes() -> None:
     assert urlsplit(run.sockets.asked[0]).path == "/ws/market"
 
 
-def test_a_price_is_quoted_now_and_whenever_it_moves_with_the_moment_of_the_venue() -> None:
+def test_a_price_is_quoted_now_and_whenever_it_moves() -> None:
     run = running(
         one_market(),
         opening(
@@ -158,6 +158,20 @@ def test_a_price_is_quoted_now_and_whenever_it_moves_with_the_moment_of_the_venu
     )
     assert run.prices == [0.37, 0.375, 0.51]
     assert [quote.at for _, quote in run.quotes] == [START + timedelta(seconds=seconds) for seconds in (0, 1, 4)]
+
+
+def test_quotes_are_of_our_clock_and_changes_are_put_in_order_by_that_of_the_venue() -> None:
+    """The venue is 200 s behind; its third change is older than the second, which stays in force."""
+    run = running(
+        one_market(at_s=-200.0),
+        opening(
+            After(1.0, change(-199, "BUY", "0.37", "10", best_bid="0.37", best_ask="0.38")),
+            After(1.0, whole(-197, "0.50", "0.52")),
+            After(1.0, whole(-198, "0.20", "0.22")),
+        ),
+    )
+    assert run.prices == [0.37, 0.375, 0.51]
+    assert [quote.at for _, quote in run.quotes] == [START + timedelta(seconds=seconds) for seconds in (0, 1, 2)]
 
 
 def test_pings_go_out_every_ten_seconds() -> None:
@@ -254,6 +268,27 @@ def test_pm_c5_a_connection_is_renewed_and_its_books_read_again() -> None:
     assert run.sockets.opened[0].closed
     assert run.sockets.opened[1].sent[0] == run.sockets.opened[0].sent[0]
     assert run.prices == [0.37, 0.41]
+
+
+def test_with_the_renewal_it_is_read_anew_which_outcomes_an_event_has() -> None:
+    world = World()
+    members = [member(1, "Ann"), member(2, "Bob"), member(3, "Cat")]
+    prices = {1: ("0.49", "0.51"), 2: ("0.29", "0.31"), 3: ("0.19", "0.21")}
+    world.add(event(*members), books={token(number): book(token(number), *sides) for number, sides in prices.items()})
+
+    async def drop_out(clock: VirtualClock) -> None:
+        await clock.sleep(RENEW_EVERY_S - 5)
+        over = {**members[2], "closed": True, "outcomePrices": '["0","1"]'}
+        world.events[:] = [event(*members[:2], over)]
+        del world.books[token(3)]
+        for number, sides in ((1, ("0.69", "0.71")), (2, ("0.29", "0.31"))):
+            world.books[token(number)] = book(token(number), *sides, timestamp=stamp(RENEW_EVERY_S - 5))
+
+    of_event = ref_of(f"event:{world.events[0]['id']}")
+    run = running(world, opening(), opening(), seconds=RENEW_EVERY_S + 60, refs=(of_event,), meanwhile=drop_out)
+    said = [quote.prediction.probabilities for _, quote in run.quotes if isinstance(quote.prediction, Choice)]
+    assert said[0] == pytest.approx({"Ann": 0.5, "Bob": 0.3, "Cat": 0.2})
+    assert said[-1] == pytest.approx({"Ann": 0.7, "Bob": 0.3})
 
 
 def test_frames_that_are_older_than_what_is_known_change_nothing() -> None:

@@ -53,6 +53,23 @@ def test_pm_f2_what_most_live_markets_share_is_the_group() -> None:
     assert set(found.members) == {"Ann", "Bob"}
 
 
+def test_a_group_of_which_a_market_cannot_be_read_is_not_whole() -> None:
+    odd = member(3, "Cat", outcomes='["Yes","No","Maybe"]')
+    found = group(member(1, "Ann"), member(2, "Bob"), odd)
+    assert not found.whole
+    assert "cannot be read" in (found.undecidable(NOW) or "")
+    assert not group(member(1, "Ann"), member(2, "Bob"), {}).whole
+    alone = group(member(1, "Ann"), member(2, "Bob"), {**odd, "negRisk": False})
+    assert alone.whole
+    assert group(member(1, "Ann"), member(2, "Bob"), member(3, "Cat")).undecidable(NOW) is None
+
+
+def test_a_market_that_comes_twice_is_one() -> None:
+    found = group(member(1, "Ann"), member(2, "Bob"), member(1, "Ann"))
+    assert found.options == ("Ann", "Bob")
+    assert len(found.children) == 2
+
+
 def test_an_event_of_independent_markets_has_no_group() -> None:
     assert group_in(event(market(1), market(2))) is None
 
@@ -149,15 +166,24 @@ def test_a_group_with_an_option_without_a_price_has_no_crowd() -> None:
 
 def test_what_options_were_called_is_remembered_across_restarts(site: Site) -> None:
     folder = site.place.folder
-    before = group(member(1, "Ann"), member(2, "Bob"), negRiskAugmented=True)
-    names = Names(folder)
-    names.asked(before)
-    names.keep()
+    for name in ("Ann", "Ann S.", "Ann", "Ann Smith"):
+        names = Names(folder)
+        names.asked(group(member(1, name), member(2, "Bob"), negRiskAugmented=True))
+        names.keep()
     renamed = group(member(1, "Ann Smith"), member(2, "Bob"), member(3, "Cat"), negRiskAugmented=True)
     again = Names(folder)
-    assert again.option(renamed, condition(1)) == "Ann"
+    assert again.option(renamed, condition(1)) == "Ann Smith"
     assert again.option(renamed, condition(3)) == "Other"
-    assert json.loads((folder / NAMES_FILE).read_text()) == {"77": {condition(1): "Ann", condition(2): "Bob"}}
+    assert again.otherwise("77", condition(1)) == ("Ann", "Ann S.", "Other")
+    assert again.otherwise("77", condition(3)) == ("Other",)
+
+
+def test_a_memory_of_one_name_each_is_read_too(site: Site) -> None:
+    site.place.folder.mkdir(parents=True)
+    (site.place.folder / NAMES_FILE).write_text(json.dumps({"77": {condition(1): "Ann", condition(2): "Other"}}))
+    names = Names(site.place.folder)
+    assert names.option(group(member(1, "Ann"), member(2, "Other")), condition(2)) == "Other"
+    assert names.otherwise("77", condition(1)) == ("None of these",)
 
 
 def test_a_broken_memory_is_begun_anew(site: Site) -> None:

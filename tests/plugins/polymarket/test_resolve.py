@@ -1,13 +1,15 @@
 """Outcomes: three sources in the order of trust, and payouts that are not one winner."""
 
 import json
+import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from bot.api import Chosen, Happened, Unavailable, Void
+from bot.api import Choice, ChoiceShape, Chosen, Happened, Unavailable, Void
+from bot.jobs.judging import Answer, marks_of
 from bot.testing.loopback import Sent
 from plugins.polymarket.parse import market_of
 from plugins.polymarket.resolve import pair_of, payouts, strict_pair
@@ -47,6 +49,11 @@ def long(number: int = 1, **changes: Any) -> dict[str, Any]:
         ({"payouts": None, "price": 0.5}, (Decimal("0.5"), Decimal("0.5"))),
         ({"payouts": [1]}, None),
         ({"payouts": [2000000, 0]}, None),
+        ({"payouts": [3.5, 0]}, None),
+        ({"payouts": [1000000, 200000]}, None),
+        ({"payouts": [1000000, 1000000]}, None),
+        ({"payouts": [3.5, 0]}, None),
+        ({"payouts": [1, 0]}, None),
     ],
 )
 def test_pm_v1_payouts_are_millionths_and_69_is_not_set(said: dict[str, Any], expected: object) -> None:
@@ -106,7 +113,6 @@ async def test_pm_v1_the_description_is_believed_second_and_the_exchange_last(si
         (500_000, 500_000, Happened(0.5)),
         (250_000, 750_000, Happened(0.25)),
         (0, 0, Void("pays 0 and 0")),
-        (1_000_000, 1_000_000, Void("pays 1 and 1")),
     ],
 )
 async def test_pm_v2_the_payout_pair_is_the_outcome(site: Site, first: int, second: int, expected: object) -> None:
@@ -204,6 +210,29 @@ async def test_an_outcome_that_was_named_after_the_question_was_asked_was_other(
     assert (await site.resolutions("event:77"))["event:77"].outcome == Chosen("Other")
 
 
+async def test_an_option_wins_under_its_newest_name_and_older_questions_had_it_under_others(site: Site) -> None:
+    site.world.add(event(member(1, "Ann"), member(2, "Bob"), member(3, "Person C", active=False), negRiskAugmented=True))
+    [first] = await site.questions()
+    site.world.events[0]["markets"][0].update(groupItemTitle="Ann Smith")
+    [second] = await site.questions()
+    site.world.events[0]["markets"][2].update(active=True, groupItemTitle="Cat")
+    [third] = await site.questions()
+    shapes = [asked.shape for asked in (first, second, third) if isinstance(asked.shape, ChoiceShape)]
+    assert [shape.options for shape in shapes] == [
+        ("Ann", "Bob", "Other"),
+        ("Ann Smith", "Bob", "Other"),
+        ("Ann Smith", "Bob", "Cat", "Other"),
+    ]
+    for number, on_outcome in ((1, (0.5, 0.5, 0.4)), (3, (0.2, 0.2, 0.3))):
+        site.world.rows = {condition(number): resolved(number)}
+        outcome = (await site.resolutions("event:77"))["event:77"].outcome
+        for shape, share in zip(shapes, on_outcome, strict=True):
+            shares = (0.5, 0.3, 0.2) if len(shape.options) == 3 else (0.4, 0.2, 0.3, 0.1)
+            said = dict(zip(shape.options, shares, strict=True))
+            [marks] = marks_of([Answer(Choice(said), shape, outcome)])
+            assert marks["choice log"] == pytest.approx(-math.log(share))
+
+
 async def test_the_market_of_all_others_wins_for_other(site: Site) -> None:
     site.world.add(event(member(1, "Ann"), member(2, "Bob"), member(4, "Other", negRiskOther=True)))
     await site.questions()
@@ -216,11 +245,11 @@ async def test_the_market_of_all_others_wins_for_other(site: Site) -> None:
     [
         ([resolved(1, 0, 1_000_000), resolved(2, 0, 1_000_000)], True, Chosen("Other")),
         ([resolved(1, 0, 1_000_000), resolved(2, 0, 1_000_000)], False, Void("no outcome of it won")),
-        ([resolved(1), resolved(2)], False, Void("2 outcomes won")),
+        ([resolved(1), resolved(2)], False, Void("2 outcomes won", {"Ann": 1.0, "Bob": 1.0})),
         (
             [resolved(1, 500_000, 500_000), resolved(2, 500_000, 500_000)],
             False,
-            Void("pays 0.5 and 0.5; pays 0.5 and 0.5"),
+            Void("Ann pays 0.5 and 0.5; Bob pays 0.5 and 0.5", {"Ann": 0.5, "Bob": 0.5}),
         ),
     ],
 )

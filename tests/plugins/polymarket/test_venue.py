@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from bot.api import Binary, Choice, ConfigError, ContractError, LeakError, Rejected, Unavailable
 from bot.rates import told_wait_s
@@ -206,6 +207,7 @@ async def test_pm_p3_a_miss_is_null_or_an_empty_list(site: Site) -> None:
 
 async def test_pm_p4_a_crawl_is_scoped_and_ends_after_so_many_pages(site: Site) -> None:
     site.world.add(*(single(number) for number in range(1, 12)))
+    site.world.tags = {"politics": "2"}
     found = await site.set(page_size=2, most_pages=3, tags=["politics"], ends_within_d=30).questions()
     assert found == []  # all of them end later, whatever the filter let through
     asked = site.world.queries("/gamma/events/keyset")
@@ -223,8 +225,17 @@ async def test_pm_p4_markets_are_asked_for_by_the_number_of_their_tag(site: Site
     site.world.add(market(1))
     assert len(await site.set(grouping="markets", tags=["politics"]).questions()) == 1
     assert site.world.queries("/gamma/markets/keyset")[0]["tag_id"] == ["2"]
+
+
+@pytest.mark.parametrize("grouping", ["choice", "markets"])
+async def test_a_tag_that_is_not_there_is_told_and_hides_no_other(site: Site, grouping: str) -> None:
+    site.world.tags = {"politics": "2"}
+    site.world.add(market(1) if grouping == "markets" else single(1))
+    with capture_logs() as logs:
+        assert len(await site.set(grouping=grouping, tags=["sprots", "politics"]).questions()) == 1
+    assert "no tag 'sprots'" in str(logs)
     with pytest.raises(Rejected, match="no tag 'sprots'"):
-        await site.set(grouping="markets", tags=["sprots"]).questions()
+        await site.set(grouping=grouping, tags=["sprots"]).questions()
 
 
 async def test_pm_f1_only_what_can_be_traded_is_asked_about(site: Site) -> None:

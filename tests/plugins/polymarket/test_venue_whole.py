@@ -5,14 +5,16 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bot.api import Binary, Choice, ChoiceShape, Chosen, Happened, PricePlace, Question, Quote, Resolution, Void
+from bot.api import Binary, Choice, ChoiceShape, Chosen, Happened, Json, PricePlace, Question, Quote, Resolution, Void
 from bot.clock import SeededRandom, SystemClock
 from bot.http import HttpLimits, HttpReader
 from bot.rates import Rates
 from bot.sockets import HttpSockets
+from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.kit import serve
 from bot.testing.venues.polymarket import FakePolymarket
 from bot.testing.venues.polymarket_state import Fees
@@ -147,3 +149,103 @@ async def test_prices_are_heard_as_they_move(stand: Stand) -> None:
     assert first.prediction == Binary(0.5)
     assert {quote.ref for quote in heard} == {ref}
     assert [quote.at for quote in heard] == sorted(quote.at for quote in heard)
+
+
+def spoilt(condition: str) -> Trouble:
+    """The record of one market with terms that cannot be read, in lists and in its event."""
+
+    def alter(answer: Json) -> Json:
+        said: Any = answer
+        for event in said.get("events", [said]):
+            for market in event.get("markets", []):
+                if market["conditionId"] == condition:
+                    market["outcomes"] = '["Yes","No","Maybe"]'
+        return answer
+
+    return Trouble(fault=Fault.ALTERED, alter=alter)
+
+
+async def test_an_event_with_a_market_that_cannot_be_read_is_no_question(stand: Stand) -> None:
+    world, faults = stand.venue.world, stand.venue.faults
+    _, markets = world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+    rain = world.add_market("Rain?", **BOOK)  # type: ignore[arg-type]
+    faults.next(spoilt(markets[2].condition), path="/gamma/events/keyset")
+    assert set(await stand.questions()) == {rain.condition.lower()}
+    assert len(await stand.questions()) == 2
+
+
+@pytest.mark.parametrize("augmented", [True, False])
+async def test_whoever_cannot_be_read_may_have_won(stand: Stand, augmented: bool) -> None:  # noqa: FBT001
+    event, markets = stand.venue.world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+    event.augmented = augmented
+    key, path = f"event:{event.id}", f"/gamma/events/{event.id}"
+    for market, pays in zip(markets, ("1", "0", "0"), strict=True):
+        stand.venue.world.resolve(market, pays)
+    # It was never asked about here, so nobody knows which markets it had.
+    stand.venue.faults.next(spoilt(markets[0].condition), path=path)
+    assert await stand.outcomes(key) == {}
+    # Whoever else cannot be read did not win.
+    stand.venue.faults.next(spoilt(markets[1].condition), path=path)
+    assert (await stand.outcomes(key))[key].outcome == Chosen("Ann")
+
+
+async def test_an_option_that_its_event_does_not_list_any_more_may_have_won(stand: Stand) -> None:
+    world, faults = stand.venue.world, stand.venue.faults
+    event, markets = world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+    event.augmented = True
+    key, path = f"event:{event.id}", f"/gamma/events/{event.id}"
+    await stand.questions()
+
+    def shortened(answer: Json) -> Json:
+        said: Any = answer
+        said["markets"] = [one for one in said["markets"] if one["conditionId"] != markets[0].condition]
+        return answer
+
+    for market in markets[1:]:
+        world.resolve(market, "0")
+    faults.next(Trouble(fault=Fault.ALTERED, alter=shortened), path=path)
+    assert await stand.outcomes(key) == {}
+    world.resolve(markets[0], "1")
+    for trouble in (Trouble(fault=Fault.ALTERED, alter=shortened), spoilt(markets[0].condition)):
+        faults.next(trouble, path=path)
+        assert (await stand.outcomes(key))[key].outcome == Chosen("Ann")
+
+
+@pytest.mark.parametrize("trouble", [Trouble(fault=Fault.ERROR_BEFORE, status=422), Trouble(fault=Fault.PAGE_BEFORE)])
+async def test_an_event_that_cannot_be_read_hides_no_other_outcome(stand: Stand, trouble: Trouble) -> None:
+    first, second = (stand.venue.world.add_choice(f"Who {number}?", {"Ann": "0.6", "Bob": "0.4"}) for number in (1, 2))
+    for _, markets in (first, second):
+        stand.venue.world.resolve(markets[0], "1")
+    keys = [f"event:{event.id}" for event, _ in (first, second)]
+    stand.venue.faults.next(trouble, path=f"/gamma/events/{first[0].id}", times=50)
+    assert set(await stand.outcomes(*keys)) == {keys[1]}
+
+
+async def test_pm_f1_an_event_with_a_proposed_winner_is_not_asked_and_with_a_proposed_loser_is(stand: Stand) -> None:
+    _, lost = stand.venue.world.add_choice("Who will lose?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+    _, won = stand.venue.world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+    assert len(await stand.questions()) == 2
+    stand.venue.world.propose(lost[2], "0")
+    stand.venue.world.propose(won[0], "1")
+    assert [one.title for one in (await stand.questions()).values()] == ["Who will lose?"]
+
+
+async def test_records_that_come_twice_or_without_a_number_hide_no_others(stand: Stand) -> None:
+    for number in range(6):
+        stand.venue.world.add_market(f"Question {number}?", **BOOK)  # type: ignore[arg-type]
+    asked = {"closed": "false", "limit": 2}
+    path = "/gamma/events/keyset"
+
+    async def found() -> int:
+        return len([record async for record in stand.client.events(asked, most_pages=10)])
+
+    def nameless(answer: Json) -> Json:
+        said: Any = answer
+        said["events"][0]["id"] = None
+        return answer
+
+    assert await found() == 6
+    stand.venue.faults.next(Fault.DUPLICATED, path=path)
+    assert await found() == 6
+    stand.venue.faults.next(Trouble(fault=Fault.ALTERED, alter=nameless), path=path, times=3)
+    assert await found() == 6

@@ -285,3 +285,18 @@ async def test_a_model_that_is_replaced_is_a_warning_until_it_is_not(config: Pat
     assert "prime:big is replaced as main until 2026-11-22 12:00 UTC" in found["demoted"].found
     assert "it submits 1 of 10 trials" in found["demoted"].found
     assert "demoted" not in await asyncio.to_thread(_findings, config, NOW + 2 * DAY)
+
+
+def test_a_setting_that_is_refused_is_told_once(config: Path) -> None:
+    config.write_text("""
+plugins = ["baseline", "blf", "litellm", "forecastbench"]
+[venues.forecastbench]
+forecasters = ["blf"]
+[llm.roles.main]
+model = "litellm:gemini/gemini-3-flash-preview"
+[models.litellm.settings.keys]
+gemini = "in-the-file"
+""")
+    failed = [finding.found for finding in checkup(config, NOW) if finding.verdict is Verdict.FAIL]
+    assert len([found for found in failed if "models.litellm.settings.keys" in found]) == 1
+    assert len(failed) == len({*failed})

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bot.app import folder_of, open_app
-from bot.cli.wanted import Sources, address, chosen, free_ones, remark_on, require_future
+from bot.cli.at_venues import address
+from bot.cli.wanted import Sources, chosen, free_ones, remark_on, require_future
 from bot.config.load import load_config
 from bot.config.model import Config
 from bot.domain.prediction import BinaryShape
@@ -22,7 +23,9 @@ from bot.testing.clock import FakeClock
 
 PLUGIN = """
 from contextlib import asynccontextmanager
-from bot.api import BinaryShape, Can, ForecasterSpec, Question, QuestionRef, Settings, Target, VenueSpec, hookimpl
+from dataclasses import replace
+from bot.api import (BinaryShape, Can, ForecasterSpec, NotFound, Question, QuestionRef, Rejected, Settings, Target,
+                     VenueSpec, hookimpl)
 from bot.testing.forecaster import ScriptedForecaster, say
 from bot.testing.venue import MemoryVenue
 
@@ -35,13 +38,26 @@ async def open_quay(settings, workplace):
     yield MemoryVenue([question("lamp", "https://www.quay.example/q/lamp/"), question("a", "https://quay.example/2"),
                        question("b", "https://quay.example/2")])
 
+class Pier(MemoryVenue):
+    async def find(self, name):
+        if name in {"mole", "https://pier.example/mole"}:
+            return replace(question("mole-7", "https://pier.example/mole"), ref=QuestionRef("pier", "mole-7"))
+        if name == "over":
+            raise Rejected("over cannot be forecast: it is closed")
+        raise NotFound(f"{name} is none of the pier's")
+
+@asynccontextmanager
+async def open_pier(settings, workplace):
+    yield Pier()
+
 @asynccontextmanager
 async def open_one(settings, workplace):
     yield ScriptedForecaster(say(0.3))
 
 @hookimpl
 def foxcast_venues():
-    return [VenueSpec(name="quay", summary="A quay", settings=Settings, reader=open_quay, hosts=("quay.example",))]
+    return [VenueSpec(name="quay", summary="A quay", settings=Settings, reader=open_quay, hosts=("quay.example",)),
+            VenueSpec(name="pier", summary="A pier", settings=Settings, reader=open_pier, hosts=("pier.example",))]
 
 @hookimpl
 def foxcast_forecasters():
@@ -109,6 +125,41 @@ async def test_a_unique_part_of_a_key_is_enough(configure: Configure) -> None:
     config = configure()
     await discovered(config)
     assert str((await sources(config).find("lam")).question.ref) == "quay:lamp"
+
+
+PIER = f'{CONFIG}[venues.pier]\nforecasters = ["keeper"]\n'
+
+
+@pytest.mark.parametrize("name", ["mole", "pier:mole", "https://pier.example/mole", " mole "])
+async def test_a_name_that_no_ledger_knows_is_asked_of_the_venues_that_find(configure: Configure, name: str) -> None:
+    for discovering in (False, True):
+        config = configure(PIER)
+        if discovering:
+            await discovered(config)
+        wanted = await sources(config).find(name)
+        assert (str(wanted.question.ref), wanted.fresh) == ("pier:mole-7", True)
+
+
+async def test_what_is_on_record_is_asked_of_nobody(configure: Configure) -> None:
+    config = configure(PIER)
+    await discovered(config)
+    wanted = await sources(config).find("lamp")
+    assert (str(wanted.question.ref), wanted.fresh) == ("quay:lamp", False)
+
+
+async def test_why_a_venue_will_not_have_it_forecast_is_told(configure: Configure) -> None:
+    with pytest.raises(Rejected, match="it is closed"):
+        await sources(configure(PIER)).find("over")
+
+
+async def test_a_name_that_nobody_has_says_who_was_asked(configure: Configure) -> None:
+    with pytest.raises(NotFound, match="called nothing, nor at pier; list"):
+        await sources(configure(PIER)).find("nothing")
+
+
+async def test_words_of_a_title_are_asked_of_nobody(configure: Configure) -> None:
+    with pytest.raises(NotFound, match="there is no ledger"):
+        await sources(configure(PIER)).find("will the mole hold")
 
 
 def test_addresses_are_the_same_but_for_what_changes_no_page() -> None:

@@ -20,6 +20,7 @@ ALLOWED = {
         Act.APPROVE,
         Act.ADD_PRINCIPAL,
         Act.REVOKE_PRINCIPAL,
+        Act.ADOPT,
     },
 }
 

@@ -121,9 +121,11 @@ class House:
     async def submit(self) -> str:
         lanes = {VENUE: Lane(venue=VENUE, mode=self.mode, primary=FIRST, account="me")}
         gate = Gate(brake=self.brake)
-        return await submit_due(
+        done = await submit_due(
             Submitting(ledger=self.ledger, lanes=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock)
         )
+        # What waits, and why, is told behind it.
+        return done.partition(";")[0]
 
     def outbox(self, lanes: Mapping[str, Lane]) -> Outbox:
         ready = BatchWait(ledger=self.ledger, lanes=lanes, surveyed=self.surveyed)

@@ -13,7 +13,8 @@ from bot.gate.case import Lane
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
 from bot.gate.recheck import Recheck
-from bot.jobs.submit import Submitting, submit_due
+from bot.jobs.comment import Commenting
+from bot.jobs.submit import Begin, Submitting, submit_due
 from bot.outbox.outbox import Outbox
 from bot.store import arms
 from bot.testing.book import MemoryBook
@@ -130,7 +131,11 @@ class Shopfloor:
         plain = house.outbox(lanes)
         return replace(plain, submitters={VENUE: self.broker}, recheck=recheck)
 
-    async def submit(self, *, flush: bool = True) -> str:
+    async def submit(self, *, flush: bool = True, begin: Begin | None = None) -> str:
+        """Submit and return how many were planned, held and acknowledged."""
+        return (await self.told(flush=flush, begin=begin)).partition(";")[0]
+
+    async def told(self, *, flush: bool = True, begin: Begin | None = None) -> str:
         outbox = self.outbox if flush else replace(self.outbox, submitters={VENUE: self.broker}, ready=_never)
         return await submit_due(
             Submitting(
@@ -141,6 +146,14 @@ class Shopfloor:
                 clock=self.house.clock,
                 planners={VENUE: self.wants},
                 readiness=self.readiness,
+                begin=begin or Begin(is_over=True),
+                commenting=Commenting(
+                    ledger=self.house.ledger,
+                    lanes={VENUE: self.lane},
+                    clock=self.house.clock,
+                    recheck=outbox.recheck,
+                    secrets={"k-secret-123456"},
+                ),
             )
         )
 

@@ -1,5 +1,6 @@
 """Gated calibration over a real ledger: what it may see, what it decides, and that it keeps to its decisions."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,12 +23,12 @@ POLICY = GatePolicy(min_rows=20, min_window_rows=10)
 SAID = 0.9
 
 
-async def live_through(house: House, days: int, *, every: int = 2) -> None:
+async def live_through(house: House, days: int, *, every: int = 2, **facts: str) -> None:
     """Say 90 % of one question a day; every so-many-th of them comes true, the day after."""
     house.forecasters = {FIRST: ScriptedForecaster(say(SAID))}
     for day in range(days):
         key = f"day {day}"
-        house.venue.offer(question(key, now=house.clock.now(), price=None))
+        house.venue.offer(replace(question(key, now=house.clock.now(), price=None), facts=facts))
         await house.discover()
         await house.forecast()
         happened = float(day % every == 0)
@@ -70,6 +71,15 @@ async def test_where_the_gate_refuses_nothing_moves_and_the_forecast_names_the_r
     decision = DECISION.value((await house.ledger.learning.get(forecast.calibration)).payload)
     assert decision.platt is None
     assert [check.name for check in decision.failures] == ["rows resolved before window 1", "rows in window 1"]
+
+
+async def test_questions_whose_terms_forbid_it_teach_no_calibrator(house: House) -> None:
+    await live_through(house, 5, training="no")
+    assert await gated(house).decision(FIRST, "market", house.clock.now()) is None
+    await live_through(house, 5, training="yes")
+    decided = await gated(house).decision(FIRST, "market", house.clock.now() + DAY)
+    assert decided is not None
+    assert (await house.ledger.learning.get(decided.digest)).examples == 5
 
 
 async def test_before_anything_resolved_there_is_nothing_to_decide(house: House) -> None:

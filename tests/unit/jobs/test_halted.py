@@ -48,9 +48,24 @@ async def test_a_halt_takes_back_what_rests_with_an_audit_row_before_and_after(f
     assert await job.run() == "1 venues halted, 2 orders cancelled"
     assert floor.broker.resting == []
     assert await kinds(floor) == ["cancel", "cancelled"]
-    assert await job.run() == "1 venues halted, 0 orders cancelled"
-    assert await job.run() == "1 venues halted, 0 orders cancelled"
-    assert floor.broker.reads == 2
+    for seconds in (0, 60, 60, 60, 60):
+        await floor.house.clock.advance(seconds)
+        assert await job.run() == "1 venues halted, 0 orders cancelled"
+    # Empty at once and for two minutes, and then left alone.
+    assert floor.broker.reads == 1 + 3
+
+
+async def test_a_write_that_is_under_way_keeps_a_halted_venue_from_being_done(floor: Shopfloor) -> None:
+    floor.broker.drop_reply()
+    await floor.forecast("rain")
+    await floor.submit()
+    await stop(floor, VENUE)
+    job = halting(floor)
+    for _ in range(5):
+        await job.run()
+        await floor.house.clock.advance(60)
+    floor.broker.rest("late")
+    assert await job.run() == "1 venues halted, 1 orders cancelled"
 
 
 async def test_a_halt_of_another_venue_leaves_orders_alone(floor: Shopfloor) -> None:

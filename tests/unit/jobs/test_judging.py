@@ -52,6 +52,16 @@ def test_a_certain_error_in_a_choice_has_finite_scores() -> None:
     )
 
 
+def test_an_option_that_a_forecast_did_not_have_is_read_at_what_stood_for_it() -> None:
+    said = Choice({"red": 0.2, "green": 0.5, "blue": 0.3})
+    came = Chosen("yellow", otherwise=("amber", "green", "blue"))
+    assert marks(said, COLOURS, came) == marks(said, COLOURS, Chosen("green"))
+    assert marks(said, COLOURS, Chosen("red", otherwise=("blue",))) == marks(said, COLOURS, Chosen("red"))
+    assert marks(said, COLOURS, Chosen("yellow", otherwise=("amber",))) == {}
+    # What stood for it is no part of what happened.
+    assert came == Chosen("yellow")
+
+
 def test_a_curve_by_hand() -> None:
     # Four even steps, the outcome at three quarters: ((3/4)^3 + (1/4)^3) / 3. The step that holds it has 1/4, as even.
     found = marks(Curve((0.0, 0.25, 0.5, 0.75, 1.0)), DEGREES, Landed(30.0))

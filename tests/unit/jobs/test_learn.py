@@ -1,7 +1,7 @@
 """What may be known when: fits strictly forward in time, kept, and used again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -49,6 +49,20 @@ def test_a_fit_says_what_it_was_made_from() -> None:
     fitted = fit(FIRST, Counting(), [LanternArchive()], before=START + 9 * DAY)
     assert (fitted.examples, fitted.payload, fitted.provenance) == (2, {"count": 2}, {"rounds": "1 (lamps to lamps)"})
     assert fit(FIRST, Counting(), [], before=START).provenance == {"rounds": "none"}
+
+
+class Guarded(LanternArchive):
+    """An archive of a venue whose terms forbid to learn from the first of its questions."""
+
+    def examples(self, before: datetime) -> Sequence[Example]:
+        first, *others = super().examples(before)
+        return [replace(first, question=replace(first.question, facts={"training": "no"})), *others]
+
+
+def test_nothing_is_fitted_on_questions_whose_terms_forbid_it() -> None:
+    assert fit(FIRST, Counting(), [Guarded()], before=START + 9 * DAY).payload == {"count": 1}
+    both = fit(FIRST, Counting(), [Guarded(), LanternArchive()], before=START + 9 * DAY)
+    assert both.payload == {"count": 3}
 
 
 def test_an_archive_that_looks_ahead_is_caught() -> None:

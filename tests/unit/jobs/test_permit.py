@@ -9,6 +9,7 @@ import pytest
 from bot.domain.permission import ApprovalState, Role
 from bot.domain.request import (
     AddPrincipal,
+    AdoptIntent,
     AnswerApproval,
     ArmVenue,
     DisarmVenue,
@@ -22,7 +23,7 @@ from bot.errors import NotFound, Rejected, Unauthorized
 from bot.gate.roles import Act
 from bot.gate.tokens import hashed, proof_of
 from bot.jobs.attend import Attending, attend
-from bot.jobs.permit import Permitting, act_of, permit
+from bot.jobs.permit import Adopt, Permitting, act_of, permit
 from bot.store import stops
 from bot.store.mailbox import REFUSED
 from bot.store.requests import FOLDER, ask, said
@@ -39,6 +40,7 @@ class Office:
 
     def __init__(self, floor: Shopfloor) -> None:
         self.floor, self.house = floor, floor.house
+        self.adopt: Adopt | None = None
         floor.bound(Mode.LIVE)
 
     @property
@@ -49,6 +51,7 @@ class Office:
             stop_file=self.house.path / "STOP",
             lanes={VENUE: self.floor.lane},
             trading=frozenset({VENUE}),
+            adopt=self.adopt,
         )
 
     async def ask(self, kind: type[Any], by: str = "ann", **fields: Any) -> str:
@@ -87,8 +90,9 @@ REQUESTS: dict[Act, tuple[type[Any], dict[str, Any]]] = {
     Act.RESUME: (Resume, {}),
     Act.APPROVE: (AnswerApproval, {"approval": "there is none", "approved": True}),
     Act.REJECT: (AnswerApproval, {"approval": "there is none", "approved": False}),
-    Act.ADD_PRINCIPAL: (AddPrincipal, {"name": "new", "role": Role.VIEWER, "salt": "00", "hash": "11"}),
+    Act.ADD_PRINCIPAL: (AddPrincipal, {"name": "new", "role": Role.VIEWER, "salt": "00" * 16, "hash": "11" * 32}),
     Act.REVOKE_PRINCIPAL: (RevokePrincipal, {"name": "vic"}),
+    Act.ADOPT: (AdoptIntent, {"intent": "there is none", "absent": True}),
 }
 
 
@@ -104,7 +108,7 @@ async def test_each_person_is_let_do_what_their_role_allows_and_nothing_else(off
         with pytest.raises(Unauthorized, match=f"{act} needs the role"):
             await permit(office.parts, request)
         assert await office.house.ledger.leave.head() == before
-    elif kind is AnswerApproval:
+    elif kind in {AnswerApproval, AdoptIntent}:
         with pytest.raises(NotFound):
             await permit(office.parts, request)
     else:

@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from sqlite3 import connect
 
 import pytest
@@ -86,16 +87,39 @@ async def test_credentials_are_proved_until_they_are_good_and_then_left_alone(ho
 
 async def test_doubts_of_an_earlier_run_must_be_settled_first(house: House) -> None:
     floor, readiness = Shopfloor.of(house), Readiness()
+    floor.bound(Mode.LIVE)
+    await floor.arm()
     floor.broker.drop_reply()
     await floor.forecast("rain")
     await floor.submit()
-    floor.bound(Mode.LIVE)
     await house.clock.advance(60)
     assert "1 submissions of an earlier run" in await make_ready(preparing(floor, readiness))
     [row] = await house.ledger.submissions.batches(states=[IntentState.UNKNOWN])
     [item] = await house.ledger.submissions.intents(VENUE, "me", row.batch)
     await house.ledger.submissions.mark(item.intent.id, IntentState.ACKED, detail="", at=house.clock.now())
     assert await make_ready(preparing(floor, readiness)) == "lantern: ready"
+
+
+async def test_what_a_paper_book_does_not_know_keeps_no_live_venue_waiting(house: House) -> None:
+    floor = Shopfloor.of(house)
+    floor.broker.drop_reply()
+    await floor.forecast("rain")
+    await floor.submit()
+    floor.bound(Mode.LIVE)
+    await house.clock.advance(60)
+    assert await make_ready(preparing(floor, Readiness())) == "lantern: ready"
+
+
+@pytest.mark.parametrize(("asked_of", "told"), [(True, "clock: has not been compared"), (False, "lantern: ready")])
+async def test_a_clock_is_compared_where_a_venue_is_asked_at_all(house: House, asked_of: bool, told: str) -> None:  # noqa: FBT001 - a case
+    floor = Shopfloor.of(house)
+    floor.bound(Mode.LIVE)
+
+    async def prove() -> Sequence[str]:
+        return ()
+
+    parts = replace(preparing(floor, Readiness(), prove=prove if asked_of else None), offset=lambda: None)
+    assert told in await make_ready(parts)
 
 
 def auditing(house: House) -> Auditing:

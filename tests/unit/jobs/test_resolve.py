@@ -1,7 +1,10 @@
 from collections.abc import AsyncIterator, Collection
 
+import pytest
+
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import Happened, Resolution, Void
+from bot.errors import Unavailable
 from bot.store.scores import ScoreFilter
 from bot.testing.venue import MemoryVenue
 from tests.unit.jobs.conftest import VENUE, House, outcome, question
@@ -57,3 +60,16 @@ async def test_of_two_outcomes_for_one_target_the_first_counts_at_every_pass(hou
     assert await house.resolve() == f"{VENUE}: 1 new outcomes of 1 questions"
     assert await house.resolve() == f"{VENUE}: 0 new outcomes of 1 questions"
     assert len(await house.ledger.resolutions.history(QuestionRef(VENUE, "rain"))) == 1
+
+
+async def test_a_reading_that_ends_early_keeps_what_it_read_and_withdraws_nothing(house: House) -> None:
+    await forecast_round(house, "rain", "snow")
+    now = house.clock.now()
+    house.venue.resolve(outcome("rain", 1.0, at=now), outcome("snow", 0.0, at=now))
+    house.venue.fail_with(Unavailable("the second page is missing"), after=1)
+    with pytest.raises(Unavailable):
+        await house.resolve()
+    found = [len(await house.ledger.resolutions.current(QuestionRef(VENUE, key))) for key in ("rain", "snow")]
+    assert found == [1, 0]
+    house.venue.recover()
+    assert await house.resolve() == f"{VENUE}: 1 new outcomes of 2 questions"

@@ -50,6 +50,7 @@ class Floor:
     house: House
     exchange: MemoryExchange
     mode: Mode = Mode.LIVE
+    account: str = "me"
     recheck: Recheck = _fine
     alarms: list[str] = field(default_factory=list)
 
@@ -65,6 +66,7 @@ class Floor:
             ready=_at_once,
             recheck=self.recheck,
             modes={VENUE: self.mode},
+            accounts={VENUE: self.account},
             alarm=alarm,
         )
 
@@ -74,7 +76,7 @@ class Floor:
         await self.house.forecast()
         return (await self.house.history(key))[-1]
 
-    async def plan(self, forecast: Forecast, *, cost: float = 10.0) -> Intent:
+    async def plan(self, forecast: Forecast, *, cost: float = 10.0, batch: str = "", side: Side = Side.BUY) -> Intent:
         name = derive_id("intent", forecast.id)
         intent = Intent(
             id=name,
@@ -83,8 +85,8 @@ class Floor:
             forecast=forecast.id,
             action=IntentAction.ORDER,
             predictions=forecast.predictions,
-            batch=name,
-            order=order(cost),
+            batch=batch or name,
+            order=replace(order(cost), side=side, cost=cost if side is Side.BUY else 0.0),
         )
         return await self.decide(intent)
 

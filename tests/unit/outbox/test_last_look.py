@@ -60,6 +60,23 @@ async def test_a_brake_that_is_pulled_while_a_request_is_sealed_stops_it(floor: 
     assert (await floor.state(intent), odd.placed) == (S.PLANNED, [])
 
 
+async def test_what_is_stopped_while_its_request_is_sealed_goes_back_to_the_gate(floor: Floor, odd: Odd) -> None:
+    objections: list[str] = []
+
+    async def look(_: Intent) -> str | None:
+        return objections[0] if objections else None
+
+    def halt(made: Sequence[Sealed]) -> Sequence[Sealed]:
+        objections.append("disarmed meanwhile")
+        return made
+
+    floor.recheck, odd.seals = look, halt
+    intent = await floor.plan(await floor.forecast())
+    assert await floor.outbox().flush() == 0
+    assert (await floor.state(intent), odd.placed) == (S.SUPERSEDED, [])
+    assert await floor.house.ledger.submissions.attempts([intent.id]) == []
+
+
 @pytest.mark.parametrize(
     ("decided", "now"), [(Mode.PAPER, Mode.LIVE), (Mode.LIVE, Mode.PAPER), (Mode.LIVE, Mode.APPROVE)]
 )

@@ -3,12 +3,14 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from structlog.testing import capture_logs
 
 from bot.domain.submission import Batch, Hold, IntentState, Mode, Receipt, Sealed
 from bot.errors import ContractError, Rejected, StoreError, Unavailable
+from bot.store.submissions import Adoption
 from bot.testing.exchange import Mishap
 from tests.unit.jobs.conftest import VENUE
 from tests.unit.outbox.conftest import Floor, Odd
@@ -125,8 +127,26 @@ async def test_an_acknowledged_order_that_the_venue_lists_no_more_keeps_its_ackn
     odd.reads = lambda found: [replace(one, state=S.ABSENT, fills=()) for one in found]
     await floor.house.clock.advance(FENCE_S)
     await floor.outbox().reconcile()
+    assert floor_rows(floor, "select cost from intent") == [(10.0,)]
+    await floor.house.clock.advance(600.0)
+    await floor.outbox().reconcile()
     assert await floor.state(intent) is S.ACKED
     assert floor_rows(floor, "select cost from intent") == [(0.0,)]
+
+
+async def test_an_order_that_is_listed_late_costs_what_it_took(floor: Floor, odd: Odd) -> None:
+    """It was filled by others, and the list that it was first looked for in at its fence did not show it."""
+    odd.portion = 0.0
+    intent = await floor.plan(await floor.forecast())
+    await floor.outbox().flush()
+    odd.trade()
+    odd.reads = lambda found: [replace(one, state=S.ABSENT, fills=()) for one in found]
+    await floor.house.clock.advance(FENCE_S)
+    await floor.outbox().reconcile()
+    odd.reads = lambda found: found
+    await floor.outbox().reconcile()
+    assert await floor.state(intent) is S.ACKED
+    assert floor_rows(floor, "select cost from intent") == [(pytest.approx(10.0),)]
 
 
 @pytest.mark.parametrize("error", [Unavailable("503"), ContractError("odd"), KeyError("id")], ids=repr)
@@ -156,7 +176,7 @@ async def test_a_ledger_that_fails_while_sealing_ends_the_pass(floor: Floor, odd
 
 
 @pytest.mark.parametrize("raised", [True, False])
-async def test_what_has_no_request_is_refused_without_a_write(floor: Floor, odd: Odd, *, raised: bool) -> None:
+async def test_an_order_without_a_request_is_thought_of_again_later(floor: Floor, odd: Odd, *, raised: bool) -> None:
     def none(_: Sequence[Sealed]) -> Sequence[Sealed]:
         if raised:
             message = "no such market"
@@ -166,9 +186,40 @@ async def test_what_has_no_request_is_refused_without_a_write(floor: Floor, odd:
     odd.seals = none
     intent = await floor.plan(await floor.forecast())
     assert await floor.outbox().flush() == 0
-    assert (await floor.state(intent), odd.placed) == (S.REFUSED, [])
+    assert (await floor.state(intent), odd.placed) == (S.SUPERSEDED, [])
+    why = "no such market" if raised else "its request cannot be made"
+    [*_, last] = await floor.house.ledger.submissions.decisions(intent.forecast)
+    now = floor.house.clock.now()
+    assert last.decision == Hold(why=f"back to the gate: {why}", until=now + timedelta(minutes=10))
+    assert await floor.house.ledger.leave.audited(limit=9) == []
+
+
+async def test_what_is_no_order_and_has_no_request_is_refused_for_good(floor: Floor, odd: Odd) -> None:
+    order = await floor.plan(await floor.forecast())
+    assert await floor.outbox().flush() == 1
+    before = len(await floor.house.ledger.leave.audited(limit=9))
+    odd.seals = lambda _: []
+    intent = await floor.comment(order)
+    assert await floor.outbox().flush() == 0
+    assert await floor.state(intent) is S.REFUSED
     [attempt] = await floor.house.ledger.submissions.attempts([intent.id])
-    assert attempt.detail == ("no such market" if raised else "its request cannot be made")
+    assert attempt.detail == "its request cannot be made"
+    row, *others = await floor.house.ledger.leave.audited(limit=9)
+    assert len(others) == before
+    assert (row.kind, row.body) == ("refused", {"intent": intent.id, "detail": "its request cannot be made"})
+
+
+async def test_an_order_that_never_arrives_is_written_ever_more_rarely(floor: Floor) -> None:
+    floor.exchange.mishaps = [Mishap.NOT_SENT] * 99
+    forecast = await floor.forecast()
+    began, writes = floor.house.clock.now(), list[float]()
+    for _ in range(60):
+        if forecast in [*await floor.house.ledger.forecasts.held(9, now=floor.house.clock.now())] or not writes:
+            await floor.plan(forecast)
+            await floor.outbox().flush()
+            writes.append((floor.house.clock.now() - began).total_seconds())
+        await floor.house.clock.advance(30.0)
+    assert writes == [0.0, 30.0, 60.0, 90.0, 150.0, 270.0, 510.0, 990.0]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +297,7 @@ async def test_what_no_reading_settles_is_parked_with_an_alarm_and_a_person_ends
         at=floor.house.clock.now(),
     )
     assert isinstance(newer, Hold)
-    await floor.outbox().adopt(intent.id, S.ABSENT, "ann", "not on the page")
+    await floor.outbox().adopt(Adoption(intent=intent.id, state=S.ABSENT, by="ann", why="not on the page"))
     assert await floor.state(intent) is S.SUPERSEDED
 
 

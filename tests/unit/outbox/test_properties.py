@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from bot.domain.submission import IntentState
 from bot.errors import StoreError
 from bot.store.invariants import INVARIANTS
+from bot.store.submissions import Adoption
 from bot.testing.exchange import Mishap
 from tests.unit.outbox.world import AT_STAKE, CAP, KEYS, REVISIONS, World
 
@@ -120,7 +121,7 @@ class OutboxMachine(RuleBasedStateMachine):
             if state in {IntentState.UNKNOWN, IntentState.IN_DOUBT}:
                 said = IntentState.ACKED if name in there else IntentState.ABSENT
                 with contextlib.suppress(StoreError):
-                    self.world.run(self.world.outbox.adopt(name, said, "ann"))
+                    self.world.run(self.world.outbox.adopt(Adoption(intent=name, state=said, by="ann")))
 
     @invariant()
     def all_is_known_and_nothing_is_doubled(self) -> None:

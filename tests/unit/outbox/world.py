@@ -34,6 +34,7 @@ from bot.ids import derive_id
 from bot.outbox.outbox import Outbox
 from bot.store.forecasts import Forecasts, Opening
 from bot.store.journal import Journal
+from bot.store.leave import Leave
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.questions import Questions
 from bot.store.submissions import BatchRow, Submissions
@@ -126,7 +127,12 @@ class World:
         self.exchange = Exchange(self.clock, self.dying, self.brake)
         self.ledger = cast(
             "Ledger",
-            SimpleNamespace(submissions=self.submissions, questions=Questions(runs, runs), journal=Journal(runs, runs)),
+            SimpleNamespace(
+                submissions=self.submissions,
+                questions=Questions(runs, runs),
+                journal=Journal(runs, runs),
+                leave=Leave(runs, reads),
+            ),
         )
         self.forecasts = Forecasts(runs, reads)
         self.revision = dict.fromkeys(KEYS, 1)

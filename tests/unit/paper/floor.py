@@ -61,7 +61,11 @@ class Floor:
     @property
     def accounts(self) -> Accounts:
         return Accounts(
-            ledger=self.ledger, submitters={self.venue: self.book}, names={self.venue: ACCOUNT}, clock=self.clock
+            ledger=self.ledger,
+            submitters={self.venue: self.book},
+            names={self.venue: ACCOUNT},
+            clock=self.clock,
+            paper={self.venue},
         )
 
     @property

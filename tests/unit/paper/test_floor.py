@@ -45,7 +45,7 @@ async def test_an_order_is_sent_filled_read_and_paid_out(tmp_path: Path) -> None
         assert await settle_accounts(floor.accounts) == "0 positions settled, 0 orders advanced, 1 accounts read"
         await happened(floor, 0.0)
         assert await settle_accounts(floor.accounts) == "1 positions settled, 0 orders advanced, 1 accounts read"
-        readings = await floor.ledger.readings.since("lantern", ACCOUNT, START)
+        readings = await floor.ledger.readings.since("lantern", ACCOUNT, START, paper=True)
         assert [(one.cash, one.equity) for one in readings] == [(96.0, 100.0), (106.0, 106.0), (96.0, 96.0)]
 
 
@@ -117,10 +117,11 @@ async def test_an_account_with_trouble_holds_up_no_other(tmp_path: Path) -> None
             submitters={"lantern": first.book, "harbour": second.book},
             names={"lantern": ACCOUNT, "harbour": ACCOUNT},
             clock=first.clock,
+            paper={"lantern", "harbour"},
         )
         assert (await settle_accounts(parts)).endswith("1 accounts read")
-        assert await first.ledger.readings.last("lantern", ACCOUNT) is None
-        assert (await first.ledger.readings.last("harbour", ACCOUNT)) is not None
+        assert await first.ledger.readings.last("lantern", ACCOUNT, paper=True) is None
+        assert (await first.ledger.readings.last("harbour", ACCOUNT, paper=True)) is not None
 
 
 async def test_readings_keep_the_whole_account_once_and_sums_for_good(tmp_path: Path) -> None:
@@ -130,13 +131,13 @@ async def test_readings_keep_the_whole_account_once_and_sums_for_good(tmp_path: 
         def account(hours: float, cash: float) -> Account:
             return Account(at=START + timedelta(hours=hours), currency="COIN", cash=cash)
 
-        assert await readings.last("lantern", ACCOUNT) is None
-        assert await readings.add("lantern", ACCOUNT, account(0.0, 5.0))
-        assert not await readings.add("lantern", ACCOUNT, account(0.5, 5.0))
-        assert await readings.last("lantern", ACCOUNT) == account(0.5, 5.0)
-        assert await readings.add("lantern", ACCOUNT, account(1.0, 5.0))
-        assert await readings.add("lantern", ACCOUNT, account(1.1, 4.0))
-        assert await readings.last("lantern", ACCOUNT) == account(1.1, 4.0)
-        assert [one.equity for one in await readings.since("lantern", ACCOUNT, START)] == [5.0, 5.0, 4.0]
+        assert await readings.last("lantern", ACCOUNT, paper=True) is None
+        assert await readings.add("lantern", ACCOUNT, account(0.0, 5.0), paper=True)
+        assert not await readings.add("lantern", ACCOUNT, account(0.5, 5.0), paper=True)
+        assert await readings.last("lantern", ACCOUNT, paper=True) == account(0.5, 5.0)
+        assert await readings.add("lantern", ACCOUNT, account(1.0, 5.0), paper=True)
+        assert await readings.add("lantern", ACCOUNT, account(1.1, 4.0), paper=True)
+        assert await readings.last("lantern", ACCOUNT, paper=True) == account(1.1, 4.0)
+        assert [one.equity for one in await readings.since("lantern", ACCOUNT, START, paper=True)] == [5.0, 5.0, 4.0]
         bodies = [json.loads(body) if body else None for (body,) in floor.scribe.rows("select body from reading")]
         assert [body is None for body in bodies] == [True, True, False]

@@ -99,6 +99,26 @@ async def test_reading_back_tells_what_is_written_down_also_after_it_was_opened_
         assert (await reads(book, say("two", Binary(0.2)))).state is IntentState.ABSENT
 
 
+async def test_reading_back_tells_of_a_forecast_only_while_it_stands(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with open_standing(tmp_path, clock, lasts=timedelta(days=2)) as book:
+        one, two = say("one", Binary(0.2)), say("two", Binary(0.6))
+        away = say("away", None, action=IntentAction.WITHDRAW)
+        await write(book, one)
+        await write(book, two)
+        assert [(await reads(book, each)).state for each in (one, two)] == [IntentState.ABSENT, IntentState.ACKED]
+        assert "another forecast" in (await reads(book, one)).detail
+        await clock.advance(DAY)
+        await write(book, away)
+        assert [(await reads(book, each)).state for each in (two, away)] == [IntentState.ABSENT, IntentState.ACKED]
+        three = say("three", Binary(0.7))
+        await write(book, three)
+        await clock.advance(2 * DAY - 1)
+        assert (await reads(book, three)).state is IntentState.ACKED
+        await clock.advance(1)
+        assert (await reads(book, three)).state is IntentState.ABSENT
+
+
 async def test_a_closed_question_takes_no_forecast_and_still_a_withdrawal(tmp_path: Path) -> None:
     clock = FakeClock()
     asked = question(closes_at=START + timedelta(hours=1))

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from bot.domain.permission import Role
 from bot.errors import StoreError
+from bot.store import principals
 from bot.store.database import open_writer
 from bot.store.export import Exported, export
+from bot.store.principals import Principal
+from tests.unit.store.conftest import NOON, Scribe
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 
@@ -129,3 +133,19 @@ def test_memory_does_not_grow_with_the_ledger(path: Path, tmp_path: Path) -> Non
         tracemalloc.stop()
     # The table has 8 MB of text.
     assert peak < 1_000_000
+
+
+async def test_an_export_holds_nothing_that_proves_who_somebody_is(scribe: Scribe, tmp_path: Path) -> None:
+    await scribe.ledger.leave.write(
+        lambda database: principals.add(
+            database, Principal(name="ann", role=Role.APPROVER, salt="5a17", hash="c0ffee" * 10, made_at=NOON)
+        )
+    )
+    folder = tmp_path / "export"
+    export(scribe.path, folder, at=NOON)
+    assert [json.loads(line)["name"] for line in (folder / "principal.jsonl").read_text().splitlines()] == ["ann"]
+    said = b"".join(file.read_bytes() for file in folder.iterdir())
+    assert b"c0ffee" not in said
+    assert b"5a17" not in said
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700

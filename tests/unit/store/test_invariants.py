@@ -53,6 +53,7 @@ FAULTS: Mapping[str, str] = {
     "tag_is_of_one_intent": "update attempt set tag = 'tag'",
     "fill_is_of_an_acknowledged_order": "update intent set state = 'refused' where action = 'order'",
     "order_costs_its_fills": "update intent set cost = 0",
+    "order_is_settled_as_its_question_is": "update intent set settled = 1 - settled where action = 'order'",
     "scored_against_its_own_outcome": "update resolution set target = 'b'",
     "scored_against_the_outcome_in_force": """
         insert into resolution (ref, target, kind, value, body, resolved_at, seen_at)

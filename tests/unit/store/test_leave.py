@@ -184,3 +184,14 @@ async def test_a_name_has_one_token_and_may_get_another_when_that_is_gone(scribe
     with pytest.raises(NotFound, match="there is no principal bob"):
         await revoke(scribe, "bob")
     await add(scribe, person("bob", Role.APPROVER))
+
+
+async def test_a_disarm_holds_though_the_clock_was_ahead_at_that_time(scribe: Scribe) -> None:
+    first, ahead = arm("first"), NOON + 99 * HOUR
+    await scribe.ledger.leave.write(lambda database: arms.add(database, first))
+    assert await scribe.ledger.leave.write(lambda database: arms.disarm(database, "lantern", at=ahead)) == 1
+    assert await newest(scribe) == replace(first, disarmed_at=ahead)
+    # Set right again, the clock is behind the first record, and the second one counts all the same.
+    again = arm("second", armed_at=NOON - HOUR)
+    await scribe.ledger.leave.write(lambda database: arms.add(database, again))
+    assert await newest(scribe) == again

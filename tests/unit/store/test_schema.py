@@ -1,10 +1,11 @@
+import re
 import sqlite3
 from typing import Any
 
 import pytest
 from sqlite_utils import Database
 
-from bot.store import calls
+from bot.store import calls, usage
 from bot.store.schema import MIGRATIONS
 from tests.unit.store.conftest import Scribe
 
@@ -70,3 +71,32 @@ async def test_frequent_queries_use_their_index(scribe: Scribe, sql: str) -> Non
     ((*_, plan),) = scribe.rows(f"explain query plan {sql}")
     assert PLANS[sql] in plan
     assert "TEMP B-TREE" not in plan
+
+
+LANE = {
+    "venue": "'lantern'", "account": "'us'", "paper": "1", "ref": "'x'", "event": "'e'", "creator": "'c'",
+    "category": "'k'", "day": "'2026'", "since": "'2026'", "hour": "'2026'", "first": "'2026'", "begin": "'2026'",
+    "resumed": "'2026'", "now": "'2026'",
+}  # fmt: skip
+# What is counted before each order: none of it may look at every order or reading there ever was.
+COUNTED = {
+    usage.STAKES: "COVERING INDEX intent_at_stake",
+    usage.TRIED: "INDEX attempt_by_start (started_at>?)",
+    usage.SALES: "INDEX fill_sold",
+    usage.FLOWS: "intent_by_lane (venue=? AND account=? AND planned_at>?)",
+    usage.WAITING: "COVERING INDEX intent_waiting",
+    usage.NEWEST: "reading_by_account (venue=? AND account=? AND paper=? AND at<?)",
+    usage.BEFORE: "reading_by_account (venue=? AND account=? AND paper=? AND at<?)",
+    usage.AFTER: "reading_by_account (venue=? AND account=? AND paper=? AND at>? AND at<?)",
+    usage.HIGHEST: "COVERING INDEX reading_by_account (venue=? AND account=? AND paper=? AND at>? AND at<?)",
+}
+
+
+@pytest.mark.parametrize("sql", COUNTED)
+async def test_what_is_at_stake_is_counted_from_indexes(scribe: Scribe, sql: str) -> None:
+    asked = re.sub(r":(\w+)", lambda found: LANE[found[1]], sql)
+    plan = "\n".join(row[-1] for row in scribe.rows(f"explain query plan {asked}"))
+    assert COUNTED[sql] in plan
+    assert "SCAN intent" not in plan
+    assert "SCAN fill" not in plan
+    assert "GROUP BY" not in plan

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -7,6 +8,7 @@ from bot.domain.prediction import Binary
 from bot.domain.question import Target
 from bot.domain.resolution import Happened, Resolution, Void
 from bot.domain.score import Score
+from bot.domain.submission import Mode
 from bot.errors import ContractError
 from bot.store.scores import Scorable, ScoreFilter
 from tests.unit.store.conftest import NOON, Scribe
@@ -110,11 +112,40 @@ async def test_the_table_has_the_last_word_before_close_and_outcome(scribe: Scri
     assert table.cutoff == (NOON + DAY,)
 
 
+@pytest.mark.parametrize(("spot", "probability"), [("", 0.4), (f"{(NOON + 3 * DAY).isoformat()}", 0.3)])
+async def test_what_stood_when_a_venue_scores_is_what_counts(scribe: Scribe, spot: str, probability: float) -> None:
+    question = await scribe.ask(facts={"spot_at": spot})
+    for days, said in ((1, 0.2), (3, 0.3), (4, 0.4)):
+        await scribe.forecast(question, said, now=NOON + days * DAY, cutoff=NOON + days * DAY)
+    await scribe.resolve(question, 1.0)
+    rows = await scribe.ledger.scores.table(ScoreFilter())
+    assert rows.probability == (probability,)
+    answered = await scribe.ledger.scores.answered("plain", "market", before=NOON + 99 * DAY)
+    assert answered.raw == (probability,)
+
+
 async def test_a_forecast_of_the_past_counts_by_its_cutoff(scribe: Scribe) -> None:
     question = await scribe.ask(closes_at=NOON + DAY)
     await scribe.forecast(question, 0.4, cutoff=NOON, now=NOON + 99 * DAY)
     await scribe.resolve(question, 0.0, days=2)
     assert len(await scribe.ledger.scores.table(ScoreFilter())) == 1
+
+
+async def test_what_went_on_paper_and_what_went_for_real_can_be_told_apart(scribe: Scribe) -> None:
+    for key, mode in (("rain", Mode.PAPER), ("snow", Mode.LIVE), ("hail", None)):
+        question = await scribe.ask(key)
+        forecast = await scribe.forecast(question)
+        if mode is not None:
+            send = replace(scribe.send(forecast), mode=mode)
+            await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
+        await scribe.resolve(question, 1.0)
+
+    async def refs(*, paper: bool | None) -> set[str]:
+        return {ref.key for ref in (await scribe.ledger.scores.table(ScoreFilter(paper=paper))).ref}
+
+    assert await refs(paper=True) == {"rain"}
+    assert await refs(paper=False) == {"snow"}
+    assert await refs(paper=None) == {"rain", "snow", "hail"}
 
 
 async def test_the_table_can_be_narrowed(scribe: Scribe) -> None:

@@ -7,6 +7,7 @@ from bot.domain.forecast import Forecast
 from bot.domain.submission import FINAL_STATES, Hold, IntentState, Mode, Receipt, Send
 from bot.errors import NotFound, StoreError
 from bot.ids import derive_id
+from bot.store.dockets import Asked
 from bot.store.submissions import NEXT_STATES
 from tests.unit.store.conftest import NOON, Scribe
 
@@ -202,3 +203,42 @@ async def test_a_question_without_a_batch_gives_its_own_close_and_the_soonest_co
         await scribe.ledger.submissions.decide(forecast_id=send.intent.forecast, decision=alone, at=NOON)
     rows = await scribe.ledger.submissions.batches(states=[S.PLANNED])
     assert [row.closes_at for row in rows] == sorted(closes)
+
+
+async def test_a_hold_with_other_figures_is_the_same_decision_with_the_newest_of_them(scribe: Scribe) -> None:
+    forecast = await scribe.forecast(await scribe.ask())
+    holds = [
+        Hold(why="YES stands at 0.97, outside the band 0.05 to 0.95", until=NOON),
+        Hold(why="YES stands at 0.968, outside the band 0.05 to 0.95", until=NOON + timedelta(minutes=1)),
+        Hold(why="NO stands at 0.968, outside the band 0.05 to 0.95", until=NOON),
+    ]
+    for hold in holds:
+        await scribe.ledger.submissions.decide(forecast_id=forecast.id, decision=hold, at=NOON)
+    decisions = await scribe.ledger.submissions.decisions(forecast.id)
+    assert [row.decision for row in decisions] == holds[1:]
+
+
+async def test_what_stands_on_paper_stands_nowhere_else(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    submissions = scribe.ledger.submissions
+    sent = {}
+    for mode, probability in ((Mode.LIVE, 0.3), (Mode.PAPER, 0.4)):
+        forecast = await scribe.forecast(question, probability)
+        send = replace(scribe.send(forecast), mode=mode)
+        await submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
+        await bring(scribe, send.intent.id, S.ACKED)
+        sent[mode] = send.intent
+    ref, account, batch = question.ref, sent[Mode.LIVE].account, sent[Mode.LIVE].batch
+    assert await submissions.standing(ref, account, paper=False) == sent[Mode.LIVE]
+    assert await submissions.standing(ref, account, paper=True) == sent[Mode.PAPER]
+    assert await submissions.standing(ref, account) == sent[Mode.PAPER]
+    there = {
+        paper: {row.intent.id for row in await submissions.intents(ref.venue, account, batch, paper=paper)}
+        for paper in (False, True, None)
+    }
+    live, on_paper = sent[Mode.LIVE].id, sent[Mode.PAPER].id
+    assert there == {False: {live}, True: {on_paper}, None: {live, on_paper}}
+    [docket] = await scribe.ledger.dockets.of(
+        [Asked(ref=ref, forecaster="plain", revision=2, account=account, paper=False)], now=NOON
+    )
+    assert docket.standing == sent[Mode.LIVE]

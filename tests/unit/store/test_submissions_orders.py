@@ -8,8 +8,10 @@ from functools import partial
 import pytest
 from sqlite_utils import Database
 
+from bot.domain.permission import Approval, ApprovalState
 from bot.domain.submission import Decision, Hold, Intent, IntentAction, IntentState, Mode, Receipt, Sealed, Send
 from bot.errors import ContractError, NotFound, StoreError
+from bot.store import approvals
 from bot.store.submissions import Adoption, Submissions
 from bot.store.writes import Trail
 from tests.unit.store.conftest import NOON, Scribe
@@ -290,3 +292,38 @@ async def test_each_live_write_and_each_word_of_a_person_is_told_to_the_audit_in
             assert (told[2].kind, told[2].actor) == ("adopt", "ann")
             del told[1:]
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.APPROVE, Mode.PAPER])
+async def test_an_approval_is_used_up_when_its_order_goes_on_the_wire_and_not_before(
+    scribe: Scribe, mode: Mode
+) -> None:
+    forecast = await scribe.forecast(await scribe.ask())
+    send = replace(scribe.order(forecast), mode=mode)
+    approval = Approval(
+        id="a1",
+        forecast=forecast.id,
+        venue=send.intent.ref.venue,
+        cost=10.0,
+        state=ApprovalState.APPROVED,
+        asked_at=NOON,
+        expires_at=NOON + timedelta(hours=1),
+        by="ann",
+    )
+    await scribe.ledger.leave.write(
+        lambda database: approvals.ask(database, replace(approval, state=ApprovalState.ASKED))
+    )
+    await scribe.ledger.leave.write(lambda database: approvals.answer(database, approval, at=NOON))
+    submissions, states = scribe.ledger.submissions, list[ApprovalState]()
+
+    async def look() -> None:
+        found = await scribe.ledger.leave.approval(forecast.id)
+        assert found is not None
+        states.append(found.state)
+
+    await submissions.decide(forecast_id=forecast.id, decision=send, at=NOON)
+    await look()
+    await submissions.begin_attempt([send.intent.id], at=NOON)
+    await look()
+    last = ApprovalState.USED if mode is Mode.APPROVE else ApprovalState.APPROVED
+    assert states == [ApprovalState.APPROVED, last]

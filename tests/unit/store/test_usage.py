@@ -1,12 +1,19 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-from bot.domain.order import Leg, Order, Side
+import pytest
+from sqlite_utils import Database, Migrations
+
+from bot.domain.order import Account, Leg, Order, Side
 from bot.domain.permission import Exposure, Usage
 from bot.domain.question import QuestionRef
+from bot.domain.resolution import Happened, Resolution, Void
 from bot.domain.submission import IntentState, Mode, Receipt
 from bot.store.codec import stamp
+from bot.store.schema import MIGRATIONS
+from bot.store.schema_lanes import TAKEN_BACK
 from bot.store.stops import Stop, add, resume
 from bot.store.usage import Counted
 from tests.unit.store.conftest import NOON, Scribe
@@ -101,6 +108,17 @@ async def test_days_and_hours_end(scribe: Scribe) -> None:
     assert (found.day, found.total) == (0.0, 10.0)
 
 
+async def test_each_attempt_at_an_order_counts_within_the_hour(scribe: Scribe) -> None:
+    for _ in range(3):
+        await settle(scribe, await buy(scribe), IntentState.ABSENT)
+    await buy(scribe)
+    # Three were tried, and the fourth waits.
+    assert (await usage(scribe)).hour == 4
+    assert (await usage(scribe, replace(RAIN, account="others"))).hour == 0
+    assert (await usage(scribe, replace(RAIN, paper=False))).hour == 0
+    assert (await usage(scribe, at=NOON + HOUR)).hour == 0
+
+
 async def test_what_was_bought_under_the_arm_record_counts_from_its_begin(scribe: Scribe) -> None:
     await buy(scribe, at=NOON)
     await buy(scribe, "snow", cost=5.0, at=NOON + HOUR)
@@ -138,6 +156,77 @@ async def test_what_a_sale_brought_back_is_at_stake_no_more(scribe: Scribe) -> N
     assert (found.question, found.hour) == (spent - 4.0, 2)
 
 
+def sale(shares: float, *, contract: str = "market 7", leg: Leg = Leg.YES) -> Order:
+    return Order(
+        contract=contract, leg=leg, side=Side.SELL, shares=shares, limit=0.5, cost=0.0, expected=0.5, currency="COIN"
+    )
+
+
+async def traded(scribe: Scribe, name: str, shares: float, cash: float, *, at: datetime, **changes: Any) -> None:
+    """An order that was filled: bought where cash went, sold where it came."""
+    given = {"order": sale(shares), **changes} if cash > 0 else changes
+    intent = await buy(scribe, cost=max(0.0, -cash), at=at, **given)
+    fill = replace(scribe.fill(name, shares=shares), cash=cash, at=at)
+    await settle(scribe, intent, IntentState.ACKED, fills=(fill,))
+
+
+async def test_what_a_sale_of_other_shares_brought_pays_for_no_later_purchase(scribe: Scribe) -> None:
+    await traded(scribe, "a", 1000.0, 500.0, at=NOON)
+    await traded(scribe, "b", 900.0, -450.0, at=NOON + HOUR)
+    found = await usage(scribe, at=NOON + 2 * HOUR)
+    assert (found.question, found.event, found.creator, found.category, found.total) == (450.0,) * 5
+
+
+async def test_a_gain_on_what_was_sold_lifts_no_cap(scribe: Scribe) -> None:
+    await traded(scribe, "a", 10.0, -4.0, at=NOON)
+    await traded(scribe, "b", 5.0, 4.5, at=NOON + HOUR)
+    await traded(scribe, "c", 10.0, -7.0, at=NOON + 2 * HOUR)
+    # Half of the first purchase is left, and all of the second.
+    assert (await usage(scribe, at=NOON + 3 * HOUR)).total == 9.0
+    await traded(scribe, "d", 15.0, 1.0, at=NOON + 4 * HOUR)
+    assert (await usage(scribe, at=NOON + 5 * HOUR)).total == 0.0
+
+
+async def test_the_sale_of_one_contract_leaves_the_stake_of_another(scribe: Scribe) -> None:
+    await traded(scribe, "a", 10.0, -4.0, at=NOON)
+    other = sale(10.0, contract="market 8")
+    await traded(scribe, "b", 10.0, 6.0, at=NOON + HOUR, order=other)
+    assert (await usage(scribe, at=NOON + 2 * HOUR)).total == 4.0
+
+
+@pytest.mark.parametrize("reason", TAKEN_BACK)
+async def test_an_outcome_that_was_taken_back_leaves_the_money_at_stake(scribe: Scribe, reason: str) -> None:
+    await settle(scribe, await buy(scribe), IntentState.ACKED, fills=(scribe.fill("f", shares=20.0),))
+    question = scribe.question(batch=None)
+    resolved = await scribe.resolve(question, 1.0)
+    assert (await usage(scribe)).total == 0.0
+    undone = replace(resolved, outcome=Void(reason))
+    await scribe.ledger.resolutions.record([undone], seen_at=NOON)
+    assert (await usage(scribe)).total == 10.0
+    await scribe.resolve(question, 0.0)
+    assert (await usage(scribe)).total == 0.0
+
+
+@pytest.mark.parametrize("told_before", [False, True])
+async def test_a_question_that_was_annulled_is_settled(scribe: Scribe, *, told_before: bool) -> None:
+    await settle(scribe, await buy(scribe), IntentState.ACKED, fills=(scribe.fill("f", shares=20.0),))
+    happened = Resolution(ref=RAIN.ref, target="outcome", outcome=Happened(1.0), resolved_at=NOON)
+    if told_before:
+        await scribe.ledger.resolutions.record([happened], seen_at=NOON)
+    await scribe.ledger.resolutions.record([replace(happened, outcome=Void("annulled"))], seen_at=NOON)
+    assert (await usage(scribe)).total == 0.0
+
+
+async def test_what_a_clock_that_was_ahead_wrote_down_hides_no_loss(scribe: Scribe) -> None:
+    ahead, later = NOON + timedelta(days=30), NOON + HOUR
+    await read_equity(scribe, (NOON - HOUR, 1000.0), (ahead, 1000.0), (later, 100.0))
+    stop = Stop(venue="lantern", at=ahead, why="lost")
+    await scribe.ledger.leave.write(lambda database: add(database, stop))
+    await scribe.ledger.leave.write(lambda database: resume(database, "lantern", by="ann", at=ahead))
+    found = await usage(scribe, at=later)
+    assert (found.lost_today, found.drawdown) == (900.0, 900.0)
+
+
 async def test_losses_are_those_since_midnight_and_since_the_highest_reading(scribe: Scribe) -> None:
     night = NOON.replace(hour=0)
     await read_equity(
@@ -173,6 +262,56 @@ async def test_losses_begin_anew_when_a_person_resumes(scribe: Scribe) -> None:
 async def test_what_waits_or_is_under_way_may_still_take_cash(scribe: Scribe) -> None:
     first = await buy(scribe)
     await buy(scribe, "snow", cost=5.0)
-    assert await scribe.ledger.leave.waiting("lantern", "us") == 15.0
+    assert await scribe.ledger.leave.waiting("lantern", "us", paper=True) == 15.0
     await settle(scribe, first, IntentState.ACKED)
-    assert await scribe.ledger.leave.waiting("lantern", "us") == 5.0
+    assert await scribe.ledger.leave.waiting("lantern", "us", paper=True) == 5.0
+
+
+def account(equity: float, at: datetime) -> Account:
+    return Account(at=at, currency="COIN", cash=equity)
+
+
+async def test_an_account_on_paper_and_the_real_one_of_the_same_name_are_two(scribe: Scribe) -> None:
+    readings, leave = scribe.ledger.readings, scribe.ledger.leave
+    await readings.add("lantern", "us", account(1000.0, NOON - 3 * HOUR), paper=True)
+    await readings.add("lantern", "us", account(80.0, NOON - 2 * HOUR), paper=False)
+    await readings.add("lantern", "us", account(75.0, NOON - HOUR), paper=False)
+    real = await usage(scribe, replace(RAIN, paper=False))
+    assert (real.lost_today, real.drawdown) == (5.0, 5.0)
+    on_paper = await usage(scribe)
+    assert (on_paper.lost_today, on_paper.drawdown) == (0.0, 0.0)
+    standing = await leave.standing({"lantern": "us"}, now=NOON, paper=())
+    assert standing.losses == {"lantern": (5.0, 5.0)}
+    standing = await leave.standing({"lantern": "us"}, now=NOON, paper={"lantern"})
+    assert standing.losses == {"lantern": (0.0, 0.0)}
+    assert await leave.last_account("lantern", "us", paper=True) == account(1000.0, NOON - 3 * HOUR)
+    assert await readings.last("lantern", "us", paper=False) == account(75.0, NOON - HOUR)
+    assert [one.cash for one in await readings.since("lantern", "us", NOON - 9 * HOUR, paper=False)] == [80.0, 75.0]
+
+
+async def test_what_waits_on_paper_takes_nothing_from_the_real_account(scribe: Scribe) -> None:
+    await buy(scribe)
+    leave = scribe.ledger.leave
+    assert await leave.waiting("lantern", "us", paper=True) == 10.0
+    assert await leave.waiting("lantern", "us", paper=False) == 0.0
+
+
+def test_readings_of_before_are_taken_for_what_their_account_was_used_for(tmp_path: Path) -> None:
+    older = Migrations("foxcast")
+    newest = "0007_lanes"
+    database = Database(tmp_path / "ledger.sqlite")
+    every = MIGRATIONS.pending(database)
+    for one in every:
+        if one.name < newest:
+            older(name=one.name)(one.fn)
+    older.apply(database)
+    for venue, mode in (("lantern", "paper"), ("harbour", "live")):
+        row = {"id": venue, "venue": venue, "account": "us", "mode": mode, "forecast": venue, "ref": f"{venue}:rain"}
+        filled = {"batch": "", "action": "order", "predictions": "{}", "state": "acked", "order_body": "{}"}
+        database.table("intent").insert({**row, **filled, "planned_at": stamp(NOON), "changed_at": stamp(NOON)})
+        sums = {"currency": "COIN", "cash": 1.0, "equity": 1.0, "body": ""}
+        database.table("reading").insert({"venue": venue, "account": "us", "at": stamp(NOON), **sums})
+    MIGRATIONS.apply(database)
+    found = dict(database.execute("select venue, paper from reading").fetchall())
+    database.close()
+    assert found == {"lantern": 1, "harbour": 0}

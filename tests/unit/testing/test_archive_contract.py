@@ -48,10 +48,39 @@ class Credulous(LanternArchive):
         return Sheet(name=path.name, author="", round="0", probabilities={})
 
 
+class Repeating(LanternArchive):
+    def rounds(self) -> Sequence[str]:
+        return ["0", "0", "1"]
+
+
+class Alone(LanternArchive):
+    def rounds(self) -> Sequence[str]:
+        return ["0"]
+
+
+class Doubting(LanternArchive):
+    def round(self, key: str) -> Round:
+        found = super().round(key)
+        return replace(found, resolutions=(*found.resolutions, *found.resolutions))
+
+
+class Swapping(LanternArchive):
+    """Gives each question the outcome of another one."""
+
+    def examples(self, before: datetime) -> Sequence[Example]:
+        found = list(super().examples(before))
+        others = [example.resolution for example in reversed(found)]
+        return [replace(example, resolution=other) for example, other in zip(found, others, strict=True)]
+
+
 ARCHIVE_MUTANTS: list[tuple[str, type[LanternArchive]]] = [
     ("rounds_come_oldest_first_and_once", Unordered),
     ("a_round_holds_its_own_questions_and_their_outcomes", Foreign),
     ("a_round_holds_its_own_questions_and_their_outcomes", Misnamed),
+    ("rounds_come_oldest_first_and_once", Repeating),
+    ("rounds_come_oldest_first_and_once", Alone),
+    ("a_round_holds_its_own_questions_and_their_outcomes", Doubting),
+    ("examples_were_known_strictly_before_the_moment", Swapping),
     ("an_unknown_round_is_not_found", Obliging),
     ("examples_were_known_strictly_before_the_moment", Leaking),
     ("examples_were_known_strictly_before_the_moment", Silent),

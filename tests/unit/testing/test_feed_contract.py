@@ -137,13 +137,51 @@ class Once(Feed):
                 yield quote
 
 
+class Lagging(Feed):
+    """Says each time what was said the time before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: dict[QuestionRef, Quote] = {}
+
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, refs):
+            yield self.before.get(one.ref, one)
+            self.before[one.ref] = one
+
+
+class Misnaming(Feed):
+    """Says everything of the first question."""
+
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, refs):
+            yield replace(one, ref=next(iter(refs)))
+
+
+class Foreseeing(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, refs):
+            yield replace(one, at=one.at + timedelta(days=1))
+
+
+class Rounding(Feed):
+    async def said(self, quote: Quote | None, refs: Collection[QuestionRef]) -> AsyncIterator[Quote]:
+        async for one in super().said(quote, refs):
+            assert isinstance(one.prediction, Binary)
+            yield replace(one, prediction=Binary(round(one.prediction.probability, 1)))
+
+
 FEED_MUTANTS: list[tuple[str, type[Feed]]] = [
     ("a_move_is_quoted_as_it_is", Mistaken),
     ("a_move_is_quoted_as_it_is", Mute),
+    ("a_move_is_quoted_as_it_is", Lagging),
+    ("a_move_is_quoted_as_it_is", Rounding),
     ("every_watched_question_is_quoted", Partial),
+    ("every_watched_question_is_quoted", Misnaming),
     ("only_what_is_watched_is_quoted", Chatty),
     ("quotes_fit_their_questions_and_have_a_time", Shapeless),
     ("quotes_fit_their_questions_and_have_a_time", Timeless),
+    ("quotes_fit_their_questions_and_have_a_time", Foreseeing),
     ("quotes_fit_their_questions_and_have_a_time", Local),
     ("silence_is_unavailability", Waiting),
     ("silence_is_unavailability", Ending),
@@ -263,29 +301,61 @@ class Lax(Reader):
         return known(9) if name == "9" else await super().find(name)
 
 
+class Mistaking(Reader):
+    """Takes any address for that of the first one."""
+
+    def key_of(self, name: str) -> str:
+        return "0" if name.startswith("https://") else name
+
+
+class Trusting(Reader):
+    """Goes wherever an address leads that names its host somewhere."""
+
+    async def find(self, name: str) -> Question:
+        self.asked |= {part for part in name.split("/")[2:3] if "127.0.0.1" in part}
+        return await super().find(name)
+
+
+class Fragile(Reader):
+    """Takes a name that is too long for a sign that the venue is down."""
+
+    async def find(self, name: str) -> Question:
+        if len(name) > 1000:
+            raise Unavailable(name[:20])
+        return await super().find(name)
+
+
+class Curious(Reader):
+    """Listed under one name, found under another."""
+
+    def stated(self, found: Question) -> Question:
+        return replace(found, ref=QuestionRef("lantern", f"lamp-{found.ref.key}"))
+
+
 FINDER_MUTANTS: list[tuple[str, type[Reader]]] = [
     ("a_listed_question_is_found_by_its_key", Short),
     ("a_listed_question_is_found_by_its_address", Addressless),
     ("a_listed_question_is_found_by_its_address", Short),
+    ("a_listed_question_is_found_by_its_address", Mistaking),
+    ("a_listed_question_is_found_by_its_key", Curious),
+    ("blanks_around_a_name_do_not_matter", Curious),
     ("blanks_around_a_name_do_not_matter", Strict),
     ("an_odd_name_is_not_found", Obliging),
     ("an_odd_name_is_not_found", Crashing),
+    ("an_odd_name_is_not_found", Fragile),
     ("no_name_leads_to_another_host", Straying),
+    ("no_name_leads_to_another_host", Trusting),
     ("what_cannot_be_forecast_is_rejected_with_a_reason", Silent),
     ("what_cannot_be_forecast_is_rejected_with_a_reason", Lax),
 ]
 
 
-class Wicks(FinderContract):
-    unfit = "9"
-
-
 async def check_finder(name: str, kind: Callable[[], Reader]) -> None:
     for odd in ODD_NAMES if "name" in name else ("",):
         reader = kind()
-        await run(
-            Wicks(), name, finder=reader, name=odd, hosts=frozenset({HOST}), reached=lambda r=reader: frozenset(r.asked)
-        )
+        hosts = frozenset({HOST})
+        arguments = {"finder": reader, "name": odd, "hosts": hosts, "unfit": "9"}
+        await run(FinderContract(), name, **arguments, reached=lambda r=reader: frozenset(r.asked))
 
 
 @pytest.mark.parametrize("name", checks_of(FinderContract))
@@ -295,7 +365,7 @@ async def test_a_sound_finder_passes(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "mutant"), FINDER_MUTANTS)
 async def test_a_broken_finder_is_found(name: str, mutant: type[Reader]) -> None:
-    with pytest.raises((*Failure, NotFound, ValueError)):
+    with pytest.raises((*Failure, NotFound, Unavailable, ValueError)):
         await check_finder(name, mutant)
 
 

@@ -69,6 +69,28 @@ class Scribbling(Careful):
         return await super().submit(batch)
 
 
+class Skipping(Careful):
+    async def standing(self, batch: Batch) -> Sequence[Receipt]:
+        return (await super().standing(batch))[1:]
+
+
+class Dishonest(Careful):
+    """Says of what it has taken that it is on its way."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        return [replace(receipt, state=IntentState.SENDING) for receipt in await super().submit(batch)]
+
+
+class Stubborn(Careful):
+    """The first answer to a question stands for good."""
+
+    async def submit(self, batch: Batch) -> Sequence[Receipt]:
+        before = dict(self.answers)
+        receipts = await super().submit(batch)
+        self.answers |= before
+        return receipts
+
+
 class Sealing(Careful):
     """Sound too: makes its requests beforehand and writes nothing without one."""
 
@@ -84,10 +106,13 @@ SUBMITTER_MUTANTS: list[tuple[str, type[Careful]]] = [
     ("nothing_stands_before_it_is_submitted", Boasting),
     ("what_was_acknowledged_stands", Forgetting),
     ("what_was_acknowledged_stands", Losing),
+    ("what_was_acknowledged_stands", Skipping),
+    ("what_was_acknowledged_stands", Dishonest),
     ("submitting_twice_is_standing_once", Doubling),
     ("submitting_twice_is_standing_once", Forgetting),
     ("the_later_answer_stands", Boasting),
     ("the_later_answer_stands", Forgetting),
+    ("the_later_answer_stands", Stubborn),
     ("a_refusal_is_a_receipt_with_a_reason", Raising),
     ("a_refusal_is_a_receipt_with_a_reason", Curt),
     ("a_refusal_is_a_receipt_with_a_reason", Sneaking),

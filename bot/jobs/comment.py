@@ -1,0 +1,90 @@
+"""Plans what is said beside forecasts that stand at a venue: intents of their own, after those were acknowledged."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import structlog
+
+from bot.domain.submission import Intent, IntentAction, Send
+from bot.gate.case import Lane
+from bot.gate.remark import remark
+from bot.ids import derive_id
+from bot.outbox.door import Recheck
+from bot.ports import Clock
+from bot.store import leaders
+from bot.store.intents import IntentRow
+from bot.store.ledger import Ledger
+
+log = structlog.get_logger(__name__)
+
+# What was acknowledged longer ago is not commented any more, and a question gets no more than one comment in that time.
+WITHIN = timedelta(hours=24)
+# So many are planned in one pass.
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commenting:
+    """Whose forecasts are commented: the lanes of the venues that can take comments; ``secrets`` are never said.
+
+    ``recheck`` is that of the outbox: what it would take back is not planned.
+    """
+
+    ledger: Ledger
+    lanes: Mapping[str, Lane]
+    clock: Clock
+    recheck: Recheck
+    secrets: Collection[str] = field(default=(), repr=False)
+
+
+async def plan_comments(parts: Commenting) -> int:
+    """Plan a comment for each forecast that was acknowledged and has none; return how many were planned.
+
+    Nothing is said in paper mode: nobody would read it.
+    """
+    planned = 0
+    for lane in parts.lanes.values():
+        if lane.live and lane.comment:
+            planned += await _plan_for(parts, lane)
+    return planned
+
+
+async def _plan_for(parts: Commenting, lane: Lane) -> int:
+    now, planned = parts.clock.now(), 0
+    rows = await parts.ledger.leave.read(
+        lambda database: leaders.uncommented(database, lane.venue, lane.account, since=now - WITHIN, limit=MOST)
+    )
+    for row in rows:
+        intent = await _comment(parts, row)
+        if not intent.text:
+            continue
+        if why := await parts.recheck(intent):
+            log.info("not commented now", question=str(intent.ref), why=why)
+            continue
+        decision = Send(intent=intent, mode=lane.mode, why="the forecast stands, and comment = true")
+        stored = await parts.ledger.submissions.decide(forecast_id=intent.forecast, decision=decision, at=now)
+        planned += isinstance(stored, Send)
+    return planned
+
+
+async def text_of(parts: Commenting, forecast_id: str) -> str:
+    """Return what would be said beside a forecast."""
+    trace = await parts.ledger.forecasts.trace(forecast_id)
+    trials = [record.trial for record in trace.trials if record.trial is not None]
+    return "" if trace.forecast is None else remark(trace.question, trace.forecast, trials, secrets=parts.secrets)
+
+
+async def _comment(parts: Commenting, row: IntentRow) -> Intent:
+    stands = row.intent
+    name = derive_id("intent", stands.ref.venue, stands.account, str(stands.ref), stands.forecast, IntentAction.COMMENT)
+    return Intent(
+        id=name,
+        account=stands.account,
+        ref=stands.ref,
+        forecast=stands.forecast,
+        action=IntentAction.COMMENT,
+        predictions={},
+        batch=name,
+        text=await text_of(parts, stands.forecast),
+    )

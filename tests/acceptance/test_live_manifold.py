@@ -1,0 +1,126 @@
+"""Manifold, live: orders placed, filled, left to rest, cancelled, sold; approvals; the daemon and its end."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.clock import SystemClock
+from bot.testing.venues.faults import Fault, Trouble
+from bot.testing.venues.kit import serve
+from bot.testing.venues.manifold import FakeManifold
+from tests.acceptance.leaning import DIFFERENT
+from tests.acceptance.living import Living, writes
+
+KEY = "key-of-a-fake-account-1"
+ARM = ("arm", "manifold", "--for", "24h", "--per-order", "50", "--per-day", "60", "--total", "200")
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def venue() -> FakeManifold:
+    venue = FakeManifold(SystemClock())
+    venue.world.add_user("foxbot", key=KEY, is_bot=True)
+    return venue
+
+
+def living(folder: Path, url: str, *more: str, tail: str = "") -> Living:
+    settings = [f'base_url = "{url}"', 'key_file = "secret"', 'username = "foxbot"', "min_bettors = 0", *more]
+    return Living(folder, "manifold", secret=KEY, settings=settings, more=tail)
+
+
+def bets(venue: FakeManifold) -> list[dict[str, object]]:
+    return [body for path, body in writes(venue) if path == "/v0/bet"]
+
+
+async def test_what_an_unarmed_run_held_leaves_with_the_first_armed_one_and_never_again(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, "comments = true")
+        assert "not armed for live submissions; arm it with: foxcast arm manifold" in (await foxcast.once())["submit"]
+        shown = (await foxcast("preflight", "manifold", "--as-if-armed", "--json")).json
+        [request] = [send["request"] for send in shown["sends"]]
+        assert '"outcome":"YES"' in request["body"]
+        assert writes(venue) == []
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 2 acknowledged"
+        assert (await foxcast.once())["submit"] == "0 planned, 0 held, 0 acknowledged"
+        [comment, order] = await foxcast.orders()
+        assert (comment["state"], order["state"], order["filled"] > 0) == ("acked", "acked", True)
+        [account] = (await foxcast("portfolio", "--json")).json
+        assert account["cash"] == pytest.approx(1000 + order["cash"] - 1.0)
+        assert [held["question"] for held in account["positions"]] == ["manifold:market000001"]
+        assert foxcast.leaks() == []
+    [bet] = bets(venue)
+    assert (bet["contractId"], bet["outcome"]) == ("market000001", "YES")
+    assert len(venue.ledger.effects("bet")) == len(venue.ledger.effects("comment")) == 1
+
+
+async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_asked(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    moved = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: venue.world.move(market, 0.6))
+    venue.faults.next(moved, method="POST", path="/v0/bet")
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, "order_lifetime_s = 600", tail="[daemon]\nattend_every_s = 1\n")
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
+        [order] = [row for row in await foxcast.orders("--open") if row["rests"]]
+        assert order["filled"] == 0.0
+        said = await foxcast.daemon(lambda: len(venue.requests) > 20, then=["orders", "cancel", order["id"]])
+        assert said.out.startswith(f"cancel of {order['id']} asked for")
+        kinds = [row["kind"] for row in (await foxcast("audit", "show", "--json")).json]
+        assert kinds[:2] == ["cancelled", "cancel"]
+        [again] = [row for row in await foxcast.orders() if row["id"] == order["id"]]
+        assert again["filled"] == 0.0
+    assert len(bets(venue)) == 1
+    assert [path for path, _ in writes(venue)][-1].startswith("/v0/bet/cancel/")
+
+
+async def test_what_a_person_rejects_stays_and_what_they_approve_leaves(venue: FakeManifold, tmp_path: Path) -> None:
+    venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    venue.world.add_market("Will the fire be lit?", prob=0.4)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url)
+        foxcast.foxcast.config.write_text(foxcast.foxcast.config.read_text().replace('"live"', '"approve"'))
+        assert (await foxcast(*ARM)).code == 0
+        assert "waits for approval" in (await foxcast.once())["submit"]
+        asked = {one["shown"]["title"]: one["id"] for one in (await foxcast("approvals", "--json")).json}
+        assert len(asked) == 2
+        assert (await foxcast("approve", asked["Will the lamp be lit?"])).code == 0
+        assert (await foxcast("reject", asked["Will the fire be lit?"])).code == 0
+        assert bets(venue) == []
+        assert (await foxcast.once())["submit"].startswith("1 planned, 1 held, 1 acknowledged")
+        assert (await foxcast("approvals", "--json")).json == []
+    assert [bet["contractId"] for bet in bets(venue)] == ["market000001"]
+
+
+async def test_a_change_of_mind_buys_the_other_side_on_the_cash_that_is_there(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, tail="[policy]\nmin_gap_h = 0.0\n")
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
+        venue.world.edit(market, question=f"Will the lamp be lit, as {DIFFERENT}?")
+        assert (await foxcast.once())["submit"].startswith("1 planned, 0 held, 1 acknowledged")
+        [newest, first] = [row for row in await foxcast.orders() if row["action"] == "order"]
+        assert (first["order"]["leg"], newest["order"]["leg"], newest["state"]) == ("yes", "no", "acked")
+    assert [bet["outcome"] for bet in bets(venue)] == ["YES", "NO"]
+
+
+async def test_while_halted_nothing_leaves_and_after_resuming_it_does(venue: FakeManifold, tmp_path: Path) -> None:
+    venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url)
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast("halt", "--reason", "prices look odd")).code == 0
+        assert "prices look odd" in (await foxcast.once())["submit"]
+        assert writes(venue) == []
+        assert (await foxcast("resume")).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
+    assert len(bets(venue)) == 1

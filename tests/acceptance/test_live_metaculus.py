@@ -1,0 +1,84 @@
+"""Metaculus, live: armed, forecast, submitted, read back, commented; and nothing twice. Real commands, real HTTP."""
+
+from pathlib import Path
+
+import pytest
+
+from bot.clock import SystemClock
+from bot.testing.venues.kit import serve
+from bot.testing.venues.metaculus import FakeMetaculus
+from bot.testing.venues.metaculus_world import grid
+from tests.acceptance.living import Living, writes
+
+TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a fake account
+FORECASTS, COMMENTS = "/api/questions/forecast/", "/api/comments/create/"
+
+# A request every 3.6 seconds, as the real site asks for.
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+async def venue() -> FakeMetaculus:
+    return FakeMetaculus(SystemClock(), production=True)
+
+
+def living(folder: Path, url: str) -> Living:
+    settings = [f'base_url = "{url}"', 'tournaments = ["sample-aib"]', 'token_file = "secret"']
+    return Living(folder, "metaculus", secret=TOKEN, settings=settings)
+
+
+async def test_every_kind_of_question_is_submitted_read_back_and_commented_once(
+    venue: FakeMetaculus, tmp_path: Path
+) -> None:
+    bot = venue.world.add_user("foxbot", token=TOKEN)
+    binary = venue.world.add_question("Will the lamp be lit?")
+    choice = venue.world.add_question("Which lamp?", type="multiple_choice", options=["Red", "Green", "Blue"])
+    number = venue.world.add_question("How many lamps?", type="numeric", scaling=grid(0, 100))
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url)
+        assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
+        told = await foxcast.once()
+        assert told["ready"] == "metaculus: ready"
+        assert told["submit"] == "3 planned, 0 held, 6 acknowledged"
+        once = writes(venue)
+        again = await foxcast.once()
+        assert again["submit"] == "0 planned, 0 held, 0 acknowledged"
+        assert writes(venue) == once
+        assert [row["state"] for row in await foxcast.orders()] == ["acked"] * 6
+        assert (await foxcast("audit", "verify")).code == 0
+        assert foxcast.leaks() == []
+    sent = {body[0]["question"]: body[0] for path, body in once if path == FORECASTS}
+    assert sent[binary.id]["probability_yes"] == 0.7
+    assert sent[choice.id]["probability_yes_per_category"] == pytest.approx({"Red": 0.7, "Green": 0.15, "Blue": 0.15})
+    assert len(sent[number.id]["continuous_cdf"]) == 201
+    stood = venue.ledger.effects("forecast", account=str(bot.id))
+    assert sorted(effect.subject for effect in stood) == sorted(str(one.id) for one in (binary, choice, number))
+    comments = [body for path, body in once if path == COMMENTS]
+    assert sorted(body["on_post"] for body in comments) == sorted(one.post for one in (binary, choice, number))
+    assert all(body["is_private"] and body["included_forecast"] for body in comments)
+    assert all("lamps are lit seven times in ten" in body["text"] for body in comments)
+    assert not any("https:" in body["text"] or "@" in body["text"] for body in comments)
+    assert venue.judge.violations == []
+
+
+async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everything_and_say_what_to_do(
+    venue: FakeMetaculus, tmp_path: Path
+) -> None:
+    user = venue.world.add_user("foxbot", token=TOKEN, access="disabled")
+    venue.world.add_question("Will the lamp be lit?")
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url)
+        assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
+        told = await foxcast.once()
+        assert "may not forecast by program" in told["ready"]
+        assert "confirms that under API forecasting access" in told["submit"]
+        user.access = "enabled"
+        user.token = "f" * 40
+        shown = await foxcast("preflight", "metaculus")
+        assert "token" in shown.err + shown.out
+        user.token = TOKEN
+        shown = await foxcast("preflight", "metaculus")
+        assert "1 would leave to the venue, 0 are held; nothing was sent" in shown.out
+        assert '[{"question":50001,"probability_yes":0.7}]' in shown.out
+        assert "then, once it stands, the comment:" in shown.out
+    assert writes(venue) == []

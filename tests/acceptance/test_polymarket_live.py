@@ -1,0 +1,125 @@
+"""Polymarket, live: a key that only the signer opens, orders signed, posted once and read back; and what holds them."""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from bot.clock import SystemClock
+from bot.testing.venues.faults import Fault, Trouble
+from bot.testing.venues.kit import Served, serve
+from bot.testing.venues.polymarket import FakePolymarket
+from bot.testing.venues.polymarket_state import Fees
+from tests.acceptance.living import Living
+
+KEY = "0x" + "7b" * 32
+ARM = ("arm", "polymarket", "--for", "24h", "--per-order", "8", "--per-day", "20", "--total", "50")
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+async def venue() -> AsyncIterator[FakePolymarket]:
+    venue = FakePolymarket(SystemClock())
+    venue.world.give_key(venue.world.add_user(KEY))
+    venue.world.add_market(
+        "Will the lamp be lit?",
+        fees=Fees(rate=Decimal("0.04")),
+        bids=(("0.49", "400"),),
+        asks=(("0.51", "400"),),
+    )
+    yield venue
+    assert venue.crashes == []
+    assert venue.judge.violations == []
+
+
+def living(folder: Path, venue: FakePolymarket, served: Served, *more: str) -> Living:
+    (user,) = venue.state.users.values()
+    settings = [f'{name} = "{url}"' for name, url in venue.addresses(served).items()]
+    settings += ['key_file = "secret"', f'wallet = "{user.wallet}"']
+    return Living(folder, "polymarket", secret=KEY, settings=[*settings, *(more or ("attested = true",))])
+
+
+def posts(venue: FakePolymarket) -> list[dict[str, object]]:
+    return [json.loads(one.body) for one in venue.requests if (one.method, one.path) == ("POST", "/order")]
+
+
+def on_disk(folder: Path) -> tuple[str, str, str]:
+    """Return hash and state of the one order on record, and what the signer has noted."""
+    state = folder / "state" / "live"
+    with closing(sqlite3.connect(state / "ledger.sqlite")) as ledger:
+        [row] = ledger.execute("select tag, intent.state from attempt join intent on intent.id = attempt.intent")
+    return (*row, (state / "polymarket" / "signer.json").read_text())
+
+
+def holding(folder: Path, *secrets: str) -> list[Path]:
+    """Return the files of the state that hold a secret."""
+    files = [path for path in (folder / "state").rglob("*") if path.is_file()]
+    return [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
+
+
+async def test_pm_s8_an_armed_run_signs_stores_posts_once_and_reads_back(venue: FakePolymarket, tmp_path: Path) -> None:
+    (user,) = venue.state.users.values()
+    durable: list[tuple[str, str, str]] = []
+    look = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: durable.append(on_disk(tmp_path)))
+    venue.faults.next(look, method="POST", path="/order")
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, venue, served)
+        assert "not armed for live submissions; arm it with: foxcast arm polymarket" in (await foxcast.once())["submit"]
+        assert posts(venue) == []
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
+        # Confirmed on chain seconds after the match, and only then a fill.
+        await asyncio.sleep(5.0)
+        assert (await foxcast.once())["submit"] == "0 planned, 0 held, 0 acknowledged"
+        [order] = await foxcast.orders()
+        assert (order["state"], order["filled"]) == ("acked", order["order"]["shares"])
+        [account] = (await foxcast("portfolio", "--json")).json
+        assert account["cash"] == pytest.approx(1000 + order["cash"])
+        assert account["cash"] == pytest.approx(float(user.cash))
+    assert len(posts(venue)) == 1
+    assert {one.path for one in venue.requests if one.method != "GET"} == {"/books", "/order"}
+    # Its hash, that it was on its way, and its dollars were on disk before it was posted.
+    [effect] = venue.ledger.effects("order")
+    [(tag, state, spent)] = durable
+    assert (tag, state) == (effect.subject, "sending")
+    dollars = Decimal(str(order["order"]["limit"])) * Decimal(str(order["order"]["shares"]))
+    assert Decimal(json.loads(spent)["dollars"]) == dollars
+    # PM-S11.
+    assert holding(tmp_path, KEY[2:], user.key, user.secret, user.passphrase) == []
+
+
+async def test_pm_c3_a_lost_answer_is_settled_from_trades_before_anything_new_is_sent(
+    venue: FakePolymarket, tmp_path: Path
+) -> None:
+    venue.world.exchange.confirmed_s = 0.0
+    venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/order")
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, venue, served)
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 0 acknowledged"
+        [order] = await foxcast.orders()
+        assert order["state"] in {"unknown", "acked"}
+        await foxcast.once()
+        [order] = await foxcast.orders()
+        assert (order["state"], order["filled"] > 0) == ("acked", True)
+    assert len(posts(venue)) == len(venue.ledger.effects("order")) == 1
+
+
+@pytest.mark.parametrize("is_blocked", [True, False])
+async def test_what_does_not_permit_trading_is_named_and_nothing_is_signed(
+    venue: FakePolymarket, tmp_path: Path, *, is_blocked: bool
+) -> None:
+    venue.is_blocked = is_blocked
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, venue, served, f"attested = {str(is_blocked).lower()}")
+        assert (await foxcast(*ARM)).code == 0
+        told = (await foxcast.once())["submit"]
+        assert ("takes no orders from this region" if is_blocked else "set attested = true") in told
+    assert posts(venue) == []
+    assert list((tmp_path / "state").rglob("signer.json")) == []

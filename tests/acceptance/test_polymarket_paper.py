@@ -1,0 +1,137 @@
+"""Polymarket on paper as a person runs it: the real command against the fake venue, from books to payouts."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.clock import SystemClock
+from bot.testing.venues.kit import serve
+from bot.testing.venues.polymarket import FakePolymarket
+from bot.testing.venues.polymarket_state import Fees, Market
+from tests.acceptance.conftest import Answer, Foxcast, installed
+
+PLUGIN = Path(__file__).with_name("taker.py")
+CONFIG = """
+plugins = ["polymarket", "taker"]
+plugin_files = ["{plugin}"]
+
+[venues.polymarket]
+forecasters = ["taker"]
+
+[venues.polymarket.paper]
+cash = 500.0
+delay_s = 0.1
+
+[venues.polymarket.settings]
+paper_settle_s = 0
+{addresses}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The venue, and an installation that knows where it is."""
+
+    venue: FakePolymarket
+    foxcast: Foxcast
+
+    async def run(self, *arguments: str) -> Answer:
+        """Run the command beside the venue, which answers from this process."""
+        answer = await asyncio.to_thread(self.foxcast, *arguments)
+        assert answer.code == 0, answer.err
+        return answer
+
+    async def portfolio(self) -> Any:
+        (account,) = (await self.run("portfolio", "--json")).json
+        return account
+
+    @property
+    def book(self) -> Path:
+        return self.foxcast.folder / "state" / "paper" / "polymarket" / "book.sqlite"
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    venue = FakePolymarket(SystemClock())
+    async with serve(venue) as served:
+        addresses = "\n".join(f'{name} = "{url}"' for name, url in venue.addresses(served).items())
+        yield Site(
+            venue, installed(tmp_path, CONFIG.replace("{plugin}", str(PLUGIN)).replace("{addresses}", addresses))
+        )
+        assert venue.judge.violations == []
+        # PM-X1: nothing is ever sent, and nothing is signed.
+        assert {one.path for one in venue.requests if one.method != "GET"} <= {"/books"}
+
+
+@pytest.mark.timeout(180)
+async def test_orders_are_planned_filled_shown_and_paid(site: Site) -> None:
+    lit, wide = markets(site)
+    said = (await site.run("run", "--once")).out
+    assert "1 planned, 1 held, 1 acknowledged" in said
+    assert "the book is too wide: 0.2 is bid, 0.5 asked" in said
+    account = await site.portfolio()
+    (position,) = account["positions"]
+    shares, spent = position["shares"], 500.0 - account["cash"]
+    assert (position["question"], position["leg"]) == (f"polymarket:{lit.condition}", "yes")
+    assert spent == pytest.approx(costs(shares), abs=2e-5)
+    # Marked at the bids, as far down as all of it would reach.
+    assert position["value"] == pytest.approx(40 * 0.49 + (shares - 40) * 0.45, abs=1e-4)
+    await told(site, shares)
+    site.venue.world.resolve(lit, "1")
+    site.venue.world.resolve(wide, "0.5")
+    settled = (await site.run("run", "--once")).out
+    assert "polymarket: 2 new outcomes of 2 questions" in settled
+    assert "1 positions settled" in settled
+    after = await site.portfolio()
+    assert after["positions"] == []
+    assert after["cash"] == pytest.approx(500.0 - spent + shares)
+
+
+def markets(site: Site) -> tuple[Market, Market]:
+    """One with two levels and fees, and one that nobody should trade on."""
+    lit = site.venue.world.add_market(
+        "Will the lamp be lit?",
+        fees=Fees(rate=Decimal("0.04")),
+        bids=(("0.49", "40"), ("0.45", "500")),
+        asks=(("0.51", "30"), ("0.55", "500")),
+    )
+    return lit, site.venue.world.add_market("Will nobody know?", bids=(("0.20", "100"),), asks=(("0.50", "100"),))
+
+
+def costs(shares: float) -> float:
+    """Two levels, each with its fee: 30 at .51 and the rest at .55."""
+    return 30 * (0.51 + 0.04 * 0.51 * 0.49) + (shares - 30) * (0.55 + 0.04 * 0.55 * 0.45)
+
+
+async def told(site: Site, shares: float) -> None:
+    """See what a person is shown of the order, and that another run orders nothing."""
+    orders = (await site.run("orders")).out
+    assert f"buy {shares:.2f} yes" in orders
+    assert "filled" in orders
+    assert "0 planned" in (await site.run("run", "--once")).out
+    # PM-X2, PM-X10: the book of the arrival and the honest report are on record.
+    with closing(sqlite3.connect(site.book)) as database:
+        ((market,),) = database.execute("select market from ticket").fetchall()
+    assert '"report":{"decision_mid":"0.5"' in market
+    assert '"arrival":{"token":' in market
+
+
+@pytest.mark.timeout(120)
+async def test_an_event_is_traded_by_its_options(site: Site) -> None:
+    event, racers = site.venue.world.add_choice("Who will win?", {"Ann": "0.5", "Bob": "0.3", "Cat": "0.2"})
+    assert "1 acknowledged" in (await site.run("run", "--once")).out
+    account = await site.portfolio()
+    (position,) = account["positions"]
+    assert position["question"] == f"polymarket:event:{event.id}"
+    for racer in racers:
+        site.venue.world.resolve(racer, "1" if racer.item == "Ann" else "0")
+    assert "1 positions settled" in (await site.run("run", "--once")).out
+    after = await site.portfolio()
+    assert after["cash"] == pytest.approx(account["cash"] + position["shares"])

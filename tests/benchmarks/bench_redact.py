@@ -1,0 +1,31 @@
+"""What it costs to look for secrets in text on its way to the ledger; one line for each figure."""
+
+import json
+from time import perf_counter
+
+import numpy as np
+
+from bot.redact import Redactor
+from tests.benchmarks.figures import Size, say
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def main(size: Size) -> None:
+    """Measure and print everything."""
+    rng = np.random.default_rng(2026)
+    redactor = Redactor.of(_word(rng, 40) for _ in range(8))
+    words = [_word(rng, int(length)).lower() for length in rng.integers(2, 10, size.pick(18_000, 500))]
+    prose = " ".join(words)
+    form = json.dumps({word: [float(rng.random()), f"https://almanac.example/{word}"] for word in words[:1200]})
+    for what, text in (("a page of prose", prose), ("a JSON document", form), ("a line", prose[:120])):
+        rounds = size.pick(max(20, 200_000 // len(text)), 2)
+        started = perf_counter()
+        for _ in range(rounds):
+            redactor.hide(text)
+        took_us = (perf_counter() - started) / rounds * 1e6
+        say(f"redact: {what} of {len(text):,} characters, 8 secrets", f"{took_us:,.1f} us")
+
+
+def _word(rng: np.random.Generator, length: int) -> str:
+    return "".join(_LETTERS[place] for place in rng.integers(len(_LETTERS), size=length))

@@ -1,0 +1,48 @@
+"""The kits that the venues here are held to are worth something: a dozen ways to break an adapter are caught by each.
+
+Each way is a class or function that breaks a sound double in one respect, beside the check that it must fail; the sound
+one passes all checks. They are run where they are written, in ``tests/unit/testing``; what is counted here is that no
+kit, and no check of a kit, is without them.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from bot.testing.contracts import ArchiveContract, SubmitterContract, VenueContract
+from bot.testing.feed_contract import FinderContract, PriceFeedContract
+from bot.testing.sealer_contract import SealerContract, TraderContract
+from tests.contracts.test_all_venues import kit_classes
+from tests.unit.testing import (
+    test_archive_contract,
+    test_feed_contract,
+    test_sealer_contract,
+    test_submitter_contract,
+    test_venue_contract,
+)
+from tests.unit.testing.lantern import checks_of
+
+A_DOZEN = 12
+BREAKS: Sequence[tuple[type, Sequence[tuple[str, object]]]] = [
+    (VenueContract, test_venue_contract.VENUE_MUTANTS),
+    (ArchiveContract, test_archive_contract.ARCHIVE_MUTANTS),
+    (SubmitterContract, test_submitter_contract.SUBMITTER_MUTANTS),
+    (SealerContract, test_sealer_contract.SEALER_MUTANTS),
+    (TraderContract, test_sealer_contract.TRADER_MUTANTS),
+    (PriceFeedContract, test_feed_contract.FEED_MUTANTS),
+    (FinderContract, test_feed_contract.FINDER_MUTANTS),
+]
+
+
+@pytest.mark.parametrize(("kit", "breaks"), BREAKS, ids=lambda one: getattr(one, "__name__", ""))
+def test_a_dozen_breaks_are_caught_by_each_kit_and_one_by_each_check(
+    kit: type, breaks: Sequence[tuple[str, object]]
+) -> None:
+    assert len(set(breaks)) >= A_DOZEN
+    assert {check for check, _ in breaks} == set(checks_of(kit))
+
+
+def test_every_kit_that_a_venue_is_held_to_is_among_them() -> None:
+    known = {kit for kit, _ in BREAKS}
+    held = {kit for one in kit_classes() for kit in one.__mro__ if kit.__module__.startswith("bot.testing")}
+    assert held <= known

@@ -1,0 +1,114 @@
+"""The contract kits on the price feed of Manifold and on finding one question, over the fake venue's real sockets."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.api import Binary, Choice, Finder, Prediction, PricePlace, Question, VenueSpec
+from bot.testing.feed_contract import Booth, FinderContract, PriceFeedContract
+from bot.testing.venues.faults import SocketFault
+from bot.testing.venues.manifold_state import Answer, Market
+from plugins.manifold import foxcast_venues
+from plugins.manifold.feed import ManifoldFeed
+from plugins.manifold.venue import ManifoldVenue
+from tests.contracts.wiring import ClockedSockets, NotingHttp
+from tests.plugins.manifold.stand import Stand, standing
+
+SPEC: VenueSpec[Any] = foxcast_venues()[0]
+THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
+
+
+@pytest.fixture
+async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
+    async with standing(tmp_path) as here:
+        yield here
+
+
+class Crowd:
+    """Moves what it is asked to, each time to another price."""
+
+    def __init__(self, stand: Stand) -> None:
+        self._stand = stand
+        self._prices = (0.15 + 0.07 * (step * 3 % 10) for step in count())
+        self.places: dict[str, tuple[Market, Answer | None]] = {}
+
+    async def watch(self, market: Market, answer: Answer | None = None) -> Question:
+        question = await self._stand.question(market, answer)
+        self.places[question.ref.key] = (market, answer)
+        return question
+
+    async def move(self, question: Question) -> Prediction:
+        market, answer = self.places[question.ref.key]
+        moved = market.answers[0] if answer is None and market.answers else answer
+        self._stand.world.move(market, next(self._prices), answer=moved)
+        if answer is not None:
+            return Binary(answer.pool.prob)
+        if not market.answers:
+            return Binary(market.pool.prob)
+        whole = sum(one.pool.prob for one in market.answers)
+        return Choice({one.text: one.pool.prob / whole for one in market.answers})
+
+
+class TestFeed(PriceFeedContract):
+    spec = SPEC
+
+    @pytest.fixture
+    async def booth(self, stand: Stand) -> Booth:
+        crowd, world = Crowd(stand), stand.world
+        many = world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
+        questions = [
+            await crowd.watch(world.add_market("Rain?")),
+            await crowd.watch(many, many.answers[1]),
+            await crowd.watch(world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)),
+        ]
+        # The other answer is of a market that is watched.
+        others = [await crowd.watch(world.add_market("Snow?")), await crowd.watch(many, many.answers[2])]
+
+        async def silence() -> None:
+            stand.venue.faults.on_sockets.add(SocketFault.SILENT)
+            for _ in range(100):
+                await stand.clock.advance(1.0)
+
+        place: PricePlace = replace(stand.price_place(), sockets=ClockedSockets(stand.sockets, stand.clock))
+        return Booth(
+            feed=ManifoldFeed(stand.settings, place),
+            questions=questions,
+            others=others,
+            move=crowd.move,
+            silence=silence,
+            now=stand.clock.now,
+        )
+
+
+class TestFinder(FinderContract):
+    spec = SPEC
+
+    @pytest.fixture
+    def http(self, stand: Stand) -> NotingHttp:
+        return NotingHttp(stand.http)
+
+    @pytest.fixture
+    def finder(self, stand: Stand, http: NotingHttp) -> Finder:
+        stand.world.add_market("Rain?")
+        stand.world.add_market(type="MULTIPLE_CHOICE", sums_to_one=True, answers=THREE)
+        stand.world.add_market(type="MULTIPLE_CHOICE", answers=THREE)
+        stand.world.add_numeric("How many?", 0.0, 100.0)
+        return ManifoldVenue(stand.settings, replace(stand.place, http=http))
+
+    @pytest.fixture
+    def unfit(self, stand: Stand) -> str:
+        over = stand.world.add_market("Over?")
+        stand.world.close(over)
+        return over.id
+
+    @pytest.fixture
+    def hosts(self, stand: Stand) -> frozenset[str]:
+        return frozenset({stand.served.url.removeprefix("http://")})
+
+    @pytest.fixture
+    def reached(self, http: NotingHttp) -> Callable[[], frozenset[str]]:
+        return lambda: frozenset(http.reached)

@@ -1,0 +1,81 @@
+"""What may be said at a venue: bounded, without markup, links, mentions and keys."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.domain.belief import Belief, Evidence
+from bot.domain.forecast import Forecast, Trial, TrialEnd
+from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
+from bot.domain.question import Question, QuestionRef, Target
+from bot.gate.remark import MOST_CHARS, harmless, remark
+
+AT = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
+REF = QuestionRef("lantern", "rain")
+
+
+def said(prediction: Prediction, shape: Shape, *beliefs: Belief) -> str:
+    predictions = {"outcome": prediction}
+    question = Question(
+        ref=REF, title="Rain?", shape=shape, targets=(Target(),), closes_at=AT + timedelta(days=1), family="market"
+    )
+    forecast = Forecast(
+        id="f",
+        ref=REF,
+        version="v",
+        forecaster="bold",
+        revision=2,
+        cutoff=AT,
+        made_at=AT,
+        why="",
+        raw=predictions,
+        predictions=predictions,
+    )
+    trials = [
+        Trial(number=number, end=TrialEnd.FINISHED, belief=belief, steps=1) for number, belief in enumerate(beliefs, 1)
+    ]
+    return remark(question, forecast, trials)
+
+
+def test_numbers_come_first_and_then_the_strongest_reasons() -> None:
+    reasons = tuple(Evidence(text=f"reason {number}", source="", log_odds=number / 10) for number in range(5))
+    belief = Belief(
+        predictions={}, anchor="1 in 10", evidence_for=reasons, evidence_against=reasons[:1], reason="A dry year."
+    )
+    silent = Belief(predictions={})
+    assert said(Binary(0.7), BinaryShape(), silent, belief).split("\n") == [
+        "Forecast 70.0% (revision 2, 2 trials of bold, information until 2026-11-22 07:30 UTC)",
+        "Starting point: 1 in 10",
+        "For: reason 4",
+        "For: reason 3",
+        "For: reason 2",
+        "Against: reason 0",
+        "In short: A dry year.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prediction", "shape", "words"),
+    [
+        (Choice({"a": 0.2, "b": 0.8}), ChoiceShape(options=("a", "b")), "Forecast b 80.0%, a 20.0%"),
+        (Curve((0.0, 0.5, 1.0)), CurveShape(grid=(0.0, 10.0, 20.0), unit="mm"), "Forecast 10%: 2, 50%: 10, 90%: 18 mm"),
+    ],
+)
+def test_every_kind_of_forecast_is_told(prediction: Prediction, shape: Shape, words: str) -> None:
+    assert said(prediction, shape).startswith(words)
+
+
+@given(st.text(max_size=400), st.text(alphabet="abcdef0123456789-", min_size=6, max_size=40))
+def test_nothing_that_a_site_would_render_is_left_nor_a_secret(text: str, secret: str) -> None:
+    line = harmless(f"{text} {secret} [x](https://a.example/b) <img src=x> @all {text}", secrets=[secret])
+    assert not set("<>[]{}|\\`*_~^#@$\n") & set(line)
+    assert "://" not in line
+    assert secret not in line.replace("(left out)", "") or secret in f"{text} a.example x img src all"
+
+
+def test_what_looks_like_a_key_is_left_out_and_everything_is_bounded() -> None:
+    assert harmless("use 0123456789abcdef0123456789abcdef01234567 now") == "use (left out) now"
+    long = Belief(predictions={}, anchor="word " * 2000, evidence_for=(Evidence(text="w " * 9000, source="s " * 900),))
+    assert len(said(Binary(0.5), BinaryShape(), long)) <= MOST_CHARS

@@ -1,0 +1,132 @@
+"""Comments beside forecasts that stand: planned once, after the acknowledgement, live alone."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from bot.domain.belief import Belief, Evidence
+from bot.domain.prediction import Binary
+from bot.domain.question import Question
+from bot.domain.step import Action, Observation, Step
+from bot.domain.submission import Intent, IntentAction, IntentState, Mode
+from bot.testing.forecaster import ScriptedForecaster, say
+from tests.unit.jobs.conftest import FIRST, House
+from tests.unit.jobs.market import Shopfloor
+
+
+@pytest.fixture
+async def floor(house: House) -> Shopfloor:
+    floor = Shopfloor.of(house)
+    floor.bound(Mode.LIVE)
+    floor.lane = replace(floor.lane, comment=True)
+    await floor.arm()
+    return floor
+
+
+async def comments(floor: Shopfloor) -> list[tuple[Intent, IntentState]]:
+    found = []
+    for row in await floor.house.ledger.submissions.batches(states=[*IntentState]):
+        if row.comments:
+            items = await floor.house.ledger.submissions.comments(row.venue, row.account, row.batch)
+            found += [(item.intent, item.state) for item in items]
+    return found
+
+
+async def test_what_stands_is_commented_once_and_alone(floor: Shopfloor) -> None:
+    await floor.forecast("rain")
+    assert await floor.submit() == "1 planned, 0 held, 2 acknowledged"
+    assert [intent.action for intent in floor.broker.writes] == [IntentAction.ORDER, IntentAction.COMMENT]
+    [(comment, state)] = await comments(floor)
+    assert (state, comment.predictions, comment.order) == (IntentState.ACKED, {}, None)
+    assert comment.text.startswith("Forecast 30.0% (revision 1, 1 trial of first")
+    for _ in range(3):
+        await floor.house.clock.advance(600)
+        await floor.submit()
+    assert len(await comments(floor)) == 1
+
+
+@pytest.mark.parametrize("mode", [Mode.PAPER, Mode.LIVE])
+async def test_nothing_is_said_on_paper_or_unasked(house: House, mode: Mode) -> None:
+    floor = Shopfloor.of(house)
+    floor.bound(mode)
+    floor.lane = replace(floor.lane, comment=mode is Mode.PAPER)
+    await floor.arm()
+    await floor.forecast("rain")
+    assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+    assert await comments(floor) == []
+
+
+async def test_a_forecast_in_doubt_is_not_commented_before_it_is_known_to_stand(floor: Shopfloor) -> None:
+    floor.broker.drop_reply()
+    await floor.forecast("rain")
+    await floor.submit()
+    assert await comments(floor) == []
+    await floor.outbox.reconcile()
+    assert await floor.submit() == "0 planned, 0 held, 1 acknowledged"
+    assert len(await comments(floor)) == 1
+
+
+async def test_while_everything_is_halted_no_comment_is_planned_and_afterwards_one_is(floor: Shopfloor) -> None:
+    stop = floor.house.path / "STOP"
+    await floor.forecast("rain")
+    floor.lane = replace(floor.lane, comment=False)
+    await floor.submit()
+    stop.write_text("odd\n")
+    floor.lane = replace(floor.lane, comment=True)
+    await floor.submit()
+    assert await comments(floor) == []
+    stop.unlink()
+    await floor.submit()
+    assert [state for _, state in await comments(floor)] == [IntentState.ACKED]
+
+
+async def test_a_question_gets_one_comment_a_day(floor: Shopfloor) -> None:
+    await floor.forecast("rain")
+    await floor.submit()
+    first = await comments(floor)
+    for later, count in ((timedelta(hours=2), 1), (timedelta(hours=23), 2)):
+        await floor.house.clock.advance(later.total_seconds())
+        await floor.arm()
+        floor.house.forecasters[FIRST] = ScriptedForecaster(say(0.2 + later.total_seconds() / 10**6))
+        await floor.forecast("rain", title=f"Will there be rain after {later}?")
+        await floor.submit()
+        assert len(await comments(floor)) == count, (later, first)
+
+
+async def test_what_was_acknowledged_long_ago_is_left_alone(floor: Shopfloor) -> None:
+    floor.lane = replace(floor.lane, comment=False)
+    await floor.forecast("rain")
+    await floor.submit()
+    await floor.house.clock.advance(25 * 3600)
+    await floor.arm()
+    floor.lane = replace(floor.lane, comment=True)
+    await floor.submit()
+    assert await comments(floor) == []
+
+
+async def test_secrets_and_markup_of_a_belief_are_not_said(floor: Shopfloor) -> None:
+    reason = Evidence(text="[win](https://evil.example/x) @everyone", source="https://me:pw@host.example/a")
+
+    def move(question: Question) -> Step:
+        belief = Belief(
+            predictions={target.key: Binary(0.3) for target in question.targets},
+            anchor="my key is k-secret-123456",
+            evidence_for=(reason,),
+        )
+        return Step(action=Action(name="think"), observation=Observation(), belief=belief)
+
+    floor.house.forecasters[FIRST] = ScriptedForecaster(move)
+    await floor.forecast("rain")
+    await floor.submit()
+    [(comment, _)] = await comments(floor)
+    assert "Starting point: my key is (left out)" in comment.text
+    assert "For: win (evil.example) everyone (host.example)" in comment.text
+
+
+async def test_who_is_asked_to_approve_sees_what_would_be_said(floor: Shopfloor) -> None:
+    floor.lane = replace(floor.lane, mode=Mode.APPROVE)
+    await floor.forecast("rain")
+    await floor.submit()
+    [asked] = await floor.house.ledger.leave.approvals()
+    assert asked.shown["comment"].startswith("Forecast 30.0%")

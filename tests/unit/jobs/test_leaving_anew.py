@@ -1,0 +1,171 @@
+"""What was held, or planned, under other circumstances: asked about again, it leaves under the rules of today."""
+
+import os
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.domain.request import ArmVenue, Halt, Resume
+from bot.domain.submission import IntentState, Mode
+from bot.gate.recheck import Recheck
+from bot.jobs.attend import Attending, attend
+from bot.jobs.submit import Begin
+from bot.store import stops
+from bot.store.mailbox import REFUSED
+from bot.store.requests import FOLDER, ask
+from tests.unit.jobs.conftest import VENUE, House
+from tests.unit.jobs.market import Shopfloor
+from tests.unit.jobs.test_permit import Office
+
+ARM: dict[str, Any] = {"per_order": 20.0, "per_day": 50.0, "total": 100.0}
+
+
+@pytest.fixture
+async def office(house: House) -> AsyncIterator[Office]:
+    office = Office(Shopfloor.of(house))
+    yield office
+    assert (await house.ledger.leave.verify()).sound
+
+
+async def test_what_was_held_unarmed_leaves_with_the_first_pass_after_arming(office: Office) -> None:
+    await office.floor.forecast("rain")
+    assert await office.floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    await office.ask(ArmVenue, **ARM)
+    assert await office.floor.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_what_a_halt_held_leaves_with_the_first_pass_after_resuming(office: Office) -> None:
+    await office.ask(ArmVenue, **ARM)
+    await office.ask(Halt, reason="odd", venue=VENUE)
+    await office.floor.forecast("rain")
+    assert await office.floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    await office.house.clock.advance(1)
+    await office.ask(Resume)
+    assert await office.floor.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_a_new_run_asks_about_everything_that_is_held_and_no_later_pass_does(office: Office) -> None:
+    floor = office.floor
+    await office.ask(ArmVenue, **ARM)
+    floor.wants.edge = 0.0
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    begin = Begin()
+    assert await floor.submit(begin=begin) == "0 planned, 1 held, 0 acknowledged"
+    assert await floor.submit(begin=begin) == "0 planned, 0 held, 0 acknowledged"
+    floor.wants.edge = 0.1
+    assert await floor.submit(begin=Begin()) == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_what_waits_is_told_with_the_reason_that_most_of_it_has(office: Office) -> None:
+    await office.floor.forecast("rain", "snow")
+    told = await office.floor.told()
+    assert told.startswith("0 planned, 2 held, 0 acknowledged; 2 wait: lantern is not armed")
+
+
+async def test_an_intent_planned_under_an_earlier_arm_record_is_planned_anew_under_the_new_one(office: Office) -> None:
+    floor = office.floor
+    await office.ask(ArmVenue, **ARM)
+    await floor.forecast("rain")
+    assert await floor.submit(flush=False) == "1 planned, 0 held, 0 acknowledged"
+    await office.house.clock.advance(1)
+    await office.ask(ArmVenue, per_order=1.0, per_day=1.0, total=1.0)
+    await floor.outbox.flush()
+    assert floor.bought() == []
+    await floor.submit()
+    assert floor.bought() == [1.0]
+
+
+async def test_an_arm_record_that_comes_while_an_order_is_planned_binds_it(office: Office) -> None:
+    floor = office.floor
+    await office.ask(ArmVenue, **ARM)
+
+    async def meanwhile() -> None:
+        await office.house.clock.advance(1)
+        await office.ask(ArmVenue, per_order=1.0, per_day=1.0, total=1.0)
+        floor.wants.meanwhile = None
+
+    floor.wants.meanwhile = meanwhile
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    assert floor.bought() == []
+
+
+async def test_a_plan_is_not_fresh_because_the_clock_was_set_back(office: Office) -> None:
+    floor = office.floor
+    await office.ask(ArmVenue, **ARM)
+    await floor.forecast("rain")
+    await floor.submit(flush=False)
+    [row] = await office.house.ledger.submissions.batches(states=[IntentState.PLANNED])
+    [item] = await office.house.ledger.submissions.intents(VENUE, "me", row.batch)
+    recheck = floor.outbox.recheck
+    assert isinstance(recheck, Recheck)
+    assert await recheck(item.intent) is None
+    await office.house.clock.advance(-60)
+    assert await recheck(item.intent) is not None
+
+
+async def test_what_was_stopped_after_a_resume_was_asked_stays_stopped(office: Office) -> None:
+    stop = office.house.path / "STOP"
+    early = office.request(Resume)
+    await office.house.clock.advance(600)
+    await office.ask(Halt, reason="bob saw something")
+    written = (office.house.clock.now() - timedelta(seconds=5)).timestamp()
+    os.utime(stop, (written, written))
+    ask(office.house.path, early, at=early.asked_at)
+    await office.house.clock.advance(1)
+    parts = Attending(
+        folder=office.house.path, ledger=office.house.ledger, clock=office.house.clock, permitting=office.parts
+    )
+    await attend(parts)
+    assert len(await office.standing()) == 1
+    assert stop.exists()
+    await office.ask(Resume)
+    assert await office.standing() == []
+    assert not stop.exists()
+
+
+@pytest.mark.parametrize("odd", ['{"kind":"arm","proof":"é"}', "[" * 5000, "\x00", '{"kind":"resume","by":1}'])
+async def test_a_halt_is_done_whatever_else_waits(office: Office, odd: str) -> None:
+    folder = office.house.path / FOLDER
+    folder.mkdir()
+    (folder / "0000.json").write_text(odd)
+    halt = office.request(Halt, reason="odd", venue=VENUE)
+    ask(office.house.path, halt, at=halt.asked_at)
+    parts = Attending(
+        folder=office.house.path, ledger=office.house.ledger, clock=office.house.clock, permitting=office.parts
+    )
+    assert await attend(parts) == "1 requests done, 1 refused"
+    assert [one.venue for one in await office.standing()] == [VENUE]
+    assert len([*(folder / REFUSED).iterdir()]) == 1
+
+
+async def test_a_loss_that_the_first_reading_shows_holds_before_anything_is_bought(office: Office) -> None:
+    floor, ledger = office.floor, office.house.ledger
+    floor.bound(Mode.LIVE, daily_loss=100.0)
+    await office.ask(ArmVenue, **ARM)
+    floor.broker.cash = 1000.0
+    await ledger.readings.add(VENUE, "me", await floor.broker.account(), paper=False)
+    await office.house.clock.advance(60)
+    floor.broker.cash = 100.0
+    await floor.forecast("rain", "snow")
+    assert await floor.submit() == "0 planned, 2 held, 0 acknowledged"
+    assert floor.bought() == []
+    [stop] = await ledger.leave.read(stops.standing)
+    assert "900.00 was lost today" in stop.why
+
+
+async def test_orders_are_sent_before_the_next_market_is_read(office: Office) -> None:
+    floor = office.floor
+    await office.ask(ArmVenue, **ARM)
+    sent: list[int] = []
+
+    async def meanwhile() -> None:
+        sent.append(len(floor.bought()))
+
+    floor.wants.meanwhile = meanwhile
+    await floor.forecast("rain", "snow", "fog")
+    assert await floor.submit() == "3 planned, 0 held, 3 acknowledged"
+    assert sent == [0, 1, 2]
