@@ -4,6 +4,12 @@ PYTEST_ARGS ?=
 CRASH_ARGS ?=
 PAID_ARGS ?=
 OUTBOX_ARGS ?= --kills 5000
+SEEDS ?= 64
+DAYS ?= 3
+SEED ?=
+MUTANT ?=
+JOBS ?= 2
+SIMULATE_ARGS ?=
 LIVE ?=
 BENCH_ARGS ?=
 
@@ -21,7 +27,7 @@ TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format lint types cover bench crash test-model test-live hostile signer lock clean
+.PHONY: help run test check format lint types cover bench crash simulate test-model test-live hostile signer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +77,10 @@ crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models 
 
 signer: $(SIGNER)/.installed ## install the signer of real orders apart: no library for models beside the key
 	@echo 'In [venues.polymarket.settings]: signer_python = "$(CURDIR)/$(SIGNER)/bin/python"'
+
+simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DAYS=3, or SEED=7 to replay one)
+	$(BIN)/python -m tests.simulation.whole --days $(DAYS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS)) \
+		$(if $(MUTANT),--mutant $(MUTANT)) $(SIMULATE_ARGS)
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock

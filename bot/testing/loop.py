@@ -13,9 +13,10 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from contextvars import Context
 from datetime import datetime, timedelta, tzinfo
-from threading import Event, get_ident
+from threading import Event, Thread, current_thread
 from typing import Any, Self, TypeVar, TypeVarTuple
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from bot.testing.clock import START
 
@@ -36,10 +37,10 @@ class _JumpingSelector(selectors.DefaultSelector):
         self.elapsed_s = 0.0
         self.threads_busy: Callable[[], bool] = lambda: False
         # What threads told the loop in step, by thread, until its next turn; set with each of them.
-        self.told: list[tuple[int, Callable[[], object]]] = []
+        self.told: list[tuple[Thread, Callable[[], object]]] = []
         self.news = Event()
         self.in_step = in_step
-        self._threads: dict[int, int] = {}
+        self._threads: WeakKeyDictionary[Thread, int] = WeakKeyDictionary()
         # Turns of the loop in which something happens, and who wants to know.
         self.turns = 0
         self.on_turn: Callable[[int], None] = lambda _: None
@@ -101,7 +102,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # clock's nanosecond, and a timer that is never quite due would be waited for in zero steps for ever.
         self._clock_resolution = 1e-6
         self._in_executor = 0
-        self._owner = get_ident()
+        self._owner = current_thread()
         self._jumping.threads_busy = lambda: self._in_executor > 0 or busy()
 
     def time(self) -> float:
@@ -125,9 +126,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Handle:
         """Call it in the loop's next turn; what another thread asks for in step waits until all of them are done."""
         jumping = self._jumping
-        if not jumping.in_step or get_ident() == self._owner:
+        if not jumping.in_step or current_thread() is self._owner:
             return super().call_soon_threadsafe(callback, *args, context=context)
-        jumping.told.append((get_ident(), lambda: self.call_soon(callback, *args, context=context)))
+        jumping.told.append((current_thread(), lambda: self.call_soon(callback, *args, context=context)))
         jumping.news.set()
         return asyncio.Handle(callback, args, self, context)
 

@@ -8,7 +8,29 @@ from bot.testing.world.grammar import headed, pick
 if TYPE_CHECKING:
     import numpy as np
 
-_ONSETS = ("b", "br", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l", "m", "n", "p", "pr", "r", "s", "t", "tr", "v", "z")
+_ONSETS = (
+    "b",
+    "br",
+    "d",
+    "dr",
+    "f",
+    "g",
+    "gr",
+    "h",
+    "k",
+    "kl",
+    "l",
+    "m",
+    "n",
+    "p",
+    "pr",
+    "r",
+    "s",
+    "t",
+    "tr",
+    "v",
+    "z",
+)
 _NUCLEI = ("a", "e", "i", "o", "u", "ae", "ei", "ou", "y")
 _CODAS = ("", "", "l", "n", "r", "s", "m", "rn", "lt", "nd", "x")
 _LANDS = ("ovia", "aria", "mere", "holm", "stan Vale", "wick", "fjord", "mark", "una", "esse")
@@ -30,9 +52,9 @@ def name(stream: "np.random.Generator", syllables: int = 2) -> str:
 
 def cast(stream: "np.random.Generator") -> Mapping[str, str]:
     """Return the names that one question may need; those of one kind differ."""
-    people = _several(stream, 4, lambda: f"{name(stream)} {name(stream, 3)}")
-    towns = _several(stream, 4, lambda: name(stream) + pick(stream, _TOWNS))
-    firms = _several(stream, 4, lambda: f"{name(stream)} {pick(stream, _FIRMS)}")
+    people = _several(4, lambda: f"{name(stream)} {name(stream, 3)}")
+    towns = _several(4, lambda: name(stream) + pick(stream, _TOWNS))
+    firms = _several(4, lambda: f"{name(stream)} {pick(stream, _FIRMS)}")
     teams = [f"{town} {pick(stream, _CREATURES)}" for town in towns]
     numbered = {
         f"{kind}{place}": one
@@ -52,7 +74,7 @@ def cast(stream: "np.random.Generator") -> Mapping[str, str]:
     }
 
 
-def _several(stream: "np.random.Generator", count: int, make: Callable[[], str]) -> list[str]:
+def _several(count: int, make: Callable[[], str]) -> list[str]:
     made: dict[str, None] = {}
     while len(made) < count:
         made[make()] = None

@@ -20,8 +20,8 @@ class Temper:
 
     lag_days: float = 1.5
     shrink: float = 0.8
-    prejudice: float = 0.3
-    mood: float = 0.35
+    prejudice: float = 0.4
+    mood: float = 0.45
     mood_days: float = 4.0
 
 

@@ -7,7 +7,7 @@ day and after it they say what happened. A forecaster that knew them could not b
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from bot.clock import SeededRandom
@@ -23,6 +23,18 @@ _NODES = 96
 def shock_of(chance: SeededRandom, name: str, deviation: float) -> float:
     """Return what is added on the last day: what polls, form and rumours could not tell."""
     return float(chance.stream("shock", name).standard_normal()) * deviation
+
+
+def passage(walk: Walk, distance: float, days: float) -> float:
+    """Return the probability that a Brownian walk rises by the distance within so many days."""
+    if days <= 0.0:
+        return 0.0
+    spread = walk.sigma * math.sqrt(days)
+    straight = normal_cdf((walk.drift * days - distance) / spread)
+    mirrored = normal_cdf((-distance - walk.drift * days) / spread)
+    # The factor may overflow only where the mirrored part is zero in floating point.
+    weight = 2.0 * walk.drift * distance / walk.sigma**2
+    return min(1.0, straight + (math.exp(weight) * mirrored if mirrored > 0.0 else 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,18 +85,7 @@ class Reached:
         if self.reached_on <= day or day >= until:
             return float(self.reached_on <= min(day, until))
         steps = self.walk.step(until) - self.walk.step(day)
-        return self._passage(self.level - self.walk.at(day), steps * STEP_DAYS)
-
-    def _passage(self, distance: float, days: float) -> float:
-        if days <= 0.0:
-            return 0.0
-        drift, sigma = self.walk.drift, self.walk.sigma
-        spread = sigma * math.sqrt(days)
-        straight = normal_cdf((drift * days - distance) / spread)
-        mirrored = normal_cdf((-distance - drift * days) / spread)
-        # The factor may overflow only where the mirrored part is zero in floating point.
-        weight = 2.0 * drift * distance / sigma**2
-        return min(1.0, straight + (math.exp(weight) * mirrored if mirrored > 0.0 else 0.0))
+        return passage(self.walk, self.level - self.walk.at(day), steps * STEP_DAYS)
 
     @cached_property
     def reached_on(self) -> float:
@@ -182,12 +183,21 @@ class Level:
         return math.exp(value) if self.geometric else value
 
 
+@cache
+def _quadrature() -> "tuple[np.ndarray, np.ndarray]":
+    """Return nodes and weights, which take far longer to find than to use."""
+    import numpy as np  # noqa: PLC0415 - commands that have no world do without
+
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    return nodes, weights
+
+
 def _highest(laws: Sequence[Law]) -> list[float]:
     """Return for each of independent normal values the probability of being the highest."""
     import numpy as np  # noqa: PLC0415 - commands that have no world do without
     from scipy.special import ndtr
 
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    nodes, weights = _quadrature()
     means = np.array([law.mean for law in laws])
     spreads = np.array([law.deviation for law in laws])
     # [who wins, at which node, against whom]

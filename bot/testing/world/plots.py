@@ -8,12 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from bot.clock import SeededRandom
 from bot.testing.world.ask import Ask, Event, Fate, Form, Scale
 from bot.testing.world.calendar import Calendar
-from bot.testing.world.events import Above, Bands, Field, Level, Reached
+from bot.testing.world.events import Above, Bands, Field, Level, Reached, passage
 from bot.testing.world.grammar import headed, write
 from bot.testing.world.walks import Law, Walk
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SPAN = 760.0
 # Of a range that is asked about, in deviations of what was known at the beginning.
 _REACH = 3.2
+# How often another walk is tried where one has been too high before.
+_ATTEMPTS = 40
 
 
 class Kind(StrEnum):
@@ -55,9 +58,7 @@ class Motion:
         start = float(chance.stream("start", name).uniform(low, high))
         start = math.log(start) if self.geometric else start
         drift = self.pull * start if self.pull else self.drift
-        return Walk(
-            name=name, chance=chance, days=SPAN, start=start, sigma=self.sigma, drift=drift, pull=self.pull
-        )
+        return Walk(name=name, chance=chance, days=SPAN, start=start, sigma=self.sigma, drift=drift, pull=self.pull)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +151,8 @@ def drafted(plot: Plot, slot: Slot) -> Draft:
         case Kind.ABOVE:
             event: Above | Reached = _above(plot, slot, walk)
         case Kind.REACHED:
-            event = _reached(plot, slot, walk)
-    return _grouped(plot, slot, event) if plot.heading else _put(plot, slot, walk, event)
+            event = _reached(plot, slot)
+    return _grouped(plot, slot, event) if plot.heading else _put(plot, slot, event.walk, event)
 
 
 def strip_of(plot: Plot, slot: Slot, walk: Walk, *, base: float = 0.0) -> Strip:
@@ -172,17 +173,26 @@ def series_name(slot: Slot) -> str:
     return f"SIM-{slot.theme[:4].upper()}-{slot.key.upper()}"
 
 
-def texts(plot: Plot, slot: Slot, more: Mapping[str, str]) -> Mapping[str, str]:
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What people read of a question."""
+
+    title: str
+    background: str
+    criteria: str
+
+
+def texts(plot: Plot, slot: Slot, more: Mapping[str, str]) -> Texts:
     """Return title, background and criteria, written; one slot always writes alike."""
-    words = {**slot.words, "date": slot.calendar.words(slot.until), "unit": plot.unit, **more}
-    written = {
-        part: headed(write(pattern, slot.stream(part), words))
+    words = {**slot.words, "date": _date(slot), "unit": plot.unit, **more}
+    title, background, criteria = (
+        headed(write(pattern, slot.stream(part), words))
         for part, pattern in (("title", plot.title), ("background", plot.background), ("criteria", plot.criteria))
-    }
+    )
     if plot.measure:
-        published = write(plot.measure, slot.stream("measure"), slot.words)
-        written["background"] += f" {headed(published)} is published daily as series {series_name(slot)}."
-    return written
+        published = headed(write(plot.measure, slot.stream("measure"), slot.words))
+        background = f"{background} {published} is published daily as series {series_name(slot)}."
+    return Texts(title, background, criteria)
 
 
 def number(value: float, digits: int) -> str:
@@ -191,69 +201,67 @@ def number(value: float, digits: int) -> str:
 
 
 def _put(plot: Plot, slot: Slot, walk: Walk, event: Event) -> Draft:
-    base, level = _base(plot, event), ""
-    if isinstance(event, Above | Reached):
-        shown = math.exp(event.level) if plot.motion.geometric else event.level - base
-        level = number(shown, plot.digits)
-    words = {"level": level}
-    written = texts(plot, slot, words)
-    name = write(plot.happening, slot.stream("happening"), {**slot.words, **words, "date": _date(slot)})
-    happening = {one: _of_band(plot, one) for one in event.names} if isinstance(event, Bands) else {"": name}
-    ask = Ask(
-        **_frame(plot, slot),
-        **written,
-        event=event,
-        happening=happening,
+    base = _base(plot, event)
+    words = {"level": _level(plot, event), "date": _date(slot)}
+    name = write(plot.happening, slot.stream("happening"), {**slot.words, **words})
+    ask = _ask(
+        plot,
+        slot,
+        event,
+        texts(plot, slot, words),
+        happening={one: _of_band(plot, one) for one in event.names} if isinstance(event, Bands) else {"": name},
         scale=_scale(plot, slot, event),
         series=series_name(slot) if plot.measure else "",
     )
     return Draft(asks=(ask,), strips=(strip_of(plot, slot, walk, base=base),) if plot.measure else ())
 
 
-def _frame(plot: Plot, slot: Slot) -> "dict[str, object]":
-    return {
-        "key": slot.key,
-        "theme": slot.theme,
-        "stall": slot.stall,
-        "form": plot.form,
-        "opens": slot.opens,
-        "closes": slot.closes,
-        "resolves": slot.until + 1.0,
-        "fate": slot.fate,
-        "tags": (slot.theme,),
-    }
+def _ask(plot: Plot, slot: Slot, event: Event, written: Texts, **more: Any) -> Ask:  # noqa: ANN401 - fields of Ask
+    return Ask(
+        key=slot.key,
+        theme=slot.theme,
+        stall=slot.stall,
+        form=plot.form,
+        event=event,
+        title=written.title,
+        background=written.background,
+        criteria=written.criteria,
+        opens=slot.opens,
+        closes=slot.closes,
+        resolves=slot.until + 1.0,
+        fate=slot.fate,
+        tags=(slot.theme,),
+        **more,
+    )
 
 
 def _grouped(plot: Plot, slot: Slot, event: Above | Reached) -> Draft:
     """Return three questions on one motion: at three levels, or by three days."""
-    drafts = []
-    law = event.walk.law(slot.opens, slot.until)
-    for place in range(3):
-        part = replace(slot, key=f"{slot.key}{'abc'[place]}", words=slot.words)
+    asks, law = [], event.walk.law(slot.opens, slot.until)
+    for place, letter in enumerate("abc"):
+        part = replace(slot, key=f"{slot.key}{letter}")
         if "{level}" in plot.label:
             moved = replace(event, level=_rounded(plot, event.level + (place - 1) * 0.6 * law.deviation))
         else:
-            end = slot.opens + max(1.0, round((slot.until - slot.opens) * (place + 1) / 3.0))
+            end = slot.opens + max(1.0, round((slot.until - slot.opens) * (0.5 + 0.25 * place)))
             moved = replace(event, until=min(end, slot.until))
             part = replace(part, until=moved.until, closes=min(slot.closes, moved.until))
-        drafts.append(_part(plot, slot, part, moved))
-    return Draft(asks=drafts, strips=(strip_of(plot, slot, event.walk, base=_base(plot, event)),))
+        asks.append(_part(plot, slot, part, moved))
+    return Draft(asks=asks, strips=(strip_of(plot, slot, event.walk, base=_base(plot, event)),))
 
 
 def _part(plot: Plot, whole: Slot, part: Slot, event: Above | Reached) -> Ask:
-    base = _base(plot, event)
-    shown = math.exp(event.level) if plot.motion.geometric else event.level - base
-    words = {"level": number(shown, plot.digits), "date": _date(part), "unit": plot.unit}
     # The members of a group read alike: one slot writes them all.
-    written = texts(plot, whole, words)
-    return Ask(
-        **_frame(plot, part),
-        **written,
-        event=event,
+    words = {"level": _level(plot, event), "date": _date(part), "unit": plot.unit}
+    return _ask(
+        plot,
+        part,
+        event,
+        texts(plot, whole, words),
         happening={"": write(plot.happening, whole.stream("happening"), {**whole.words, **words})},
         series=series_name(whole) if plot.measure else "",
         group=whole.key,
-        heading=headed(write(plot.heading, whole.stream("heading"), {**whole.words, **words})),
+        heading=headed(write(plot.heading, whole.stream("heading"), {**whole.words, **words, "date": _date(whole)})),
         label=plot.label.format_map(words),
     )
 
@@ -262,13 +270,13 @@ def _field(plot: Plot, slot: Slot) -> Ask:
     names = [write(option, slot.stream("option"), slot.words) for option in plot.options]
     walks = {one: plot.motion.walk(f"{slot.theme} {slot.key} {one}", slot.chance) for one in names}
     deviation = next(iter(walks.values())).law(slot.opens, slot.until).deviation
-    return Ask(
-        **_frame(plot, slot),
-        **texts(plot, slot, {"level": ""}),
-        event=Field(walks=walks, until=slot.until, shock=plot.shock * deviation),
-        happening={
-            one: write(plot.happening, slot.stream("happening"), {**slot.words, "option": one}) for one in names
-        },
+    said = {one: {**slot.words, "option": one} for one in names}
+    return _ask(
+        plot,
+        slot,
+        Field(walks=walks, until=slot.until, shock=plot.shock * deviation),
+        texts(plot, slot, {"level": ""}),
+        happening={one: write(plot.happening, slot.stream("happening"), words) for one, words in said.items()},
     )
 
 
@@ -280,22 +288,33 @@ def _above(plot: Plot, slot: Slot, walk: Walk) -> Above:
     return Above(walk=walk, until=slot.until, level=_rounded(plot, level), shock=shock)
 
 
-def _reached(plot: Plot, slot: Slot, walk: Walk) -> Reached:
-    """Return a level that was not reached before, to be reached with a chance that was drawn, or a smaller one."""
+def _reached(plot: Plot, slot: Slot) -> Reached:
+    """Return a walk with a level that it has not reached before, and may reach.
+
+    What is looked at to choose the walk and the level lies before the opening, so the law of what follows is as it was.
+    """
     wanted = float(slot.stream("level").uniform(0.12, 0.85))
+    for attempt in range(_ATTEMPTS):
+        walk = plot.motion.walk(f"{slot.theme} {slot.key} {attempt}", slot.chance)
+        found = _level_above(plot, slot, walk, wanted)
+        if found.chance(slot.opens) > 0.5 * wanted:
+            break
+    return found
+
+
+def _level_above(plot: Plot, slot: Slot, walk: Walk, wanted: float) -> Reached:
+    """Return a level that is reached with about the wanted chance, or a smaller one if it was reached before."""
     here, law = walk.at(slot.opens), walk.law(slot.opens, slot.until)
     low, high = 0.0, abs(law.mean - here) + 4.0 * law.deviation
     for _ in range(30):
         middle = (low + high) / 2.0
-        chance = Reached(
-            walk=replace(walk, start=min(walk.start, here + middle - 1e-9)), until=slot.until, level=here + middle
-        )._passage(middle, slot.until - slot.opens)
-        low, high = (middle, high) if chance > wanted else (low, middle)
+        likely = passage(walk, middle, slot.until - slot.opens) > wanted
+        low, high = (middle, high) if likely else (low, middle)
     step = 0.15 * law.deviation
     level = max(here + high, walk.start + step)
     while True:
-        found = Reached(walk=walk, until=slot.until, level=_rounded(plot, level))
-        if found.reached_on > slot.opens + 0.5:
+        found = Reached(walk=walk, until=slot.until, level=_rounded(plot, level, lift=0.5))
+        if found.reached_on > slot.opens:
             return found
         level += step
 
@@ -310,7 +329,7 @@ def _bands(plot: Plot, slot: Slot, walk: Walk) -> Bands:
     else:
         limits = sorted({_rounded(plot, law.mean + at * wide) for at in (-0.9, 0.0, 0.9)})
         shown = [number(math.exp(one) if plot.motion.geometric else one, plot.digits) for one in limits]
-        middles = [f"{low} to {high}" for low, high in zip(shown, shown[1:], strict=False)]
+        middles = [f"{low} to {high}" for low, high in pairwise(shown)]
         names = [f"{shown[0]} or less", *middles, f"more than {shown[-1]}"]
     return Bands(walk=walk, until=slot.until, limits=limits, names=names, shock=plot.shock * law.deviation)
 
@@ -330,14 +349,21 @@ def _scale(plot: Plot, slot: Slot, event: Event) -> Scale | None:
     return Scale(low=low, high=max(high, low + 10.0**-plot.digits), unit=plot.unit, digits=plot.digits)
 
 
-def _rounded(plot: Plot, level: float) -> float:
-    """Return the level that the text will show; levels that are called by a mark stay as they are."""
+def _rounded(plot: Plot, level: float, *, lift: float = 0.0) -> float:
+    """Return the level that the text will show, ``lift`` last digits up; those called by a mark stay as they are."""
     if plot.mark is not None:
         return level
+    unit = 10.0**-plot.digits
     if plot.motion.geometric:
         # Never down to zero.
-        return math.log(max(round(math.exp(level), plot.digits), 10.0**-plot.digits))
-    return round(level, plot.digits)
+        return math.log(max(round(math.exp(level) + lift * unit, plot.digits), unit))
+    return round(level + lift * unit, plot.digits)
+
+
+def _level(plot: Plot, event: Event) -> str:
+    if not isinstance(event, Above | Reached):
+        return ""
+    return number(math.exp(event.level) if plot.motion.geometric else event.level - _base(plot, event), plot.digits)
 
 
 def _base(plot: Plot, event: Event) -> float:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
+from bot import redact
 from bot.domain.question import SINGLE_TARGET, QuestionRef
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.submission import Batch, IntentState, Receipt
@@ -169,6 +171,8 @@ def _tells_secrets() -> None:
             raise Unavailable(message) from error
 
     _set(HttpWire, "send", telling)
+    # What is written down hides secrets once more.
+    _set(redact.Redactor, "hide", lambda _, text: text)
 
 
 _ALL: Sequence[tuple[str, str, Callable[[], None]]] = (
@@ -185,6 +189,13 @@ _ALL: Sequence[tuple[str, str, Callable[[], None]]] = (
     ("no-audit", "writes are not in the audit", _no_audit),
     ("resolved-early", "a question that closed is taken for resolved", _resolved_early),
     ("leases-for-ever", "what a dead process had taken on is never taken up again", _leases_for_ever),
-    ("tells-secrets", "an error tells the headers of its request", _tells_secrets),
+    ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
 )
 MUTANTS: Mapping[str, Mutant] = {name: Mutant(breaks=breaks, apply=apply) for name, breaks, apply in _ALL}
+
+
+@cache
+def broken(name: str) -> Mutant:
+    """Break this process in that way, once, and return how."""
+    MUTANTS[name].apply()
+    return MUTANTS[name]

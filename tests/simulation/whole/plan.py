@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 HOUR_S, DAY_S = 3_600.0, 86_400.0
-# One life in three watches prices: each follows them every few seconds, which takes most of a simulated day's work.
-WATCHING = 1 / 3
+# One in five watches prices: it follows them every few seconds, which takes most of a simulated day's work.
+WATCHING = 1 / 5
 PAPER = 1 / 4
+# At the fastest pace: reading accounts back asks more of the venues than all else together.
+RECONCILE_S = 3_600
 
 _CONFIG = """
 plugins = ["manifold", "metaculus", "drifter"]
@@ -29,7 +31,7 @@ state = "HOME/state"
 level = "error"
 
 [daemon]
-attend_every_s = {attend}
+attend_every_s = 600
 discover_every_s = {discover}
 forecast_every_s = {forecast}
 submit_every_s = {submit}
@@ -116,7 +118,7 @@ def temper_of(plan: Plan) -> Temper:
 
 def config_of(temper: Temper, urls: Mapping[str, str]) -> str:
     """Return the configuration, HOME standing for the folder of a life."""
-    base = {"attend": 600, "discover": 3_600, "forecast": 900, "submit": 900, "reconcile": 1_200}
+    base = {"discover": 5_400, "forecast": 1_200, "submit": 1_200, "reconcile": RECONCILE_S}
     return _CONFIG.format(
         here=HERE,
         username=USERNAME,
@@ -132,7 +134,7 @@ def config_of(temper: Temper, urls: Mapping[str, str]) -> str:
 def _fate(stream: np.random.Generator, plan: Plan) -> Fate:
     """Draw an end; most are kills, and half of those near a write."""
     draw, most_s = float(stream.random()), plan.days * DAY_S * 2.0 / max(plan.lives, 1)
-    turns, writes = int(stream.geometric(1 / 40)), int(stream.geometric(1 / 3))
+    turns, writes = int(stream.geometric(1 / 8)), int(stream.geometric(1 / 3))
     after_s = float(stream.uniform(0.0, most_s))
     match draw:
         case _ if draw < 0.35:

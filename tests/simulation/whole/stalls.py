@@ -22,8 +22,8 @@ KEY, TOKEN = "c3b9a2d4-0e51-4d52-9f0a-6f4f0b1c7d21", "5f1d0b7e" * 5
 SECRETS = {"manifold.key": KEY, "metaculus.token": TOKEN}
 USERNAME = "foxbot"
 BALANCE = 5_000.0
-# What an order, and all orders of a day and of an arm record may cost.
-CAPS = {"per_order": 40.0, "per_day": 300.0, "total": 2_000.0}
+# What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
+CAPS = {"per_order": 20.0, "per_day": 80.0, "total": 2_000.0}
 # How often requests and messages meet each fault in the roughest of weathers: 20 % all together.
 RATES: Mapping[Fault, float] = {
     Fault.DROPPED_BEFORE: 0.02,

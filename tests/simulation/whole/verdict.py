@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from bot.ids import digest
 from bot.jobs.halted import BY_FILE
 from bot.store.audit import verify
 from bot.store.checks import full_check
-from bot.store.codec import stamp
+from bot.store.codec import moment, stamp
 from bot.store.database import open_reader
 from bot.store.invariants import INVARIANTS
 from tests.simulation.whole.observer import is_cancel
@@ -40,7 +40,9 @@ select s.ref, s.due_at from schedule s
 where s.owner is null and s.due_at < :late and s.closes_at > :now and coalesce(s.not_before, '') < :late
 """
 _UNDECIDED = "select ref, made_at from forecast where state = 'done' and decided_at is null and made_at < :late"
-_OUTCOMES = "select ref, kind, value from current_resolution"
+_OUTCOMES = "select ref, kind, value, seen_at from resolution"
+# By so much the clock that people set may be behind.
+SET_BACK = timedelta(hours=1, minutes=2)
 
 
 @dataclass(frozen=True)
@@ -211,17 +213,23 @@ class Verdict:
                 yield f"I9: {len(rows)} still {what} in calm weather: {rows[:3]}"
 
     def _outcomes(self) -> Iterator[str]:
-        """An outcome on record is one that the venue has; one that was ever undone there may be on its way."""
+        """An outcome was there when it was read; of those that were taken back again it is not known since when."""
         for row in self.rows(_OUTCOMES):
             venue, key = row["ref"].split(":", 1)
             name = key.rsplit(":", 1)[-1]
-            if f"{venue}:{name}" not in self.undone and not self._has_outcome(venue, name):
-                yield f"outcome: {row['ref']} is {row['kind']} {row['value']}, and has no outcome at {venue}"
+            if f"{venue}:{name}" in self.undone:
+                continue
+            since = self._resolved_at(venue, name)
+            if since is None or moment(row["seen_at"]) < since - SET_BACK:
+                told = f"{row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
+                yield f"outcome: {told}, and has had an outcome since {since or 'never'}"
 
-    def _has_outcome(self, venue: str, name: str) -> bool:
+    def _resolved_at(self, venue: str, name: str) -> datetime | None:
         if venue == "manifold":
-            return self.stalls.manifold.state.markets[name].resolved
-        return self.stalls.metaculus.state.questions[int(name)].resolution is not None
+            at_ms = self.stalls.manifold.state.markets[name].resolution_time
+            return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
+        question = self.stalls.metaculus.state.questions[int(name)]
+        return None if question.resolution is None else question.resolution_set
 
 
 def _stands(row: Row) -> bool:

@@ -101,8 +101,9 @@ class Weather:
             world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
 
     def _resolve(self) -> None:
-        """Let one of each that is closed, or nearly, find its end."""
-        soon, manifold, metaculus = self.clock.now() + timedelta(hours=6), self.stalls.manifold, self.stalls.metaculus
+        """Let one of each that is closed, for hours or nearly, find its end."""
+        soon = self.clock.now() + timedelta(hours=float(self.stream.uniform(-12.0, 6.0)))
+        manifold, metaculus = self.stalls.manifold, self.stalls.metaculus
         over = [one for one in manifold.state.markets.values() if not one.resolved]
         over = [one for one in over if one.closes is not None and one.closes < soon.timestamp() * 1000]
         if over:

@@ -2,12 +2,14 @@ import asyncio
 import threading
 import time
 from datetime import timedelta
+from queue import SimpleQueue
+from threading import Event, Thread
 
 import pytest
 
 from bot.testing import loop as virtual
 from bot.testing.clock import START
-from bot.testing.loop import Trace, VirtualClock, simulate
+from bot.testing.loop import Trace, VirtualClock, VirtualLoop, simulate
 
 
 def test_a_year_of_sleep_passes_at_once() -> None:
@@ -87,3 +89,58 @@ def test_a_trace_depends_on_every_event_and_on_their_order() -> None:
             trace.add(word, 1)
     assert first.digest() == same.digest() != other.digest()
     assert first.length == 2
+
+
+class Worker(Thread):
+    """Says words to the loop, each once it may, and lets the next one speak."""
+
+    def __init__(self, heard: list[str]) -> None:
+        super().__init__(daemon=True)
+        self.asked = self.answered = 0
+        self._heard = heard
+        self._wanted: SimpleQueue[tuple[VirtualLoop, str, Event, Event]] = SimpleQueue()
+
+    def ask(self, loop: VirtualLoop, word: str, *, after: Event, then: Event) -> None:
+        self.asked += 1
+        self._wanted.put((loop, word, after, then))
+
+    def run(self) -> None:
+        for loop, word, after, then in iter(self._wanted.get, None):
+            after.wait()
+            loop.call_soon_threadsafe(self._heard.append, word)
+            self.answered += 1
+            then.set()
+
+
+def test_in_step_the_order_in_which_threads_are_heard_is_not_that_of_their_speed() -> None:
+    heard: list[str] = []
+    first, second = Worker(heard), Worker(heard)
+    free, turn = Event(), Event()
+    free.set()
+
+    async def main(clock: VirtualClock) -> None:
+        for worker in (first, second):
+            worker.start()
+            worker.ask(clock.loop, "begin", after=free, then=Event())
+            await clock.sleep(1.0)
+        first.ask(clock.loop, "slow", after=turn, then=Event())
+        second.ask(clock.loop, "fast", after=free, then=turn)
+        clock.loop.call_soon_threadsafe(heard.append, "own")
+        await clock.sleep(1.0)
+
+    def busy() -> bool:
+        return any(worker.asked > worker.answered for worker in (first, second))
+
+    simulate(main, make=lambda: VirtualLoop(busy, in_step=True))
+    assert heard == ["begin", "begin", "own", "slow", "fast"]
+
+
+def test_in_step_a_thread_that_never_ends_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(clock: VirtualClock) -> None:
+        await clock.sleep(1.0)
+
+    monkeypatch.setattr(virtual, "PATIENCE_S", 0.01)
+    # For all of the loop's patience; then it lets the loop be closed.
+    busy = iter([True] * 50)
+    with pytest.raises(RuntimeError, match="a thread does not end"):
+        simulate(main, make=lambda: VirtualLoop(lambda: next(busy, False), in_step=True))

@@ -1,0 +1,272 @@
+"""What a simulated forecaster believes of a question: of yes on each day, of each option, or where a value will lie."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from statistics import NormalDist, fmean
+
+from bot.testing.world.mind_reading import (
+    Message,
+    Source,
+    Table,
+    Task,
+    iso,
+    sources_of,
+    steps_of,
+    tables_of,
+    task_of,
+    written_date,
+)
+from bot.testing.world.mind_series import Outlook
+from bot.testing.world.mind_weighing import (
+    FIGURES_ERROR,
+    SERIES_ERROR,
+    SURE,
+    UNSURE,
+    Pooled,
+    Reading,
+    anchors,
+    expit,
+    level_of,
+    logit,
+    outlook,
+    pooled,
+    readings_of,
+    shares_of,
+)
+
+MODEL_ERROR = 0.8
+# Ranges that are asked about reach so many deviations to each side.
+_REACH = 3.0
+_DAY_S = 86_400.0
+_WIDEST = 2.563  # from the tenth to the ninetieth percentile of a normal law, in deviations
+_MODEL_ROW = re.compile(r"^(\d{4}-\d{2}-\d{2}): ([01]\.\d+) \(season", re.MULTILINE)
+_PASSAGE = re.compile(r"\bas soon as\b|\bfirst\b|\breach|\btouch|\bhit\b|day on which", re.IGNORECASE)
+_BELOW = re.compile(r"\b(?:below|under|less than|fewer than|lower than|falls? to)\b", re.IGNORECASE)
+_SINCE = re.compile(r"\b(?:than|since|compared (?:with|to)) (?:on |its value on )?(?=\d|\{)", re.IGNORECASE)
+_CONFIDENCES = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bent:
+    """How a belief is bent: ``factor`` times the log-odds, then ``shift`` (a normal deviate times the noise)."""
+
+    factor: float = 1.0
+    shift: float = 0.0
+
+    def log_odds(self, value: float) -> float:
+        """Return log-odds as this mind holds them."""
+        return self.factor * value + self.shift
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opinion:
+    """A belief from a conversation; computed as far as it is asked for. ``forced`` is a probability that was obeyed."""
+
+    task: Task
+    sources: Sequence[Source]
+    tables: Sequence[Table]
+    brought: str = ""
+    bent: Bent = Bent()
+    forced: float | None = None
+    _cache: dict[str, Pooled] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def chance(self, target: str = "") -> float:
+        """Return the probability of yes on the day of a target."""
+        if self.forced is not None:
+            return self.forced
+        return expit(self.bent.log_odds(self.pooled(target).value))
+
+    def shares(self) -> Mapping[str, float]:
+        """Return the probability of each option."""
+        options = self.task.options
+        if self.forced is not None and options:
+            rest = (1.0 - self.forced) / max(1, len(options) - 1)
+            return {option: self.forced if option == options[0] else rest for option in options}
+        held = {option: logit(share) for option, share in self._plain_shares().items()}
+        lean = {option: self.bent.shift * (1.0 if place % 2 else -1.0) for place, option in enumerate(options)}
+        return shares_of({option: self.bent.factor * value + lean[option] for option, value in held.items()})
+
+    def quantile(self, level: float, target: str = "") -> str | float:
+        """Return the value, or the ISO date, below which the answer lies with a probability."""
+        if _is_dated(self.task):
+            return self._day_at(level, target)
+        law = self._law(target)
+        value = law.mean + law.stdev * (0.5 * self.bent.shift + NormalDist().inv_cdf(level) / self.bent.factor)
+        return float(f"{_held(self.task, value):.8g}")
+
+    def pooled(self, target: str = "", option: str = "") -> Pooled:
+        """Return the readings on yes, or on an option, and what they amount to."""
+        key = f"{target}\x1f{option}"
+        if key not in self._cache:
+            self._cache[key] = pooled([*self._readings(target, option)])
+        return self._cache[key]
+
+    def claims(self) -> Iterator[tuple[Reading, bool]]:
+        """Yield what was read, with whether it speaks for yes (for the likeliest option) more than the start did."""
+        first = next(iter(self.task.targets))
+        shares = self._plain_shares() if self.task.options else {}
+        option = max(shares, key=lambda one: shares[one]) if shares else ""
+        found = self.pooled(first, option).readings
+        start = pooled([one for one in found if one.anchor]).value
+        for one in found:
+            if not one.anchor:
+                yield one, one.value > start
+
+    @property
+    def anchor(self) -> str:
+        """What the belief started from, in words."""
+        found = [one.words for one in self.pooled(next(iter(self.task.targets)), self._some_option).readings]
+        return found[1] if len(found) > 1 and found[1].startswith(("The crowd", "Such")) else found[0]
+
+    @property
+    def confidence(self) -> str:
+        """Low, medium or high, by the weight of what was read."""
+        weight = self.pooled(next(iter(self.task.targets)), self._some_option).weight
+        return _CONFIDENCES[(weight >= UNSURE) + (weight >= SURE)]
+
+    @property
+    def _some_option(self) -> str:
+        return self.task.options[0] if self.task.options else ""
+
+    @cached_property
+    def _outlook(self) -> Outlook | None:
+        return outlook(self.task, self.tables, self.sources)
+
+    def _readings(self, target: str, option: str) -> Iterator[Reading]:
+        yield from anchors(self.task, self.tables, option=option)
+        yield from self._expected(target, option)
+        yield from readings_of(self.task, self.sources, option=option)
+
+    def _expected(self, target: str, option: str) -> Iterator[Reading]:
+        """Yield what the series lets expect, and what a model of it says."""
+        until = self.task.targets.get(target)
+        for row in _MODEL_ROW.finditer(self.brought):
+            if until is not None and iso(row[1]) == until:
+                yield _reading(
+                    float(row[2]), MODEL_ERROR, f"A simple model says {row[2]} for {row[1]}.", "series_model"
+                )
+        found = None if until is None else self._from_series(until, option)
+        if found is not None:
+            measured = any(table.label != "prices" for table in self.tables)
+            source, error = ("the series", SERIES_ERROR) if measured else ("figures in the press", FIGURES_ERROR)
+            yield _reading(found, error, f"By {source} so far it is {found:.0%}.", source)
+
+    def _from_series(self, until: date, option: str) -> float | None:
+        seen = self._outlook
+        if seen is None:
+            return None
+        if option:
+            return seen.band(option, until)
+        level = self._level(relative=len(self.task.targets) > 1)
+        if level is None:
+            return None
+        if _PASSAGE.search(self.task.criteria) and not _is_dated(self.task):
+            return seen.reached(level, float((until - seen.day).days))
+        above = seen.above(level, until)
+        return 1.0 - above if _BELOW.search(self.task.title) else above
+
+    def _level(self, *, relative: bool) -> float | None:
+        since = _SINCE.search(self.task.title)
+        if not (relative or since):
+            return level_of(self.task)
+        # Higher than it was: on a day that is told, or on the last one that is known.
+        rows = self.tables[-1].rows if self.tables else ()
+        day = written_date(self.task.title[since.end() :]) if since else None
+        known = [value for at, value in rows if day is None or at <= day]
+        return known[-1] if known else None
+
+    def _plain_shares(self) -> Mapping[str, float]:
+        target = next(iter(self.task.targets))
+        return shares_of({option: self.pooled(target, option).value for option in self.task.options})
+
+    def _law(self, target: str) -> NormalDist:
+        """Return where a number will lie: the crowd's guess and the outlook, as far as they are known."""
+        laws = [law for law in (_crowd_law(self.task), self._series_law(target)) if law is not None]
+        if not laws:
+            return _range_law(self.task)
+        spread = math.sqrt(fmean(law.variance for law in laws))
+        weights = [1.0 / max(law.variance, 1e-18) for law in laws]
+        mean = math.fsum(w * law.mean for w, law in zip(weights, laws, strict=True)) / math.fsum(weights)
+        return NormalDist(mean, max(spread, 1e-12))
+
+    def _series_law(self, target: str) -> NormalDist | None:
+        until = self.task.targets.get(target)
+        if self._outlook is None or until is None:
+            return None
+        return self._outlook.law(until)
+
+    def _day_at(self, level: float, target: str) -> str:
+        """Return the day by which it has happened with a probability: the last one, or beyond it, where never."""
+        begin = self.task.cutoff or iso(self.task.low) or date(1970, 1, 1)
+        end = iso(self.task.high) or begin + timedelta(days=365)
+        span = max(1.0, float((end - begin).days))
+        passed = level_of(self.task)
+        seen = self._outlook
+        if self.forced is None and passed is not None and (day := self._first_at(passed)) is not None:
+            return day.isoformat()
+        if self.forced is None and seen is not None and passed is not None:
+            days = seen.days_to(passed, level, span)
+        else:
+            # Nothing but the odds that it happens at all: as likely on one day as on the next.
+            days = span * min(1.0, level / max(0.02, self.chance(target)))
+        late = timedelta(days=30.0 * level) if self.task.open_high and days >= span else timedelta()
+        at = datetime(begin.year, begin.month, begin.day, tzinfo=UTC) + timedelta(days=days) + late
+        return at.date().isoformat()
+
+    def _first_at(self, level: float) -> date | None:
+        """Return the first day on which the series was at a level, None where it was not."""
+        rows = [row for table in self.tables if table.label != "prices" for row in table.rows]
+        return next((day for day, value in rows if value >= level), None)
+
+
+def opinion_of(messages: Sequence[Message], bent: Bent, forced: float | None = None) -> Opinion:
+    """Return what a conversation amounts to."""
+    return Opinion(
+        task=task_of(messages),
+        sources=sources_of(messages),
+        tables=tables_of(messages),
+        brought="\n".join(step.brought for step in steps_of(messages)),
+        bent=bent,
+        forced=forced,
+    )
+
+
+def _reading(probability: float, error: float, words: str, source: str) -> Reading:
+    # Series end in shocks that they did not show; nobody is all but certain from them.
+    held = max(-4.0, min(4.0, logit(probability)))
+    return Reading(value=held, error=error, words=words, source=source)
+
+
+def _is_dated(task: Task) -> bool:
+    return task.unit == "date" or iso(task.low) is not None
+
+
+def _crowd_law(task: Task) -> NormalDist | None:
+    try:
+        told = {level: float(value) for level, value in task.crowd.items() if level.startswith("p")}
+        spread = (told["p90"] - told["p10"]) / _WIDEST
+        return NormalDist(told["p50"], spread) if spread > 0.0 else None
+    except (KeyError, ValueError):
+        return None
+
+
+def _range_law(task: Task) -> NormalDist:
+    try:
+        low, high = float(task.low), float(task.high)
+    except ValueError:
+        return NormalDist(0.0, 1.0)
+    return NormalDist((low + high) / 2.0, max(1e-12, (high - low) / (2.0 * _REACH)))
+
+
+def _held(task: Task, value: float) -> float:
+    """Keep a value within a range whose end is closed."""
+    try:
+        low, high = float(task.low), float(task.high)
+    except ValueError:
+        return value
+    reach = high - low
+    return min(high + (reach if task.open_high else 0.0), max(low - reach, value))

@@ -1,0 +1,74 @@
+"""The statistical office of the simulated world as a data source: series as they stood at any moment.
+
+Questions of the sandbox name their series in their text (``SIM-PRIC-F012``), and those of its benchmark as their id.
+"""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from typing import Literal, Self
+from urllib.parse import quote
+
+from pydantic import BaseModel, FiniteFloat, model_validator
+
+from bot.api import DataSource, NotFound, Question, Series, Workplace
+from plugins.sandbox.place import SandboxPlace, parsed
+
+SOURCE = "sandbox_series"
+# The sources of questions, as the venues of the sandbox name them.
+SERVES = frozenset({"manifold", "metaculus", "polymarket", "dbnomics", "fred", "yfinance"})
+MAX_BYTES = 1_000_000
+_NAME = re.compile(r"\bSIM-[A-Z]{4}-[A-Z][0-9]{3}\b")
+
+
+class _Reply(BaseModel):
+    # An answer that does not say so is none of the sandbox.
+    simulation: Literal[True]
+    name: str
+    title: str
+    unit: str
+    points: list[tuple[date, FiniteFloat]]
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if any(one >= other for (one, _), (other, _) in pairwise(self.points)):
+            message = "the days are not in order"
+            raise ValueError(message)
+        return self
+
+
+class SandboxSeries:
+    """Implements the port DataSource."""
+
+    def __init__(self, settings: SandboxPlace, workplace: Workplace) -> None:
+        self._settings = settings
+        self._http = workplace.http
+
+    def names(self, question: Question) -> Sequence[str]:
+        texts = (question.facts.get("id", ""), question.title, question.background, question.criteria)
+        return tuple(dict.fromkeys(_NAME.findall("\n".join(texts))))
+
+    async def series(self, name: str, *, before: datetime) -> Series:
+        """Return the values of the days that were over; raises NotFound where there are none."""
+        moment = before.astimezone(UTC)
+        url = self._settings.address(f"series/{quote(name, safe='')}", {"as_of": moment.isoformat()})
+        found = parsed(_Reply, await self._http.get(url, max_bytes=MAX_BYTES), SOURCE)
+        points = [(day, value) for day, value in found.points if day < moment.date()]
+        if not points:
+            message = f"{SOURCE}: {name} has nothing before {moment:%Y-%m-%d}"
+            raise NotFound(message)
+        return Series(
+            name=name,
+            unit=f"{found.unit} ({found.title}; simulation)",
+            source=SOURCE,
+            dates=tuple(day for day, _ in points),
+            values=tuple(value for _, value in points),
+        )
+
+
+@asynccontextmanager
+async def open_series(settings: SandboxPlace, workplace: Workplace) -> AsyncIterator[DataSource]:
+    """Yield the source; there is nothing to close."""
+    yield SandboxSeries(settings, workplace)

@@ -1,0 +1,106 @@
+"""The search engine of the sandbox: the kit of all engines, and the real service behind it."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from pydantic import ValidationError
+
+from bot.api import SearchEngine, Settings, Workplace
+from bot.clock import SeededRandom
+from bot.http import HttpReader
+from bot.testing.clock import FakeClock
+from bot.testing.http import Asked
+from bot.testing.search_contract import ODD, SearchContract
+from bot.testing.venues.kit import serve
+from bot.testing.world.news import Kind
+from bot.testing.world.web import Press
+from bot.testing.world.world import World
+from plugins.sandbox import foxcast_search_engines
+from plugins.sandbox.news import SandboxNews
+from plugins.sandbox.place import SandboxPlace
+from tests.plugins.search.replies import LEAP_DAY, MIDNIGHT, NOON, as_json
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+NOW = START + timedelta(days=60)
+
+
+def result(number: int, published: str) -> dict[str, object]:
+    return {
+        "url": f"http://127.0.0.1:8750/news/f001-{number:02d}",
+        "title": "Notes on a launch",
+        "outlet": "The Bralt Post",
+        "snippet": "Few subjects ...",
+        "text": "Few subjects are discussed as much. A launch is all but certain.",
+        "published": published,
+    }
+
+
+class TestSandboxNews(SearchContract):
+    spec = foxcast_search_engines()[0]
+    settings: ClassVar[Settings] = SandboxPlace()
+    reply = as_json(
+        {
+            "simulation": True,
+            "query": "x",
+            "results": [result(1, "2026-03-04T08:12:00+00:00"), result(2, "2026-03-01T00:00:00+02:00")],
+        }
+    )
+    empty = as_json({"simulation": True, "query": "x", "results": []})
+    odd = (
+        *ODD,
+        as_json({"results": []}),
+        as_json({"simulation": False, "results": []}),
+        as_json({"simulation": True, "results": [result(1, "2026-03-04T08:12:00")]}),
+    )
+    bounds: ClassVar = {moment: moment for moment in (MIDNIGHT, NOON, LEAP_DAY)}
+
+    def bound(self, asked: Asked) -> object:
+        found = parse_qs(urlsplit(asked.url).query).get("before")
+        return None if found is None else datetime.fromisoformat(found[0])
+
+
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1", "http://news.example", "http://127.0.0.1.example", "http://127.0.0.1:80/x", ""]
+)
+def test_it_reads_nothing_but_this_machine(url: str) -> None:
+    with pytest.raises(ValidationError, match="base_url"):
+        SandboxPlace(base_url=url)
+
+
+def test_it_says_that_it_is_a_simulation() -> None:
+    assert all("imulation" in spec.summary for spec in foxcast_search_engines())
+
+
+@asynccontextmanager
+async def engine_on(press: Press, folder: Path) -> AsyncIterator[SearchEngine]:
+    http = HttpReader(clock=press.clock, random=SeededRandom(1))
+    async with serve(press) as served, aclosing(http):
+        yield SandboxNews(SandboxPlace(base_url=served.url), Workplace(clock=press.clock, http=http, folder=folder))
+
+
+async def test_the_title_of_a_question_finds_what_is_written_about_it(tmp_path: Path) -> None:
+    press = Press(FakeClock(NOW), World(seed=3, start=START, size=60))
+    async with engine_on(press, tmp_path) as engine:
+        for ask in press.world.open(60.0):
+            hits = await engine.search(ask.title, before=None, limit=3)
+            own = {one.id for one in press.newsroom.articles(ask.key)}
+            assert hits[0].url.rpartition("/")[2] in own
+            assert all("simulation" in hit.title for hit in hits)
+            assert all(hit.published_at is not None and hit.published_at <= NOW for hit in hits)
+
+
+async def test_a_bound_is_kept_and_an_article_that_was_rewritten_slips_through_it(tmp_path: Path) -> None:
+    press = Press(FakeClock(START + timedelta(days=365)), World(seed=3, start=START, size=60))
+    pages = (one for ask in press.world.asks for one in press.newsroom.articles(ask.key) if one.kind is Kind.EDITED)
+    article = next(one for one in pages if one.versions[1].day < 360.0)
+    before = press.world.calendar.at(article.published + 0.5)
+    async with engine_on(press, tmp_path) as engine:
+        hits = await engine.search(press.world.by_key[article.about].title, before=before, limit=20)
+    assert all(hit.published_at is not None and hit.published_at < before for hit in hits)
+    (found,) = (hit for hit in hits if hit.url.endswith(article.id))
+    assert found.text == article.versions[1].text != article.versions[0].text

@@ -1,0 +1,87 @@
+"""The data source of the sandbox: the kit of all sources, and the real service behind it."""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+
+from bot.api import BinaryShape, Question, QuestionRef, Settings, Target, Workplace
+from bot.clock import SeededRandom
+from bot.http import HttpReader
+from bot.testing.clock import FakeClock
+from bot.testing.data_contract import ODD, ZONES, SeriesContract, requests_of
+from bot.testing.http import DictHttp
+from bot.testing.venues.kit import serve
+from bot.testing.world.web import Press
+from bot.testing.world.world import World
+from plugins.sandbox import foxcast_data_sources
+from plugins.sandbox.place import SandboxPlace
+from plugins.sandbox.series import SandboxSeries
+from tests.plugins.search.replies import as_json
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+BEFORE = datetime(2026, 3, 5, tzinfo=UTC)
+ADDRESS = "http://127.0.0.1:8750/series/SIM-PRIC-F012?as_of=2026-03-05T00%3A00%3A00%2B00%3A00"
+POINTS = [["2026-03-03", 12.5], ["2026-03-04", 12.75], ["2026-03-05", 99.0]]
+
+
+def body(points: object = POINTS, **more: object) -> bytes:
+    whole = {"simulation": True, "name": "x", "title": "the price of tin", "unit": "crowns", "points": points, **more}
+    return as_json(whole)
+
+
+class TestSandboxSeries(SeriesContract):
+    spec = foxcast_data_sources()[0]
+    settings: ClassVar[Settings] = SandboxPlace()
+    pages: ClassVar[Mapping[str, bytes | Exception]] = {ADDRESS: body()}
+    now = BEFORE + timedelta(days=1)
+    name = "SIM-PRIC-F012"
+    before = BEFORE
+    beyond = b"99.0"
+    missing = "SIM-PRIC-X999"
+    odd = (
+        *ODD,
+        body(simulation=False),
+        body([["2026-03-04", 1.0], ["2026-03-03", 2.0]]),
+        body([["2026-03-04", None]]),
+        body([["soon", 1.0]]),
+    )
+
+    async def test_it_asks_encrypted_and_the_same_in_every_time_zone(self, workplace: Workplace) -> None:
+        """Nothing of the sandbox is encrypted: it never leaves this machine."""
+        for zone in ZONES:
+            placed = replace(workplace, http=DictHttp(self.pages))
+            await self.answer(placed, zone)
+            assert [asked.url for asked in requests_of(placed.http)] == [ADDRESS]
+
+
+def test_a_series_is_found_in_the_texts_of_a_question_and_in_its_facts() -> None:
+    question = Question(
+        ref=QuestionRef("lantern", "1"),
+        title="Will tin close above 12?",
+        shape=BinaryShape(),
+        targets=(Target(),),
+        background="The price of tin is published daily as series SIM-PRIC-F012.",
+        facts={"id": "SIM-WEAT-B001"},
+    )
+    workplace = Workplace(clock=FakeClock(BEFORE), http=DictHttp({}), folder=Path())
+    assert SandboxSeries(SandboxPlace(), workplace).names(question) == ("SIM-WEAT-B001", "SIM-PRIC-F012")
+
+
+async def test_every_question_with_a_series_names_it_and_the_past_stays_as_it_was(tmp_path: Path) -> None:
+    world = World(seed=5, start=START, size=40)
+    press = Press(FakeClock(START + timedelta(days=90)), world)
+    http = HttpReader(clock=press.clock, random=SeededRandom(1))
+    async with serve(press) as served, aclosing(http):
+        workplace = Workplace(clock=press.clock, http=http, folder=tmp_path)
+        source = SandboxSeries(SandboxPlace(base_url=served.url), workplace)
+        named = [ask for ask in world.asks if ask.series]
+        assert len(named) > 10
+        for ask in named[:5]:
+            assert ask.series in ask.background
+            early, late = [await source.series(ask.series, before=START + timedelta(days=day)) for day in (30, 400)]
+            assert late.values[:30] == early.values
+            # 90 days are over, and no more is published than that.
+            assert (len(early.values), len(late.values)) == (30, 90)

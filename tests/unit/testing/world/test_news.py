@@ -1,0 +1,165 @@
+"""The press of a simulated world: what it tells is worth something, and what is a trap is known to be one."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+
+import numpy as np
+
+from bot.testing.world.ask import Ask, Form
+from bot.testing.world.crowd import expit, logit
+from bot.testing.world.language import heard
+from bot.testing.world.life import known_on
+from bot.testing.world.news import SHARES, Article, Kind, Newsroom, Trick
+from bot.testing.world.world import World
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@cache
+def rooms() -> tuple[Newsroom, ...]:
+    return tuple(Newsroom(world=World(seed=seed, start=START)) for seed in range(200, 204))
+
+
+def cases() -> Iterator[tuple[Newsroom, Ask, float]]:
+    """Yield questions of yes or no, one of each group, with the day halfway."""
+    for room in rooms():
+        seen: set[str] = set()
+        for ask in room.world.asks:
+            if ask.form is Form.BINARY and (ask.group or ask.key) not in seen:
+                seen.add(ask.group or ask.key)
+                yield room, ask, (ask.opens + ask.until) / 2.0
+
+
+@cache
+def articles() -> tuple[tuple[World, Ask, Article], ...]:
+    worlds = [(room, ask) for room in rooms() for ask in room.world.asks]
+    return tuple((room.world, ask, article) for room, ask in worlds for article in room.articles(ask.key))
+
+
+def errors(probabilities: list[float], outcomes: list[bool]) -> "np.ndarray":
+    return np.asarray((np.array(probabilities) - np.array(outcomes, dtype=float)) ** 2)
+
+
+def is_better(one: "np.ndarray", other: "np.ndarray") -> bool:
+    gain = other - one
+    return bool(gain.mean() > 3.0 * gain.std() / math.sqrt(len(gain)))
+
+
+def price_of(room: Newsroom, ask: Ask, day: float) -> float:
+    price = room.world.price(ask, day)
+    assert isinstance(price, float)
+    return price
+
+
+def read(price: float, articles: Iterable[Article], day: float, *, seen_on: float) -> float:
+    """Weigh the price with what articles say, the newer the more, as they stand on another day."""
+    total, weight = logit(price), 1.0
+    for article in articles:
+        share = math.exp((article.published - day) / 4.0)
+        for claim in heard(article.at(seen_on).text):
+            total, weight = total + share * claim.strength, weight + share
+    return expit(total / weight)
+
+
+def test_who_reads_what_is_relevant_beats_the_crowd() -> None:
+    readers, crowd, truth, outcomes = [], [], [], []
+    for room, ask, day in cases():
+        if known_on(ask) > day:
+            known = [one for one in room.articles(ask.key) if one.published < day]
+            relevant = [one for one in known if one.kind in {Kind.RELEVANT, Kind.EDITED}]
+            crowd.append(price_of(room, ask, day))
+            readers.append(read(crowd[-1], relevant, day, seen_on=day))
+            chance = room.world.chance_of(ask, day)
+            assert isinstance(chance, float)
+            truth.append(chance)
+            outcomes.append(room.world.truth(ask) is True)
+    assert len(outcomes) > 400
+    assert is_better(errors(readers, outcomes), errors(crowd, outcomes))
+    assert is_better(errors(truth, outcomes), errors(readers, outcomes))
+
+
+def test_who_reads_old_dates_in_new_pages_cheats() -> None:
+    """In a backtest, articles of before the cutoff that were rewritten since give the outcome away."""
+    honest, cheated, outcomes = [], [], []
+    for room, ask, day in cases():
+        known = [one for one in room.articles(ask.key) if one.published < day]
+        if any(one.kind is Kind.EDITED for one in known) and known_on(ask) > day:
+            price = price_of(room, ask, day)
+            honest.append(read(price, known, day, seen_on=day))
+            cheated.append(read(price, known, day, seen_on=2_000.0))
+            outcomes.append(room.world.truth(ask) is True)
+    assert len(outcomes) > 100
+    assert is_better(errors(cheated, outcomes), errors(honest, outcomes))
+
+
+def test_nothing_that_is_written_before_the_end_knows_the_end() -> None:
+    """Given the true probability on the day, what an honest article says is independent of the outcome."""
+    slips, surprises = [], []
+    for world, ask, article in articles():
+        if ask.form is not Form.BINARY or article.kind is not Kind.RELEVANT or article.signal is None:
+            continue
+        chance = world.chance_of(ask, article.published)
+        assert isinstance(chance, float)
+        slips.append(article.signal - logit(chance))
+        surprises.append(float(world.truth(ask) is True) - chance)
+    assert len(slips) > 2_000
+    correlation = np.corrcoef(slips, surprises)[0, 1]
+    assert abs(correlation) < 3.5 / math.sqrt(len(slips))
+
+
+def test_texts_say_what_is_meant() -> None:
+    for _, _, article in articles():
+        strengths = [claim.strength for claim in heard(article.versions[0].text)]
+        if article.signal is None:
+            assert strengths == []
+        else:
+            (strength,) = strengths
+            assert abs(strength - max(-3.5, min(3.5, article.signal))) < 0.7
+
+
+def test_every_kind_and_trick_is_there_as_often_as_planned() -> None:
+    counts: Counter[Kind] = Counter(article.kind for _, _, article in articles())
+    del counts[Kind.RESULT]
+    for kind, share in SHARES.items():
+        expected = share * counts.total()
+        assert abs(counts[kind] - expected) < 4.0 * math.sqrt(expected)
+    assert {article.trick for _, _, article in articles() if article.kind is Kind.HOSTILE} == set(Trick)
+
+
+def test_only_planted_leaks_know_the_outcome_and_keep_their_old_date() -> None:
+    for world, ask, article in articles():
+        first, *later = article.versions
+        assert first.day == article.published
+        if article.kind is not Kind.EDITED:
+            assert later == []
+        elif ask.form is not Form.DATES:
+            (again,) = later
+            assert again.day > known_on(ask) >= article.published
+            assert article.at(known_on(ask)) is first
+            if ask.form is Form.BINARY:
+                (claim,) = heard(again.text)
+                assert (claim.strength > 0.0) == (world.truth(ask) is True)
+
+
+def test_results_are_told_after_the_fact_and_rightly() -> None:
+    for world, ask, article in articles():
+        if article.kind is Kind.RESULT and ask.form is Form.BINARY:
+            assert article.published > known_on(ask)
+            assert article.signal is not None
+            assert (article.signal > 0.0) == (world.truth(ask) is True)
+
+
+def test_hidden_text_is_in_hostile_pages_alone() -> None:
+    for _, _, article in articles():
+        hides = any(version.hidden for version in article.versions)
+        assert hides == (article.trick is Trick.HIDDEN)
+
+
+def test_the_same_world_has_the_same_press_in_whatever_order_it_is_read() -> None:
+    one, other = (Newsroom(world=World(seed=9, start=START, size=40)) for _ in range(2))
+    forwards = [one.articles(ask.key) for ask in one.world.asks]
+    backwards = [other.articles(ask.key) for ask in reversed(other.world.asks)]
+    assert forwards == backwards[::-1]
