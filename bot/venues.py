@@ -61,8 +61,10 @@ def usable(config: Config, registry: Registry) -> Iterator[str]:
             continue
         if name in registry.venues and forecasters_of(config, registry, name):
             yield name
-        else:
+        elif name in registry.venues or registry.broken:
             log.warning("venue left out: its plugin, or that of its forecasters, is broken", venue=name)
+        else:
+            log.warning('venue left out: its plugin is not in use; add it to plugins, or say mode = "off"', venue=name)
 
 
 def forecasters_of(config: Config, registry: Registry, venue: str) -> tuple[str, ...]:
