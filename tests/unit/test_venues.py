@@ -134,7 +134,7 @@ async def test_a_venue_that_is_off_submits_nothing(tmp_path: Path) -> None:
     wires = Wires()
     async with opened(tmp_path, Mode.PAPER, wires) as (_, outfitter):
         config, _ = configured(tmp_path, 'mode = "off"\n')
-        assert await outfitter.submitter(lane_of(config, "bourse")) is None
+        assert await outfitter.submitter(lane_of(config, outfitter.registry, "bourse")) is None
     assert wires.made == []
 
 
