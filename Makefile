@@ -20,7 +20,7 @@ LOCKED := --require-hashes --only-binary :all:
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command 'make lock'
 EXTRAS := --extra report --extra duckduckgo
-SIGNING := --extra polymarket
+TESTED := --extra polymarket --extra keyring
 SIGNER := $(VENV)/signer
 RUNTIME := $(VENV)/.runtime
 TOOLS := $(VENV)/.tools
@@ -84,7 +84,7 @@ simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DA
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock
-	$(COMPILE) --upgrade --group dev $(EXTRAS) $(SIGNING) --constraint requirements.lock pyproject.toml \
+	$(COMPILE) --upgrade --group dev $(EXTRAS) $(TESTED) --constraint requirements.lock pyproject.toml \
 		--output-file tests/requirements.lock
 	$(BIN)/python -c "import tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']; \
 		print(*extras['polymarket'], sep='\n')" | $(COMPILE) --constraint tests/requirements.lock - --output-file signer.lock

@@ -1,18 +1,15 @@
 """What guards the way out of one run: gate, last look, readiness, leave to submit, halts and the audit, wired."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import structlog
-from pydantic import BaseModel, SecretStr
 
 from bot.config.model import Config, DaemonSection
 from bot.config.plugin_settings import settings_of
-from bot.errors import ConfigError
 from bot.gate.brake import Brake
 from bot.gate.case import Lane, on_paper
 from bot.gate.gate import Gate
@@ -31,19 +28,18 @@ from bot.jobs.submit import Begin, Submitting
 from bot.outbox.outbox import Outbox
 from bot.outfit import Outfitter
 from bot.registry import Registry
-from bot.specs import Can, Table
+from bot.specs import Can
 from bot.store.ledger import Ledger
 from bot.venues import Venues
 
 log = structlog.get_logger(__name__)
 
+UNCOMMENTED = "comment = true, and the venue or its own settings let no comments pass"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guards:
-    """The guards of one run; ``recheck`` goes into its outbox, the others into its jobs.
-
-    ``secrets`` are the values of all secret settings, which are never said anywhere.
-    """
+    """The guards of one run; ``recheck`` goes into its outbox, the others into its jobs."""
 
     brake: Brake
     readiness: Readiness
@@ -51,8 +47,7 @@ class Guards:
     permitting: Permitting
     preparing: Preparing
     auditing: Auditing
-    secrets: frozenset[str] = field(repr=False)
-    _commented: Mapping[str, Lane]
+    _fees: Mapping[str, float]
     _ledger: Ledger
     _venues: Venues
 
@@ -69,10 +64,10 @@ class Guards:
             begin=Begin(),
             commenting=Commenting(
                 ledger=self._ledger,
-                lanes=self._commented,
+                lanes={name: self._venues.lanes[name] for name in self._fees},
+                fees=self._fees,
                 clock=outbox.clock,
                 recheck=self.recheck,
-                secrets=self.secrets,
             ),
         )
 
@@ -135,7 +130,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             ledger=ledger,
             clock=clock,
             stop_file=brake.stop_file,
-            lanes=lanes_in(outfitter.config),
+            lanes=lanes_in(outfitter.config, outfitter.registry.configurable),
             trading=frozenset(venues.planners),
         ),
         preparing=Preparing(
@@ -149,8 +144,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             credentials=credentials_of(outfitter, venues),
         ),
         auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
-        secrets=frozenset(secrets_in(outfitter.config, outfitter.registry)),
-        _commented=dict(_commented(outfitter, venues)),
+        _fees=dict(_fees(outfitter, venues)),
         _ledger=ledger,
         _venues=venues,
     )
@@ -166,34 +160,20 @@ def credentials_of(outfitter: Outfitter, venues: Venues) -> Mapping[str, Credent
     return found
 
 
-def _commented(outfitter: Outfitter, venues: Venues) -> Iterator[tuple[str, Lane]]:
-    """Yield the ways out by which comments go too; say where config asks for what the venue cannot take."""
+def comment_fee(config: Config, registry: Registry, lane: Lane) -> float | None:
+    """Return what a comment beside a forecast costs; None where none is made: nobody asks, or the venue takes none."""
+    if not lane.comment or Can.COMMENT not in registry.venues[lane.venue].abilities:
+        return None
+    spec = registry.venues[lane.venue]
+    fee: float | None = spec.comment_fee(settings_of(spec, config))
+    return fee
+
+
+def _fees(outfitter: Outfitter, venues: Venues) -> Iterator[tuple[str, float]]:
+    """Yield what a comment costs where some are made; say where config asks for what the venue does not let pass."""
     for name, lane in venues.lanes.items():
-        if not lane.comment:
-            continue
-        if Can.COMMENT in outfitter.registry.venues[name].abilities:
-            yield name, lane
-        else:
-            log.warning("comment = true, and the venue takes no comments", venue=name)
-
-
-def secrets_in(config: Config, registry: Registry) -> Iterator[str]:
-    """Yield the values of all secret settings of enabled plugins that can be read."""
-    for table in Table:
-        for spec in registry.configurable(table):
-            with suppress(ConfigError):
-                yield from _secrets(dict(settings_of(spec, config)))
-
-
-def _secrets(value: object) -> Iterator[str]:
-    match value:
-        case SecretStr():
-            yield value.get_secret_value()
-        case BaseModel():
-            yield from _secrets(dict(value))
-        case Mapping():
-            for one in value.values():
-                yield from _secrets(one)
-        case list() | tuple() | set() | frozenset():
-            for one in value:
-                yield from _secrets(one)
+        fee = comment_fee(outfitter.config, outfitter.registry, lane)
+        if fee is not None:
+            yield name, fee
+        elif lane.comment:
+            log.warning(UNCOMMENTED, venue=name)

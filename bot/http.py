@@ -334,11 +334,26 @@ async def _quoted(response: httpcore.Response, headers: Mapping[str, str]) -> st
         said = await body_of(response, QUOTED_BYTES, "")
     except (ContractError, Unavailable):
         return ""
-    text = " ".join(said.decode(errors="replace").split())
+    text = said.decode(errors="replace")
+    text = " ".join((_message_in(text) if response.status == _FULL else text).split())
     values = [value for name, value in headers.items() if name.lower() not in _NO_KEYS]
     for key in sorted({part for value in values for part in value.split()}, key=len, reverse=True):
         text = text.replace(key, "***") if len(key) >= _KEY_CHARS else text
     return f": {text[:QUOTED_CHARS]}" if text else ""
+
+
+def _message_in(text: str) -> str:
+    """Return the words for people in a JSON object, wherever usual replies have them; else all of the text."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    for _ in range(2):
+        if not isinstance(said, dict):
+            break
+        found = [said[name] for name in ("message", "error", "detail", "error_description") if said.get(name)]
+        said = next((one for one in found if isinstance(one, str)), found[0] if found else text)
+    return said if isinstance(said, str) else text
 
 
 def _same_host(url: str, location: str) -> str:

@@ -40,7 +40,7 @@ async def open_venues(outfitter: Outfitter, names: Sequence[str]) -> Venues:
 
     Raises ConfigError for settings that a plugin refuses, and for forecasters that must not lead.
     """
-    lanes = {name: lane_of(outfitter.config, name) for name in names}
+    lanes = {name: lane_of(outfitter.config, outfitter.registry, name) for name in names}
     readers = {name: await outfitter.venue(name) for name in names}
     submitters = {name: await outfitter.submitter(lane) for name, lane in lanes.items()}
     planners = {name: await outfitter.planner(name) for name in names}
@@ -61,8 +61,10 @@ def usable(config: Config, registry: Registry) -> Iterator[str]:
             continue
         if name in registry.venues and forecasters_of(config, registry, name):
             yield name
-        else:
+        elif name in registry.venues or registry.broken:
             log.warning("venue left out: its plugin, or that of its forecasters, is broken", venue=name)
+        else:
+            log.warning('venue left out: its plugin is not in use; add it to plugins, or say mode = "off"', venue=name)
 
 
 def forecasters_of(config: Config, registry: Registry, venue: str) -> tuple[str, ...]:
@@ -82,14 +84,14 @@ def discovered_every(config: Config, registry: Registry, venue: str) -> float:
     return common if wanted is None else min(common, wanted.total_seconds())
 
 
-def lane_of(config: Config, name: str) -> Lane:
+def lane_of(config: Config, registry: Registry, name: str) -> Lane:
     """Return how forecasts of a venue leave; raises ConfigError for a clairvoyant one that would."""
     table = config.venues[name]
     if config.forecaster(table.forecasters[0]).clairvoyant:
         place = place_of(config, "venues", name, "forecasters", 0)
         message = f"{place}{table.forecasters[0]} is clairvoyant, so its forecasts never leave; put another one first"
         raise ConfigError(message)
-    return lane_in(config, name)
+    return lane_in(config, name, registry.configurable)
 
 
 def rates_of(config: Config, registry: Registry) -> Iterator[Rate]:

@@ -1,6 +1,6 @@
 """``foxcast approvals``, ``approve`` and ``reject``: what waits for a person before it leaves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from bot.cli.records import read
 from bot.cli.session import configured, equipped
 from bot.domain.permission import Approval
 from bot.domain.request import AnswerApproval
+from bot.store.approvals import named
 from bot.store.codec import stamp
 
 listing, approving, rejecting = (typer.Typer(add_completion=False) for _ in range(3))
@@ -52,7 +53,7 @@ def approve(
     token_file: TokenFile = None,
 ) -> None:
     """Let a forecast leave that waits for it, up to the cost and price that were shown."""
-    _answer(ctx, _answering(name, approved=True), token_file)
+    _answer(ctx, name, token_file, approved=True)
 
 
 @rejecting.command()
@@ -63,15 +64,18 @@ def reject(
     token_file: TokenFile = None,
 ) -> None:
     """Keep a forecast from leaving that waits for approval."""
-    _answer(ctx, _answering(name, approved=False), token_file)
+    _answer(ctx, name, token_file, approved=False)
 
 
-def _answering(name: str, *, approved: bool) -> Callable[[str, datetime], AnswerApproval]:
-    return lambda by, at: AnswerApproval(by=by, asked_at=at, approval=name, approved=approved)
+def _answer(ctx: typer.Context, name: str, token_file: TokenFile, *, approved: bool) -> None:
+    config, registry = equipped(ctx)
+    # By now: a beginning of an id may name another one by the time the daemon reads it.
+    whole = read(config, lambda records: records.ledger.leave.read(lambda database: named(database, name))).id
 
+    def make(by: str, at: datetime) -> AnswerApproval:
+        return AnswerApproval(by=by, asked_at=at, approval=whole, approved=approved)
 
-def _answer(ctx: typer.Context, make: Callable[[str, datetime], AnswerApproval], token_file: TokenFile) -> None:
-    stdout().print(submit_request(*equipped(ctx), make, token_file=token_file))
+    stdout().print(submit_request(config, registry, make, token_file=token_file))
 
 
 def _cells(one: Approval) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """``foxcast arm`` and ``disarm``: a person's leave to submit to one venue, for a time and up to amounts."""
 
+import math
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ from bot.cli.session import equipped
 from bot.config.model import Config
 from bot.config.nearest import instead
 from bot.domain.request import ArmVenue, DisarmVenue
-from bot.errors import NotFound
+from bot.errors import ConfigError, NotFound
 from bot.gate.lanes import lane_in
 
 arming, disarming = (typer.Typer(add_completion=False) for _ in range(2))
@@ -56,7 +57,8 @@ def arm(ctx: typer.Context, options: Options) -> None:
     """Give leave to submit to a venue, for a time and up to amounts; a change of config ends it."""
     config, registry = equipped(ctx)
     require_venue(config, options.venue)
-    lane = lane_in(config, options.venue)
+    _require_above_nothing(options)
+    lane = lane_in(config, options.venue, registry.configurable)
 
     def make(by: str, at: datetime) -> ArmVenue:
         return ArmVenue(
@@ -66,12 +68,20 @@ def arm(ctx: typer.Context, options: Options) -> None:
             account=lane.account,
             config=lane.digest,
             until=at + options.lasting,
-            per_order=options.per_order or None,
-            per_day=options.per_day or None,
-            total=options.total or None,
+            per_order=options.per_order,
+            per_day=options.per_day,
+            total=options.total,
         )
 
     stdout().print(submit_request(config, registry, make, token_file=options.token_file))
+
+
+def _require_above_nothing(options: Options) -> None:
+    amounts = {"--per-order": options.per_order, "--per-day": options.per_day, "--total": options.total}
+    for name, amount in amounts.items():
+        if amount is not None and not (math.isfinite(amount) and amount > 0.0):
+            message = f"{name} must be above 0; to let nothing leave: foxcast disarm {options.venue}"
+            raise ConfigError(message)
 
 
 @disarming.command()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.app import Records
+from bot.cli.leaving import signed
 from bot.cli.output.figures import moment
 from bot.cli.output.live import View
 from bot.cli.wanted import Wanted
@@ -30,13 +31,14 @@ class Beside:
     view: View
     before: Attempt | None
 
-    def ask(self) -> Path:
-        """Leave the request and return its place."""
+    async def ask(self, *, token_file: Path | None = None) -> Path:
+        """Leave the request and return its place; raises Unauthorized for somebody who may not ask."""
         question = self.wanted.question
         request = ForecastQuestion(
             ref=question.ref, forecaster=self.forecaster, question=question if self.wanted.fresh else None
         )
-        return ask(self.records.folder, request, at=self.clock.now())
+        mine = await signed(self.records.folder, request, token_file=token_file)
+        return ask(self.records.folder, mine, at=self.clock.now())
 
     async def follow(self, request: Path) -> str | None:
         """Show the forecast until it is made and return its id; None where the daemon ended before that.

@@ -9,9 +9,11 @@ from pathlib import Path
 from bot.cli.finding import Finding, Verdict
 from bot.config.model import Config
 from bot.domain.submission import IntentState
-from bot.errors import ContractError, NotFound, StoreError
+from bot.errors import ConfigError, ContractError, NotFound, StoreError
 from bot.gate.armed import unarmed
-from bot.gate.lanes import lane_in
+from bot.gate.lanes import lanes_in
+from bot.guards import UNCOMMENTED, comment_fee
+from bot.registry import load_registry
 from bot.store.audit import HEAD_FILE, Head, read_head
 from bot.store.audit import Verdict as Verified
 from bot.store.leave import Leaves
@@ -48,8 +50,16 @@ def leave(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
 
 
 def _armed(config: Config, standing: Leaves, now: datetime) -> Iterator[Finding]:
-    for venue in config.venues:
-        lane = lane_in(config, venue)
+    try:
+        registry = load_registry(config)
+        lanes = lanes_in(config, registry.configurable)
+        commenting = [lane for lane in lanes.values() if lane.live and lane.comment and lane.venue in registry.venues]
+        silent = [lane.venue for lane in commenting if comment_fee(config, registry, lane) is None]
+    except ConfigError:
+        return  # as the plugins say
+    for venue in silent:
+        yield Finding(Verdict.WARN, "comments", f"{venue}: {UNCOMMENTED}", "set both, or neither")
+    for venue, lane in lanes.items():
         if not lane.live:
             continue
         arm = standing.arms.get(venue)

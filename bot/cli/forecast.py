@@ -18,6 +18,7 @@ from bot.cli.beside import newest_attempt
 from bot.cli.call import Call
 from bot.cli.explain import explanation_of
 from bot.cli.interrupt import Terminated, run_until_told
+from bot.cli.leaving import TokenFile
 from bot.cli.options import spread
 from bot.cli.output.console import PlainConsole, emit, stdout
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
@@ -104,6 +105,7 @@ class Options:
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Where a daemon runs: only ask it, and do not wait.")] = (
         False
     )
+    token_file: TokenFile = None
 
 
 @app.command(help=HELP)
@@ -188,7 +190,7 @@ class _Order:
                 view=view,
                 before=await newest_attempt(records, wanted, name),
             )
-            request = following.ask()
+            request = await following.ask(token_file=self.options.token_file)
             if self.options.no_wait:
                 typer.echo(f"forecast of {wanted.question.ref} by {name} asked for", err=True)
                 return None, True

@@ -6,7 +6,7 @@ import pwd
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -17,7 +17,7 @@ from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.config.token import read_token
 from bot.domain.permission import Role
-from bot.domain.request import LeaveRequest
+from bot.domain.request import ForecastQuestion, LeaveRequest, SignedRequest, UnlockQuestion
 from bot.errors import InstanceLocked, Rejected, Unauthorized
 from bot.gate.brake import STOP_FILE
 from bot.gate.lanes import lanes_in
@@ -31,11 +31,13 @@ from bot.store.mailbox import REFUSED
 from bot.store.principals import Principal
 from bot.store.requests import ask, said
 
-R = TypeVar("R", bound=LeaveRequest)
+Q = TypeVar("Q", UnlockQuestion, ForecastQuestion)
+T = TypeVar("T", bound=SignedRequest)
 
 LOOK_EVERY_S = 0.2
 # Beyond how often the daemon looks for requests, so long it may take over one.
 SLACK_S = 10.0
+NOTES_READ = 100
 
 TokenFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A file (mode 600) with your token; else FOXCAST_TOKEN.")
@@ -66,14 +68,7 @@ async def _submitted(
 ) -> str:
     folder, clock = folder_of(config), SystemClock()
     asker = _asker(await _principals(folder), read_token(token_file))
-    request = make(asker.name, clock.now())
-    act = act_of(request)
-    if NEEDED[act] is not None and asker.role is None:
-        message = f"{act} needs a token: set FOXCAST_TOKEN, or name a file with --token-file"
-        raise Unauthorized(message)
-    require(asker.role, act, who=asker.name)
-    if asker.key:
-        request = replace(request, proof=proof_of(asker.key, said(request)))
+    request = _signed(asker, make(asker.name, clock.now()))
     try:
         return await _done_here(config, registry, request, folder)
     except InstanceLocked:
@@ -89,7 +84,7 @@ async def _done_here(config: Config, registry: Registry, request: LeaveRequest, 
             ledger=ledger,
             clock=clock,
             stop_file=config.state / STOP_FILE,
-            lanes=lanes_in(config),
+            lanes=lanes_in(config, registry.configurable),
             trading=trading(registry),
         )
         return await permit(parts, request)
@@ -101,27 +96,41 @@ async def _left_for_daemon(config: Config, request: LeaveRequest, folder: Path) 
     path, limit = ask(folder, request, at=request.asked_at), config.daemon.attend_every_s + SLACK_S
     for _ in range(int(limit / LOOK_EVERY_S)):
         if not path.exists():
-            return await _outcome(folder, path, request)
+            return await _outcome(folder, path)
         await clock.sleep(LOOK_EVERY_S)
     return f"{request.kind} asked for; the process that uses {folder} does it when it comes to it"
 
 
-async def _outcome(folder: Path, path: Path, request: LeaveRequest) -> str:
+async def _outcome(folder: Path, path: Path) -> str:
     # What was said is written right after the file went.
     clock, refused = SystemClock(), (path.parent / REFUSED / path.name).exists()
     for _ in range(10):
         async with read_ledger(folder / LEDGER_FILE) as ledger:
-            notes = await ledger.journal.recent(20, "request")
-        told = [note.text for note in notes if note.at >= request.asked_at - timedelta(seconds=1)]
-        if refused and (mine := [text for text in told if path.name in text]):
-            raise Rejected(mine[0].partition(": ")[2])
-        if told and not refused:
-            return told[0]
+            notes = await ledger.journal.recent(NOTES_READ, "request")
+        if mine := [note.text for note in notes if path.stem in note.text]:
+            if refused:
+                raise Rejected(mine[0].partition(": ")[2])
+            return mine[0].removesuffix(f" [{path.stem}]")
         await clock.sleep(LOOK_EVERY_S)
     if refused:
         message = f"the daemon refused it; look into {path.parent / REFUSED / path.name}"
         raise Rejected(message)
-    return f"{request.kind} done"
+    return "done"
+
+
+async def signed(folder: Path, request: Q, *, token_file: Path | None) -> Q:
+    """Return a request in the name of who asks, with the proof; raises Unauthorized for somebody who may not."""
+    asker = _asker(await _principals(folder), read_token(token_file))
+    return _signed(asker, replace(request, by=asker.name, asked_at=SystemClock().now()))
+
+
+def _signed(asker: Asker, request: T) -> T:
+    act = act_of(request)
+    if NEEDED[act] is not None and asker.role is None:
+        message = f"{act} needs a token: set FOXCAST_TOKEN, or name a file with --token-file"
+        raise Unauthorized(message)
+    require(asker.role, act, who=asker.name)
+    return replace(request, proof=proof_of(asker.key, said(request))) if asker.key else request
 
 
 def trading(registry: Registry) -> frozenset[str]:

@@ -3,6 +3,7 @@
 The daemon alone writes the ledger, so a request is left for it; a run that begins later finds it too.
 """
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from bot.app import folder_of
+from bot.cli.leaving import TokenFile, signed
 from bot.cli.options import spread
 from bot.cli.output.console import Column, Kind, emit, stdout, table
 from bot.cli.output.figures import day
@@ -74,10 +76,13 @@ def unlock(
     name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)],
     *,
     forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=WHOSE_HELP)] = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Take a lock off a question."""
     config = configured(ctx)
-    _leave(config, UnlockQuestion(ref=_named(config, name), forecaster=forecaster), SystemClock().now())
+    request = UnlockQuestion(ref=_named(config, name), forecaster=forecaster)
+    mine = asyncio.run(signed(folder_of(config), request, token_file=token_file))
+    _leave(config, mine, SystemClock().now())
 
 
 @listing.command()

@@ -32,7 +32,7 @@ from bot.gate.case import Case, Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.lanes import lane_in
 from bot.gate.readiness import Readiness
-from bot.guards import credentials_of, secrets_in
+from bot.guards import comment_fee, credentials_of
 from bot.http import HttpReader
 from bot.jobs.cases import Around
 from bot.jobs.preflight import Look, Preflight, look
@@ -41,7 +41,6 @@ from bot.jobs.rehearse import Rehearsing, no_wire, rehearse
 from bot.outfit import Outfitter
 from bot.ports import Submitter
 from bot.registry import Registry
-from bot.specs import Can
 from bot.store.lock import is_running, last_holder
 from bot.venues import Venues
 
@@ -100,7 +99,7 @@ async def _shown(config: Config, registry: Registry, venue: str, wish: _Wish) ->
             rates=rates,
             open_wire=no_wire,
         )
-        return await _Room(outfitter, records, http, lane_in(config, venue)).shown(wish)
+        return await _Room(outfitter, records, http, lane_in(config, venue, registry.configurable)).shown(wish)
 
 
 class _Room:
@@ -173,7 +172,7 @@ class _Room:
 
     async def _rehearsing(self) -> tuple[Rehearsing, tuple[str, ...]]:
         """Return what requests are made with, and why that cannot be, which would keep a daemon from starting."""
-        config, registry, lane = self._outfitter.config, self._outfitter.registry, self._lane
+        registry, lane = self._outfitter.registry, self._lane
         writer: Submitter | None = None
         fault: tuple[str, ...] = ()
         try:
@@ -183,8 +182,7 @@ class _Room:
         rehearsing = Rehearsing(
             ledger=self._records.ledger,
             writer=writer,
-            comments=lane.live and lane.comment and Can.COMMENT in registry.venues[lane.venue].abilities,
-            secrets=frozenset(secrets_in(config, registry)),
+            comments=lane.live and comment_fee(self._outfitter.config, registry, lane) is not None,
         )
         return rehearsing, fault
 

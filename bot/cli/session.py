@@ -15,6 +15,7 @@ from bot.cli.call import Call
 from bot.cli.output.plain import plain
 from bot.config.load import load_config
 from bot.config.model import Config, LogFormat, LogLevel, LogSection
+from bot.config.token import read_token
 from bot.domain.submission import Mode
 from bot.errors import told
 from bot.redact import foreign, said
@@ -32,6 +33,8 @@ def configured(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
     Raises ConfigError.
     """
     call = ctx.ensure_object(Call)
+    # A command that needs no token may be told one all the same, as in a reason.
+    read_token(None)
     config = load_config(call.config_path)
     live = _is_live(config)
     _log_as(config.log, call, max(least, logging.INFO) if live else least)

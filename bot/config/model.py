@@ -152,6 +152,16 @@ class CapsSection(Section):
     daily_loss: Amount | None = None
     drawdown: Amount | None = None
 
+    @model_validator(mode="after")
+    def _can_be_used(self) -> "CapsSection":
+        wider = {name: getattr(self, name) for name in ("per_question", "per_event", "per_creator", "per_category")}
+        wider |= {"per_day": self.per_day, "total": self.total}
+        for name, most in wider.items():
+            if self.per_order is not None and most is not None and self.per_order > most:
+                message = f"per_order = {self.per_order:g} is more than {name} = {most:g}, so it could never be used"
+                raise ValueError(message)
+        return self
+
 
 class TradingSection(Section):
     """When a belief becomes an order, and how large.

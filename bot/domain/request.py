@@ -29,24 +29,38 @@ class LockQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlockQuestion:
-    """Take a lock off again."""
+    """Take a lock off again; who asks, when, and the proof of it are needed where somebody has a token."""
 
     ref: QuestionRef
     forecaster: str | None = None
+    by: str = ""
+    asked_at: datetime | None = None
+    proof: str = field(default="", repr=False)
     kind: Literal["unlock"] = "unlock"
+
+    def __post_init__(self) -> None:
+        """Check the time zone."""
+        require_aware("asked_at", self.asked_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastQuestion:
-    """Forecast a question now; ``question`` is how it stands, where the ledger may not know it."""
+    """Forecast a question now; ``question`` is how it stands, where the ledger may not know it.
+
+    Who asks, when, and the proof of it are needed where somebody has a token.
+    """
 
     ref: QuestionRef
     forecaster: str
     question: Question | None = None
+    by: str = ""
+    asked_at: datetime | None = None
+    proof: str = field(default="", repr=False)
     kind: Literal["forecast"] = "forecast"
 
     def __post_init__(self) -> None:
-        """Refuse a question under the name of another."""
+        """Refuse a question under the name of another, and a moment without a time zone."""
+        require_aware("asked_at", self.asked_at)
         if self.question is not None and self.question.ref != self.ref:
             message = f"a forecast of {self.ref} is asked for with the question {self.question.ref}"
             raise ValueError(message)
@@ -170,7 +184,9 @@ class AdoptIntent(Signed):
 
 
 LeaveRequest = ArmVenue | DisarmVenue | Halt | Resume | AnswerApproval | AddPrincipal | RevokePrincipal | AdoptIntent
-Request = LockQuestion | UnlockQuestion | ForecastQuestion | LeaveRequest
+# Each is signed by who asks.
+SignedRequest = UnlockQuestion | ForecastQuestion | LeaveRequest
+Request = LockQuestion | SignedRequest
 
 
 # What follows is asked of orders that were let go already, and waits in a folder of its own (``bot.store.cancels``).

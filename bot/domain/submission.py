@@ -35,7 +35,8 @@ class Intent:
     """The durable wish to do one thing about one question at one venue.
 
     ``id`` is derived from venue, account, question, forecast and action, so that planning twice is planning once.
-    ``order`` is there where the venue trades, ``text`` where something is said. A withdrawal has no predictions.
+    ``order`` is there where the venue trades, ``text`` where something is said, for which
+    ``fee`` is charged. A withdrawal has no predictions.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Intent:
     batch: str
     order: Order | None = None
     text: str = ""
+    fee: float = 0.0
     exposure: Exposure = field(default_factory=Exposure)
 
     def __post_init__(self) -> None:
@@ -103,7 +105,8 @@ class Receipt:
     """What became of one intent; ``fills`` are all that are known of its order, also those known before.
 
     To a write ``state`` is acked, refused (with proof, for good), unknown, or absent: provably not written, because its
-    batch is not complete yet. Nothing else is honest.
+    batch is not complete yet. Nothing else is honest. ``also`` names what else the venue was sent on the way,
+    such as cancels of own orders, for the audit.
     """
 
     intent: str
@@ -111,6 +114,7 @@ class Receipt:
     reference: str = ""
     detail: str = ""
     fills: tuple[Fill, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,15 +33,16 @@ def diverges(case: Case) -> str | None:
 
 
 def unanswered(case: Case) -> Hold | None:
-    """Hold what a person was asked and has not answered, or has answered with no."""
+    """Hold what a person was asked and has not answered, or has answered with no.
+
+    What nobody answered in time is asked again, as long as the forecast would leave.
+    """
     approval = case.approval
     if approval is None or not case.lane.live:
         return None
     match approval.state:
         case ApprovalState.ASKED if case.now < approval.expires_at:
             return case.later(f"waits for approval {approval.id}: foxcast approve {approval.id}")
-        case ApprovalState.ASKED | ApprovalState.EXPIRED:
-            return Hold(why=f"approval {approval.id} was not given, or not used, in time")
         case ApprovalState.REJECTED:
             return Hold(why=f"rejected by {approval.by or 'a person'}, approval {approval.id}")
     return None

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.errors import StoreError
+from bot.redact import hide
 from bot.store.database import make_private, translated
 from bot.store.restore import restored
 
@@ -37,7 +38,7 @@ def pull(stop_file: Path, why: str) -> None:
         if not stop_file.exists():
             make_private(stop_file)
         with stop_file.open("a", encoding="utf-8", errors="replace") as file:
-            file.write(" ".join(why.split()) + "\n")
+            file.write(hide(" ".join(why.split())) + "\n")
 
 
 def release(stop_file: Path) -> bool:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from bot.config.model import Config
-from bot.gate.armed import config_digest
+from bot.gate.armed import Offered, config_digest
 from bot.gate.case import Lane
 
 
-def lane_in(config: Config, venue: str) -> Lane:
-    """Return the way out of a venue that has a table in config."""
+def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
+    """Return the way out of a venue that has a table in config; ``offered`` is what the enabled plugins offer."""
     table = config.venues[venue]
     return Lane(
         venue=venue,
@@ -21,10 +21,10 @@ def lane_in(config: Config, venue: str) -> Lane:
         close_margin=timedelta(seconds=table.close_margin_s),
         approval=timedelta(hours=table.approval_h),
         comment=table.comment,
-        digest=config_digest(config, venue),
+        digest=config_digest(config, venue, offered),
     )
 
 
-def lanes_in(config: Config) -> Mapping[str, Lane]:
+def lanes_in(config: Config, offered: Offered) -> Mapping[str, Lane]:
     """Return the ways out of all venues of config, by name."""
-    return {venue: lane_in(config, venue) for venue in config.venues}
+    return {venue: lane_in(config, venue, offered) for venue in config.venues}

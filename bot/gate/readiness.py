@@ -1,12 +1,15 @@
 """What a live venue needs besides an arm record; nothing counts as there before it was looked at."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 UNSEEN = "was not looked at yet"
 # Orders and signatures carry times; venues refuse those of a clock that is off by more, or worse, take them.
 MAX_OFFSET_S = 5.0
 # So many doubts at once are no accident any more.
 MOST_DOUBTS = 3
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,8 +41,16 @@ def clock_fault(offset_s: float | None) -> str:
     return ""
 
 
-def doubt_fault(unsettled: int, doubtful: int) -> str:
-    """Say what keeps a venue from being reconciled: writes of an earlier run, or too many in doubt; "" if nothing."""
+def doubt_fault(unsettled: int, doubtful: int, strange: Mapping[str, int] = _NONE) -> str:
+    """Say what keeps a venue from being reconciled: writes of an earlier run, or too many in doubt; "" if nothing.
+
+    ``strange`` counts what is in doubt under accounts that are not in use now, which nobody can read back.
+    """
+    if strange:
+        names = ", ".join(f"{count} of the account {name}" for name, count in strange.items())
+        return (
+            f"submissions are in doubt that nobody here can read back: {names}; look there, then: foxcast orders adopt"
+        )
     if unsettled:
         return f"{unsettled} submissions of an earlier run are not settled yet; they are read back, see foxcast orders"
     if doubtful > MOST_DOUBTS:

@@ -5,7 +5,7 @@ looks like a key is left out; and the values of configured secrets never pass.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bot.domain.belief import Belief, Evidence
 from bot.domain.curves import quantiles_of
@@ -20,8 +20,6 @@ _PART_CHARS = 300
 _REASONS = 3
 _OPTIONS = 5
 _LEVELS = (0.1, 0.5, 0.9)
-# A secret of fewer characters is none, and its value may be a word.
-_SHORTEST_SECRET = 6
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^\s/?#]*@)?([^\s/?#:)\]>]+)[^\s)\]>]*")
 # No word is so long; keys are.
@@ -31,20 +29,17 @@ _MARKUP = re.compile(r"[<>\[\]{}|\\`*_~^#@$]+")
 _BLANKS = re.compile(r"\s+")
 
 
-def remark(question: Question, forecast: Forecast, trials: Sequence[Trial], *, secrets: Collection[str] = ()) -> str:
+def remark(question: Question, forecast: Forecast, trials: Sequence[Trial]) -> str:
     """Return the comment on a forecast: the numbers, where they started from, and the strongest reasons; plain text."""
     belief = next((trial.belief for trial in trials if trial.belief is not None and _says_much(trial.belief)), None)
     lines = [_head(question, forecast, len(trials)), *(() if belief is None else _reasons(belief))]
-    said = "\n".join(harmless(line, secrets=secrets, chars=_PART_CHARS) for line in lines)
+    said = "\n".join(harmless(line, chars=_PART_CHARS) for line in lines)
     return said[:MOST_CHARS].strip()
 
 
-def harmless(text: str, *, secrets: Collection[str] = (), chars: int = MOST_CHARS) -> str:
+def harmless(text: str, *, chars: int = MOST_CHARS) -> str:
     """Return a line of at most so many characters, without markup, links, mentions, and what looks like a key."""
     hidden = hide(visible(text))
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            hidden = hidden.replace(secret, "(left out)")
     plain = _ADDRESS.sub(lambda match: match[2], hidden)
     plain = _MARKUP.sub(" ", _KEY.sub("(left out)", plain))
     line = _BLANKS.sub(" ", plain).strip()

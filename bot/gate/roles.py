@@ -20,6 +20,8 @@ class Act(StrEnum):
     ADD_PRINCIPAL = "principal add"
     REVOKE_PRINCIPAL = "principal revoke"
     ADOPT = "orders adopt"
+    UNLOCK = "unlock"
+    FORECAST = "forecast"
 
 
 # The least role for each; None: anybody, also without a token.
@@ -34,6 +36,8 @@ NEEDED: Mapping[Act, Role | None] = MappingProxyType(
         Act.ADD_PRINCIPAL: Role.APPROVER,
         Act.REVOKE_PRINCIPAL: Role.APPROVER,
         Act.ADOPT: Role.APPROVER,
+        Act.UNLOCK: Role.OPERATOR,
+        Act.FORECAST: Role.OPERATOR,
     }
 )
 

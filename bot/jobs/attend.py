@@ -12,7 +12,7 @@ from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
 from bot.domain.request import ForecastQuestion, Halt, LeaveRequest, LockQuestion, Request, UnlockQuestion
 from bot.errors import Rejected, StoreError, told
-from bot.jobs.permit import Permitting, permit
+from bot.jobs.permit import Permitting, permit, require_allowed
 from bot.jobs.sitting import ASKED_FOR, Seat
 from bot.jobs.spending import Spending
 from bot.ports import Clock
@@ -62,6 +62,8 @@ async def attend(parts: Attending) -> str:
             log.warning("request refused", request=request.path.name, why=told(error))
         else:
             done += 1
+            # Who asked finds the answer by the name.
+            note = f"{note} [{request.path.stem}]"
             request.done()
         await parts.ledger.journal.note("request", note, at=parts.clock.now())
     return f"{done} requests done" + (f", {refused} refused" if refused else "")
@@ -94,10 +96,12 @@ async def require_open(ledger: Ledger, question: Question, forecaster: str, *, n
 
 
 async def _do(parts: Attending, request: Request) -> str:
-    if isinstance(request, ForecastQuestion):
-        return await _make_due(parts, request)
     if isinstance(request, LeaveRequest):
         return await _permit(parts, request)
+    if not isinstance(request, LockQuestion):
+        require_allowed(request, await parts.ledger.leave.principals(), now=parts.clock.now())
+    if isinstance(request, ForecastQuestion):
+        return await _make_due(parts, request)
     await parts.ledger.questions.current_version(request.ref)
     whose = request.forecaster or "every forecaster"
     match request:

@@ -1,15 +1,17 @@
 """Plans what is said beside forecasts that stand at a venue: intents of their own, after those were acknowledged."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import structlog
 
 from bot.domain.submission import Intent, IntentAction, Send
-from bot.gate.case import Lane
+from bot.gate.caps import room
+from bot.gate.case import Case, Lane
 from bot.gate.remark import remark
 from bot.ids import derive_id
+from bot.jobs.cases import counted
 from bot.outbox.door import Recheck
 from bot.ports import Clock
 from bot.store import leaders
@@ -26,7 +28,7 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commenting:
-    """Whose forecasts are commented: the lanes of the venues that can take comments; ``secrets`` are never said.
+    """Whose forecasts are commented: the lanes of the venues that can take comments, and what one costs.
 
     ``recheck`` is that of the outbox: what it would take back is not planned.
     """
@@ -35,7 +37,7 @@ class Commenting:
     lanes: Mapping[str, Lane]
     clock: Clock
     recheck: Recheck
-    secrets: Collection[str] = field(default=(), repr=False)
+    fees: Mapping[str, float] = field(default_factory=dict)
 
 
 async def plan_comments(parts: Commenting) -> int:
@@ -56,10 +58,10 @@ async def _plan_for(parts: Commenting, lane: Lane) -> int:
         lambda database: leaders.uncommented(database, lane.venue, lane.account, since=now - WITHIN, limit=MOST)
     )
     for row in rows:
-        intent = await _comment(parts, row)
+        intent = replace(await _comment(parts, row), fee=parts.fees.get(lane.venue, 0.0))
         if not intent.text:
             continue
-        if why := await parts.recheck(intent):
+        if why := await parts.recheck(intent) or await _unaffordable(parts, lane, intent):
             log.info("not commented now", question=str(intent.ref), why=why)
             continue
         decision = Send(intent=intent, mode=lane.mode, why="the forecast stands, and comment = true")
@@ -68,11 +70,35 @@ async def _plan_for(parts: Commenting, lane: Lane) -> int:
     return planned
 
 
+async def _unaffordable(parts: Commenting, lane: Lane, intent: Intent) -> str | None:
+    """Say which cap the fee would pass, or nothing: what is said is paid from the same purse as orders."""
+    if not intent.fee:
+        return None
+    leave, now = parts.ledger.leave, parts.clock.now()
+    trace = await parts.ledger.forecasts.trace(intent.forecast)
+    if trace.forecast is None:
+        return "its forecast is gone"
+    arms = (await leave.standing({lane.venue: lane.account}, now=now)).arms
+    case = Case(
+        lane=lane,
+        forecast=trace.forecast,
+        question=trace.question,
+        standing=None,
+        locked=None,
+        now=now,
+        arm=arms.get(lane.venue),
+    )
+    tightest = room(replace(case, usage=await leave.usage(counted(case), now=now)))
+    if tightest is None or intent.fee <= tightest.left:
+        return None
+    return f"a comment costs {intent.fee:g}, and {tightest}"
+
+
 async def text_of(parts: Commenting, forecast_id: str) -> str:
     """Return what would be said beside a forecast."""
     trace = await parts.ledger.forecasts.trace(forecast_id)
     trials = [record.trial for record in trace.trials if record.trial is not None]
-    return "" if trace.forecast is None else remark(trace.question, trace.forecast, trials, secrets=parts.secrets)
+    return "" if trace.forecast is None else remark(trace.question, trace.forecast, trials)
 
 
 async def _comment(parts: Commenting, row: IntentRow) -> Intent:
@@ -87,4 +113,5 @@ async def _comment(parts: Commenting, row: IntentRow) -> Intent:
         predictions={},
         batch=name,
         text=await text_of(parts, stands.forecast),
+        exposure=stands.exposure,
     )

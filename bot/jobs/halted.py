@@ -37,20 +37,35 @@ class Halting:
     submitters: Mapping[str, Submitter]
     _done: set[str] = field(default_factory=set)
     _empty_since: dict[str, datetime] = field(default_factory=dict)
+    _first_look: dict[str, datetime] = field(default_factory=dict)
+    _last_look: dict[str, datetime] = field(default_factory=dict)
 
     async def run(self) -> str:
         """Cancel what rests at each venue that is halted. Cancelling passes where submitting does not."""
         halted = await self._halted()
         self._done &= halted
-        self._empty_since = {venue: since for venue, since in self._empty_since.items() if venue in halted}
+        for known in (self._empty_since, self._first_look, self._last_look):
+            for venue in known.keys() - halted:
+                del known[venue]
         cancelled = 0
         for venue in sorted(halted - self._done):
             trader = self.submitters.get(venue)
             if isinstance(trader, Trader):
+                if not self._is_due(venue):
+                    continue
                 cancelled += await self._clear(venue, trader)
             else:
                 self._done.add(venue)
         return f"{len(halted)} venues halted, {cancelled} orders cancelled" if halted else "nothing is halted"
+
+    def _is_due(self, venue: str) -> bool:
+        """Say whether the account is read now: each time at first, then rarely, for a doubt may last for days."""
+        now = self.clock.now()
+        late = now - self._first_look.setdefault(venue, now) > SURE_AFTER
+        if late and now - self._last_look.get(venue, now - SURE_AFTER) < SURE_AFTER:
+            return False
+        self._last_look[venue] = now
+        return True
 
     async def _halted(self) -> set[str]:
         standing = await self.ledger.leave.read(stops.standing)
@@ -78,9 +93,7 @@ class Halting:
                 await self._empty(venue)
                 return 0
             self._empty_since.pop(venue, None)
-            await self._tell(venue, "cancel", resting)
-            gone = await trader.cancel(None)
-            await self._tell(venue, "cancelled", [*gone])
+            gone = await self._cancelled(venue, trader, resting)
         except StoreError:
             raise
         except FoxcastError as error:
@@ -93,6 +106,16 @@ class Halting:
         # Looked at once more: an order that was on its way may rest by then.
         log.warning("resting orders cancelled", venue=venue, orders=len(gone))
         return len(gone)
+
+    async def _cancelled(self, venue: str, trader: Trader, resting: list[str]) -> list[str]:
+        await self._tell(venue, "cancel", resting)
+        try:
+            gone = [*await trader.cancel(None)]
+        except Exception:
+            await self._tell(venue, "cancel failed", resting)
+            raise
+        await self._tell(venue, "cancelled", gone)
+        return gone
 
     async def _empty(self, venue: str) -> None:
         """Note that nothing rests at a venue, and when that is sure."""

@@ -1,7 +1,8 @@
 """Which scores an answer gets: by the kind of its question, with the functions of ``bot.science``.
 
 An answer that a rule cannot judge has no scores: a void outcome, an option nobody was asked about and that none stood
-for, a number beyond a bound that the question calls closed. An outcome beyond an open bound is scored as the tail it lies in.
+for, a number beyond a bound that the question calls closed. An outcome beyond an open bound is scored as the tail it
+lies in.
 """
 
 from collections.abc import Sequence

@@ -17,13 +17,17 @@ from bot.domain.request import (
     AnswerApproval,
     ArmVenue,
     DisarmVenue,
+    ForecastQuestion,
     Halt,
     LeaveRequest,
     Resume,
     RevokePrincipal,
+    SignedRequest,
+    UnlockQuestion,
 )
 from bot.domain.submission import IntentState, Mode
 from bot.errors import NotFound, Rejected, StoreError, Unauthorized
+from bot.gate.armed import same_but_secrets, unarmed
 from bot.gate.brake import made_between, pull, release
 from bot.gate.case import ASK_AGAIN, Lane
 from bot.gate.roles import NEEDED, Act, require
@@ -41,13 +45,15 @@ from bot.store.submissions import Adoption
 _HEX = re.compile(r"(?:[0-9a-f]{2}){8,64}")
 # A request that takes risk must be fresh: one that was left behind long ago, or copied, is none any more.
 FRESH = timedelta(minutes=15)
+# What waits for the next run may wait longer.
+PATIENT = timedelta(days=1)
 LONGEST = timedelta(days=31)
 
 # Takes a person's word for an intent; raises as the store does.
 Adopt = Callable[[Adoption], Awaitable[None]]
 
 _UNSURE = frozenset({IntentState.UNKNOWN, IntentState.IN_DOUBT})
-_ACTS: Mapping[type[LeaveRequest], Act] = {
+_ACTS: Mapping[type[SignedRequest], Act] = {
     ArmVenue: Act.ARM,
     DisarmVenue: Act.DISARM,
     Halt: Act.HALT,
@@ -55,7 +61,10 @@ _ACTS: Mapping[type[LeaveRequest], Act] = {
     AddPrincipal: Act.ADD_PRINCIPAL,
     RevokePrincipal: Act.REVOKE_PRINCIPAL,
     AdoptIntent: Act.ADOPT,
+    UnlockQuestion: Act.UNLOCK,
+    ForecastQuestion: Act.FORECAST,
 }
+_FRESH: Mapping[Act, timedelta] = {Act.UNLOCK: PATIENT, Act.FORECAST: PATIENT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,28 +108,37 @@ async def permit(parts: Permitting, request: LeaveRequest) -> str:
     return done
 
 
-def act_of(request: LeaveRequest) -> Act:
+def act_of(request: SignedRequest) -> Act:
     """Return what is asked for."""
     if isinstance(request, AnswerApproval):
         return Act.APPROVE if request.approved else Act.REJECT
     return _ACTS[type(request)]
 
 
-def require_allowed(request: LeaveRequest, known: list[Principal], *, now: datetime) -> None:
-    """Raise Unauthorized unless whoever asks may, and is who they say.
+def require_allowed(request: SignedRequest, known: list[Principal], *, now: datetime) -> None:
+    """Raise Unauthorized unless whoever asks may, is who they say, and asked not long ago.
 
     While nobody has a token, whoever can write the state folder is an approver: they could write the ledger too.
     """
     act = act_of(request)
-    if not known or NEEDED[act] is None:
+    if NEEDED[act] is None:
         return
-    asker = next((one for one in known if one.name == request.by), None)
-    require(None if asker is None else asker.role, act, who=request.by)
-    if asker is None or not proves(request.proof, asker.hash, said(request)):
-        message = f"this {act} does not prove that {request.by} asked for it"
+    if known:
+        _require_proof(request, known)
+    asked_at, lasting = request.asked_at, _FRESH.get(act, FRESH)
+    if asked_at is not None and not abs(now - asked_at) <= lasting:
+        when = "after now" if asked_at > now else "too long ago"
+        message = f"this {act} was asked for at {asked_at:%Y-%m-%d %H:%M} UTC, {when}; ask again"
         raise Unauthorized(message)
-    if abs(now - request.asked_at) > FRESH:
-        message = f"this {act} was asked for at {request.asked_at:%Y-%m-%d %H:%M} UTC, too long ago; ask again"
+
+
+def _require_proof(request: SignedRequest, known: list[Principal]) -> None:
+    act = act_of(request)
+    asker = next((one for one in known if one.name == request.by), None)
+    who = request.by or "whoever asks"
+    require(None if asker is None else asker.role, act, who=who)
+    if asker is None or request.asked_at is None or not proves(request.proof, asker.hash, said(request)):
+        message = f"this {act} does not prove that {who} asked for it"
         raise Unauthorized(message)
 
 
@@ -132,10 +150,13 @@ async def _arm(parts: Permitting, request: ArmVenue) -> str:
             f'{lane.venue} is in mode {lane.mode}, where nothing real leaves; set mode = "live" in config.toml first'
         )
         raise Rejected(message)
-    if request.config != lane.digest or request.account != lane.account:
-        message = f"what runs was started with another configuration of {lane.venue}; start it again, then arm it"
+    if not same_but_secrets(request.config, lane.digest) or request.account != lane.account:
+        message = (
+            f"what runs was started with another configuration of {lane.venue}, or other variables in its environment; "
+            "start it again, then arm it"
+        )
         raise Rejected(message)
-    if not now < request.until or request.until - request.asked_at > LONGEST:
+    if not now < request.until <= now + LONGEST:
         message = f"an arm record must end after now and within {LONGEST.days} days"
         raise Rejected(message)
     _require_amounts(lane.venue, amounts, trades=lane.venue in parts.trading)
@@ -162,6 +183,10 @@ async def _arm(parts: Permitting, request: ArmVenue) -> str:
         "config": arm.config,
     }
 
+    if await parts.ledger.leave.read(lambda database: arms.is_known(database, arm.id)):
+        # The same request again, as after a crash: whatever became of its record stays.
+        newest = await parts.ledger.leave.read(lambda database: arms.newest(database, lane.venue, lane.account))
+        return f"this was done before; {unarmed(lane, newest, now) or f'{lane.venue} is armed'}"
     work = holds.freeing(lambda database: arms.add(database, arm), at=now, by=now + ASK_AGAIN, venue=lane.venue)
     await parts.ledger.leave.act(work, _row(request, now, lane.venue, **body))
     return f"{lane.venue} armed until {arm.until:%Y-%m-%d %H:%M} UTC" + (f" ({bounds})" if bounds else "")

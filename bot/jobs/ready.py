@@ -1,6 +1,7 @@
 """Looks at what a live venue needs before anything is sent: credentials, settled doubts, the clock, the database."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -92,16 +93,21 @@ def _clock(parts: Preparing, live: Sequence[str]) -> str:
 async def _count_doubts(parts: Preparing, live: Sequence[str]) -> None:
     """Count what is in doubt at each live venue; what paper books do not know yet is no doubt about money."""
     unsettled, doubtful = dict.fromkeys(live, 0), dict.fromkeys(live, 0)
+    strange: dict[str, Counter[str]] = {venue: Counter() for venue in live}
     submissions = parts.ledger.submissions
     for row in await submissions.batches(states=[*_DOUBTFUL]):
         if row.venue not in doubtful or row.mode is Mode.PAPER:
             continue
-        doubtful[row.venue] += sum(row.counts.get(state, 0) for state in _DOUBTFUL)
+        count = sum(row.counts.get(state, 0) for state in _DOUBTFUL)
+        if row.account != parts.lanes[row.venue].account:
+            strange[row.venue][row.account] += count
+            continue
+        doubtful[row.venue] += count
         read = submissions.comments if row.comments else submissions.intents
         for item in await read(row.venue, row.account, row.batch):
             unsettled[row.venue] += item.state in _LOST and item.planned_at < parts.started_at
     for venue in live:
-        parts.readiness.doubts[venue] = doubt_fault(unsettled[venue], doubtful[venue])
+        parts.readiness.doubts[venue] = doubt_fault(unsettled[venue], doubtful[venue], strange[venue])
 
 
 async def _database(path: Path) -> str:

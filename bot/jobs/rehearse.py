@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,7 +25,6 @@ log = structlog.get_logger(__name__)
 LEFT_OUT = "(left out)"
 # Names of fields whose values are of use to whoever reads them.
 _SECRET_NAME = re.compile(r"(?i)signature|secret|passphrase|password|private_?key|api_?key|authorization|^owner$")
-_SHORTEST_SECRET = 6
 
 
 class NoWire:
@@ -66,7 +65,6 @@ class Rehearsing:
     ledger: Ledger
     writer: Submitter | None
     comments: bool = False
-    secrets: Collection[str] = ()
 
 
 async def rehearse(parts: Rehearsing, sends: Sequence[tuple[Case, Send]]) -> Mapping[str, Rehearsal]:
@@ -90,7 +88,7 @@ async def _rehearsed(parts: Rehearsing, case: Case, send: Send) -> Rehearsal:
         return Rehearsal(why=f"the writer failed: {type(error).__name__}", comment=comment)
     if not made:
         return Rehearsal(why="the writer made no request", comment=comment)
-    body = without_secrets(made[0].body, parts.secrets)
+    body = without_secrets(made[0].body)
     sealed = Sealed(intent=send.intent.id, tag=made[0].tag, body=body, fence=made[0].fence)
     return Rehearsal(sealed=sealed, comment=comment)
 
@@ -98,15 +96,12 @@ async def _rehearsed(parts: Rehearsing, case: Case, send: Send) -> Rehearsal:
 async def _comment(parts: Rehearsing, case: Case) -> str:
     trace = await parts.ledger.forecasts.trace(case.forecast.id)
     trials = [record.trial for record in trace.trials if record.trial is not None]
-    return remark(case.question, case.forecast, trials, secrets=parts.secrets)
+    return remark(case.question, case.forecast, trials)
 
 
-def without_secrets(body: str, secrets: Collection[str]) -> str:
-    """Return a request's body with configured secrets, and fields that are named like secrets, left out."""
+def without_secrets(body: str) -> str:
+    """Return a request's body with known secrets, and fields that are named like secrets, left out."""
     hidden = hide(body)
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            hidden = hidden.replace(secret, LEFT_OUT)
     try:
         plain = json.loads(hidden)
     except ValueError:

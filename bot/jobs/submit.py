@@ -9,7 +9,7 @@ import structlog
 from bot.domain.forecast import Forecast
 from bot.domain.order import Account
 from bot.domain.permission import Approval, Arm, Usage
-from bot.domain.submission import Decision, Hold, Send
+from bot.domain.submission import Decision, Hold, Intent, IntentState, Send
 from bot.errors import FoxcastError, StoreError
 from bot.gate.case import Case, Lane, on_paper
 from bot.gate.gate import Gate
@@ -33,6 +33,9 @@ log = structlog.get_logger(__name__)
 
 CHUNK = 500
 PLACES = 64
+_UNDER_WAY = frozenset(
+    {IntentState.PLANNED, IntentState.READY, IntentState.SENDING, IntentState.UNKNOWN, IntentState.IN_DOUBT}
+)
 
 Pair = tuple[Forecast, Docket]
 
@@ -108,18 +111,33 @@ async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One pass: ``shops`` are those opened in it, or why one could not be; ``acked`` counts what was acknowledged."""
+    """One pass: ``shops`` are those opened in it, or why one could not be; ``acked`` counts what was acknowledged.
+
+    ``sent`` is what the accounts, as they were read, were not charged with yet.
+    """
 
     parts: Submitting
     around: Around
     shops: dict[str, Shop | str]
     acked: list[int]
+    sent: dict[str, list[Intent]] = field(default_factory=dict)
 
     async def shop(self, venue: str) -> Shop | str:
         """Return the shop of a venue, with its account read once a pass."""
         if venue not in self.shops:
             self.shops[venue] = await _opened(self.parts, venue)
         return self.shops[venue]
+
+    async def charge(self, venue: str, shop: Shop) -> None:
+        """Charge the account with what was acknowledged, whoever sent it; what is under way counts as reserved."""
+        under_way = []
+        for intent in self.sent.pop(venue, ()):
+            state = (await self.parts.ledger.submissions.get(intent.id)).state
+            if state is IntentState.ACKED and intent.order is not None:
+                shop.spend(intent.order.cost)
+            elif state in _UNDER_WAY:
+                under_way.append(intent)
+        self.sent[venue] = under_way
 
 
 async def _decide_all(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
@@ -141,11 +159,8 @@ async def _one_by_one(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
     for pair in pairs:
         decisions.append(decision := await _decide(this, *pair))
         if isinstance(decision, Send):
+            this.sent.setdefault(decision.intent.ref.venue, []).append(decision.intent)
             this.acked.append(await this.parts.outbox.flush())
-            shop, order = this.shops.get(decision.intent.ref.venue), decision.intent.order
-            # What still waits, or is unknown, is counted as reserved.
-            if this.acked[-1] and isinstance(shop, Shop) and order is not None:
-                shop.spend(order.cost)
     return decisions
 
 
@@ -173,6 +188,8 @@ async def _planned(this: _Pass, case: Case) -> Case | Hold:
     if isinstance(shop, str):
         return case.later(shop)
     reserved = await this.parts.ledger.leave.waiting(case.lane.venue, case.lane.account, paper=not case.lane.live)
+    # After that, so that what is acknowledged just now is counted twice rather than not at all.
+    await this.charge(case.lane.venue, shop)
     return await shop.plan(case, reserved=reserved)
 
 
@@ -193,8 +210,6 @@ async def _settle(parts: Submitting, case: Case) -> Decision:
         )
     else:
         decision = await _store(parts, case.forecast, parts.gate.decide(case))
-    if isinstance(decision, Send) and case.approval is not None:
-        await parts.ledger.leave.write(lambda database: approvals.use(database, case.forecast.id))
     return decision
 
 

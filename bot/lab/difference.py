@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bot.domain.belief import Belief, Evidence
 from bot.domain.forecast import Forecast, Trial
-from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
+from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.question import Question
 from bot.domain.setup import Setup
 from bot.domain.step import Json, Usage
@@ -97,8 +97,8 @@ def difference(before: Side, after: Side) -> Difference:
     return Difference(
         before=before,
         after=after,
-        moves=tuple(_moves(before.forecast.predictions, after.forecast.predictions)),
-        crowd=tuple(_moves(_crowd(before), _crowd(after))),
+        moves=tuple(_moves(before.forecast.predictions, after.forecast.predictions, after.question.shape)),
+        crowd=tuple(_moves(_crowd(before), _crowd(after), after.question.shape)),
         changes=tuple(change for change in _changes(before, after) if change.before != change.after),
         listings=tuple(_listings(before, after)),
     )
@@ -112,12 +112,14 @@ def spread(side: Side) -> Mapping[str, float]:
     return {key: _width([belief.predictions[key] for belief in side.beliefs]) for key in side.forecast.predictions}
 
 
-def _moves(before: Mapping[str, Prediction], after: Mapping[str, Prediction]) -> Iterator[Move]:
+def _moves(before: Mapping[str, Prediction], after: Mapping[str, Prediction], shape: Shape) -> Iterator[Move]:
+    """Yield what can be compared, options in the order of the question."""
+    options = shape.options if isinstance(shape, ChoiceShape) else ("",)
     for target in before:
         if target not in after:
             continue
         then, now = _shares(before[target]), _shares(after[target])
-        for option in [option for option in then if option in now]:
+        for option in (option for option in options if option in then and option in now):
             yield Move(
                 target=target,
                 option=option,

@@ -13,6 +13,12 @@ from bot.store.calls import Calls
 # 10 steps. Source: BLF (arXiv 2604.18576v3), the median agent loop on market questions.
 STEP_TOKENS_IN = 10_000
 STEP_TOKENS_OUT = 1_000
+# A helper of the desk is shown what one search or one page brought, once for each, and says little of it.
+HELPER_TOKENS_IN = 3_000
+HELPER_TOKENS_OUT = 300
+HELPERS = frozenset({"filter", "summariser"})
+# Asked by audits of what was forecast before, never for a forecast.
+APART = frozenset({"auditor"})
 # A prompt late in such a trial.
 LONG_TOKENS_IN = 20_000
 
@@ -28,10 +34,15 @@ class Prices:
     async def step_usd(self) -> float | None:
         """Return the expected cost of one step in US dollars, or None where a price is not known.
 
-        A step is taken to be one call in every role, each to the dearer of its model and its fallback.
+        A step is taken to be one call in every role that forecasts ask, each to the dearer of its model and its
+        fallback, and short ones to the desk's helpers.
         """
-        roles = self.roles.section.roles
-        costs = [await self._call_usd(role, tokens_in=STEP_TOKENS_IN, most_out=STEP_TOKENS_OUT) for role in roles]
+        costs = []
+        for role in (role for role in self.roles.section.roles if role not in APART):
+            is_helper = role in HELPERS
+            tokens_in = HELPER_TOKENS_IN if is_helper else STEP_TOKENS_IN
+            most_out = HELPER_TOKENS_OUT if is_helper else STEP_TOKENS_OUT
+            costs.append(await self._call_usd(role, tokens_in=tokens_in, most_out=most_out))
         return None if None in costs else sum(cost or 0.0 for cost in costs)
 
     async def call_usd(self, role: str) -> float | None:

@@ -120,13 +120,24 @@ class PaperBook:
         return settled
 
     async def advance(self) -> int:
-        """Look at what happened to resting orders since; return how many were filled, in part or whole, or ended."""
+        """Look at what happened to resting orders since; return how many were filled, in part or whole, or ended.
+
+        Raises what the market raised over one of them, once all others are done.
+        """
         resting = await self.file.readers.run(tickets.open_tickets)
-        changed = 0
+        changed, errors = 0, list[Exception]()
         for ticket in resting:
-            if ticket.state is TicketState.RESTING:
+            if ticket.state is not TicketState.RESTING:
+                continue
+            try:
                 async with self._turn:
                     changed += await self._look_again(ticket.slip.intent)
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - an order that the plugin cannot look at holds up no other
+                errors.append(error)
+        if errors:
+            raise errors[0]
         return changed
 
     def _sealed(self, intent: Intent, now: datetime) -> Sealed:

@@ -81,7 +81,8 @@ def answer(database: Database, answered: Approval, *, at: datetime) -> None:
         message = f"{known.id} is {known.state} already" + (f" by {known.by}" if known.by else "")
         raise Rejected(message)
     if known.expires_at <= at:
-        message = f"{known.id} expired at {known.expires_at:%Y-%m-%d %H:%M} UTC; the next forecast of it asks again"
+        when = f"{known.expires_at:%Y-%m-%d %H:%M} UTC"
+        message = f"{known.id} expired at {when}; it is asked again if the forecast would still leave"
         raise Rejected(message)
     values = {
         "id": known.id,

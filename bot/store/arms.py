@@ -41,6 +41,11 @@ def add(database: Database, arm: Arm) -> None:
     database.execute(_ADD, values)
 
 
+def is_known(database: Database, arm_id: str) -> bool:
+    """Say whether there ever was a record of that id."""
+    return database.execute("select 1 from arm where id = ?", [arm_id]).fetchone() is not None
+
+
 def newest(database: Database, venue: str, account: str) -> Arm | None:
     """Read the newest record of an account, whether or not it holds still."""
     row = database.execute(_NEWEST, [venue, account]).fetchone()

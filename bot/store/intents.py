@@ -56,7 +56,7 @@ AT_STAKE = frozenset(IntentState) - {IntentState.REFUSED, IntentState.SUPERSEDED
 
 _COLUMNS = """
 i.id, i.account, i.ref, i.forecast, i.action, i.predictions, i.batch, i.order_body, i.said, i.event, i.creator,
-i.category
+i.category, iif(i.action = 'comment', i.cost, 0.0)
 """
 # The columns of an intent alone come first, as ``intent_of`` takes them.
 INTENT = f"select {_COLUMNS}, i.state, i.mode, i.detail, i.planned_at, i.changed_at from intent i"  # noqa: S608 - constants
@@ -127,7 +127,7 @@ def plan(database: Database, send: Send, at: str) -> Intent:
         "order_body": None if order is None else ORDER.encode(order),
         "said": clean(intent.text),
         "currency": "" if order is None else clean(order.currency),
-        "cost": 0.0 if order is None else order.cost,
+        "cost": intent.fee if order is None else order.cost,
         "event": clean(intent.exposure.event),
         "creator": clean(intent.exposure.creator),
         "category": clean(intent.exposure.category),
@@ -198,7 +198,7 @@ def rows_of(database: Database, sql: str, *values: object) -> list[IntentRow]:
 
 def intent_of(*columns: Any) -> Intent:  # noqa: ANN401 - the columns of INTENT_COLUMNS
     """Make an intent of its columns."""
-    intent_id, account, ref, forecast, action, predictions, batch, order, said, event, creator, category = columns
+    intent_id, account, ref, forecast, action, predictions, batch, order, said, *exposure, fee = columns
     return Intent(
         id=intent_id,
         account=account,
@@ -209,7 +209,8 @@ def intent_of(*columns: Any) -> Intent:  # noqa: ANN401 - the columns of INTENT_
         batch=batch,
         order=None if order is None else ORDER.decode(order),
         text=said,
-        exposure=Exposure(event=event, creator=creator, category=category),
+        fee=fee,
+        exposure=Exposure(**dict(zip(("event", "creator", "category"), exposure, strict=True))),
     )
 
 

@@ -51,6 +51,8 @@ _FEES = """
 select total(f.fee) from fill f join intent i on i.id = f.intent
 where i.venue = ? and i.account = ? and i.mode <> 'paper'
 """
+# Of shares or money: so little is left by sums of floats alone.
+_NEARLY = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +102,19 @@ class OrderRow:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing of an order is left: by its shares, or by what it might cost."""
+        """Whether nothing of an order is left: by its shares, or by what it might cost.
+
+        A purchase for a stake, an ``amount`` in its terms, is whole once that is spent: at better prices it buys more
+        shares than were reckoned with.
+        """
         order = self.row.intent.order
         if order is None or not self.fills:
             return False
-        spent = order.side is Side.BUY and -self.cash >= order.cost - 1e-6
-        return spent or self.filled >= order.shares - 1e-6
+        stake = order.terms.get("amount") if order.side is Side.BUY else None
+        if isinstance(stake, int | float):
+            return -self.cash - self.fees >= stake - _NEARLY
+        spent = order.side is Side.BUY and -self.cash >= order.cost - _NEARLY
+        return spent or self.filled >= order.shares - _NEARLY
 
     @property
     def why(self) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from bot.domain.request import LeaveRequest, Request
+from bot.domain.request import Request, SignedRequest
 from bot.errors import ContractError
 from bot.store.codec import Form
 from bot.store.mailbox import MAX_BYTES, Waiting, leave, waiting_in
@@ -26,7 +26,7 @@ def ask(state: Path, request: Request, *, at: datetime) -> Path:
     return leave(state / FOLDER, text, at=at)
 
 
-def said(request: LeaveRequest) -> str:
+def said(request: SignedRequest) -> str:
     """Return what a request says, without its proof: the text that the proof is of."""
     return _REQUEST.encode(replace(request, proof=""))
 

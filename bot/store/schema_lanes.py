@@ -55,6 +55,10 @@ create index intent_at_stake
 create index intent_waiting on intent (venue, account, state, mode, cost)
   where state in ('planned', 'ready', 'sending', 'unknown', 'absent')
 """,
+    """
+create index intent_with_fee on intent (venue, account, action, ref, mode, state, cost, event, creator, category)
+  where action = 'comment' and cost > 0
+""",
     "create index attempt_by_start on attempt (started_at)",
     "create index fill_sold on fill (intent) where cash > 0",
 )

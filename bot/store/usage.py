@@ -17,6 +17,7 @@ from bot.domain.permission import Exposure, Usage
 from bot.domain.question import QuestionRef
 from bot.errors import ContractError
 from bot.store.codec import Form, moment, stamp
+from bot.store.schema_lanes import SETTLED
 
 HOUR = timedelta(hours=1)
 
@@ -33,6 +34,16 @@ select total(cost) filter (where ref = :ref), total(cost) filter (where event = 
        total(cost) filter (where category = :category and :category <> ''), total(cost)
 from stake
 """
+# What was charged for comments on questions that have no outcome; no sale brings that back.
+FEES = f"""
+select total(cost) filter (where ref = :ref), total(cost) filter (where event = :event and :event <> ''),
+       total(cost) filter (where creator = :creator and :creator <> ''),
+       total(cost) filter (where category = :category and :category <> ''), total(cost)
+from intent i
+where venue = :venue and account = :account and (mode = 'paper') = :paper
+  and state not in ('refused', 'superseded') and action = 'comment' and cost > 0
+  and not ({SETTLED.format(ref="i.ref")})
+"""  # noqa: S608 - made of constants
 # All that was traded in those of them where anything was sold, in order.
 SALES = """
 with sold as materialized (
@@ -103,8 +114,9 @@ class Counted:
 def usage(database: Database, counted: Counted, at: datetime) -> Usage:
     """Return what is at stake at the moment."""
     values = _values(counted, at)
-    stakes = database.execute(STAKES, values).fetchone()
-    question, event, creator, category, total = _less(stakes, _brought_back(database, values), values)
+    stakes = _less(database.execute(STAKES, values).fetchone(), _brought_back(database, values), values)
+    fees = database.execute(FEES, values).fetchone()
+    question, event, creator, category, total = map(sum, zip(stakes, fees, strict=True))
     day, armed = database.execute(FLOWS, values).fetchone()
     (hour,) = database.execute(TRIED, values).fetchone()
     lost_today, drawdown = losses(database, counted.ref.venue, counted.account, at, paper=counted.paper)

@@ -262,6 +262,8 @@ def after(receipt: Receipt, venue: str, at: datetime) -> Trail:
         "detail": clean(receipt.detail),
         "fills": str(len(receipt.fills)),
     }
+    if receipt.also:
+        body["also"] = clean("; ".join(receipt.also))
     return Trail(at=at, kind="answer", venue=venue, actor="", body=body)
 
 

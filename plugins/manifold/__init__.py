@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from bot.api import Can, Planner, Rate, VenueSpec, Workplace, hookimpl
 from plugins.manifold.check import check
 from plugins.manifold.client import Client
+from plugins.manifold.comments import FEE
 from plugins.manifold.feed import open_prices
 from plugins.manifold.paper import open_paper
 from plugins.manifold.planner import ManifoldPlanner
@@ -70,5 +71,6 @@ def foxcast_venues() -> list[VenueSpec[ManifoldSettings]]:
             planner=open_planner,
             check=check,
             rates=rates_of,
+            comment_fee=lambda settings: FEE if settings.comments else None,
         )
     ]

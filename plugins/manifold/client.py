@@ -45,7 +45,10 @@ def query(parameters: Asked) -> str:
 def headers_of(settings: ManifoldSettings) -> dict[str, str]:
     """Return the header with the key of the world in use; raises Unauthorized where none is set."""
     if settings.key_in_use is None:
-        message = f"{settings.key_name} is not set in [venues.manifold.settings]; make one in the account's settings"
+        name = settings.key_name
+        message = (
+            f"no {name}: make one on the account's page, and name its file as {name}_file in [venues.manifold.settings]"
+        )
         raise Unauthorized(message)
     return {"Authorization": f"Key {settings.key_in_use.get_secret_value()}"}
 

@@ -188,7 +188,8 @@ class ManifoldVenue:
     def _note(self, skipped: Mapping[str, int], complaints: list[str]) -> None:
         counts = (dict(skipped), len(complaints))
         if any(counts) and counts != self._noted:
-            log.warning("markets left out", skipped=dict(skipped), bad=len(complaints), first=complaints[:3])
+            tell = log.warning if complaints else log.info
+            tell("markets left out", skipped=dict(skipped), bad=len(complaints), first=complaints[:3])
         self._noted = counts
 
     async def _all_resolved(

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from urllib.parse import quote
 
@@ -102,6 +102,7 @@ class ManifoldWriter:
         self._turn = asyncio.Lock()
         self._last_expiry = 0
         self._stopped = ""
+        self._beside: list[str] = []
 
     async def seal(self, batch: Batch) -> Sequence[Sealed]:
         """Return the requests of all intents that may be written now.
@@ -137,7 +138,9 @@ class ManifoldWriter:
                 receipt = _receipt(intent, IntentState.ABSENT, f"not begun after {broken}")
             else:
                 async with self._turn:
-                    receipt = await self._write(_wanted(intent, request, batch))
+                    self._beside = []
+                    written = await self._write(_wanted(intent, request, batch))
+                    receipt = replace(written, also=tuple(self._beside))
                 broken = receipt.detail if receipt.state is IntentState.UNKNOWN else ""
             receipts.append(receipt)
         return tuple(receipts)
@@ -247,6 +250,7 @@ class ManifoldWriter:
     async def _rehearsed(self, order: Order, sealed: Sealed) -> str | None:
         """Ask what the bet would do, which moves nothing; return what is wrong with it."""
         reply = await self._post("bet", json.dumps({**json.loads(sealed.body), "dryRun": True}))
+        self._beside.append(f"dry run: {reply.status}")
         verdict = verdict_of(reply)
         if verdict.state is not IntentState.ACKED:
             return f"dry run: {verdict.detail}"
@@ -263,6 +267,7 @@ class ManifoldWriter:
         verdict = verdict_of(reply)
         if verdict.who is Who.OPERATOR:
             raise Unauthorized(verdict.detail)
+        self._beside.append(f"cancel {order_id}: {reply.status}")
         log.info("cancelled", order=order_id, status=reply.status, detail=verdict.detail)
 
     async def _post(self, path: str, body: str, *, takes_back: bool = False) -> Reply:

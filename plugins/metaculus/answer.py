@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from bot.api import (
@@ -23,6 +23,8 @@ from plugins.metaculus.raw import RawForecast, RawMine, RawQuestion, parsed
 
 LEAST, MOST = 0.001, 0.999
 SAME = 1e-9
+# What is withdrawn ends at once, by the clock of the site.
+CLOCKS_APART = timedelta(minutes=10)
 YES, OPTIONS, CURVE = "probability_yes", "probability_yes_per_category", "continuous_cdf"
 _HALVINGS = 200
 # The site takes more, and official bots cut there.
@@ -153,8 +155,8 @@ def _close(values: Sequence[float | None], meant: Sequence[float]) -> bool:
 
 
 def is_withdrawn(asked: RawQuestion, now: datetime) -> bool:
-    """Say whether no forecast of ours stands."""
-    return not is_active(mine_of(asked).latest, now)
+    """Say whether no forecast of ours stands, or none will in a moment: the clock of the site may be ahead of ours."""
+    return not is_active(mine_of(asked).latest, now + CLOCKS_APART)
 
 
 def read_item(body: object) -> Item:

@@ -235,7 +235,7 @@ class Names:
         return now.get(condition) or OTHER
 
     def otherwise(self, event_id: str, condition: str) -> tuple[str, ...]:
-        """Return what stood for the option of a market in older questions: former names, the newest first, and Other."""
+        """Return what stood for the option of a market in older questions: former names, newest first, and Other."""
         names = self._kept.get(event_id, {}).get(condition, [])
         return (*reversed(names[:-1]), self.rest(event_id))
 

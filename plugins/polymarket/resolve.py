@@ -86,7 +86,7 @@ def pair_of(row: Record) -> Pair | None:
     if len(listed) == 2 and listed[0] is not None and listed[1] is not None:
         pair = (listed[0] / MILLIONTHS, listed[1] / MILLIONTHS)
         # Both together pay one, or neither pays anything; whatever else is said is no payout.
-        sound = all(0 <= part <= 1 for part in pair) and (pair == (0, 0) or abs(sum(pair) - ONE) <= _NEAR)
+        sound = all(0 <= part <= 1 for part in pair) and (not any(pair) or abs(sum(pair) - ONE) <= _NEAR)
         return pair if sound else None
     price = decimal_of(row.get("price"))
     # 69 stands for a price that is not set.

@@ -310,7 +310,7 @@ class PolymarketWriter:
     def _note(self, verdict: Verdict, sealed: Sealed) -> None:
         if verdict.who is Who.OPERATOR:
             self._stopped = f"the account was refused ({verdict.detail}); mend that, then start again"
-            log.error("stopped", venue="polymarket", detail=verdict.detail)
+            log.error("nothing more is sent until the next start", venue="polymarket", detail=verdict.detail)
         elif verdict.who is Who.DEVELOPER:
             log.error("a request was at fault", order=sealed.tag, body=sealed.body[:2000], detail=verdict.detail)
 

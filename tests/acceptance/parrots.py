@@ -25,7 +25,7 @@ def echoes(secret: str) -> str:
 class Parrot(FakeManifold):
     """Refuses the first bet with all headers of the request, and sends who asks for the account on, with the key."""
 
-    redirects, refusals = 1, 1
+    redirects, refusals = 0, 1
 
     async def _run(self, talk: Any) -> Answer:
         heard: Heard = talk.request

@@ -14,6 +14,7 @@ from bot.gate.brake import STOP_FILE
 from bot.gate.lanes import lanes_in
 from bot.jobs.attend import Attending, attend
 from bot.jobs.permit import Permitting
+from bot.registry import load_registry
 from bot.store.ledger import open_ledger
 from bot.store.lock import instance_lock
 from tests.acceptance.conftest import COMMAND, CONFIG, Answer, Foxcast, Inside, installed
@@ -50,6 +51,7 @@ def test_any_change_of_the_configuration_disarms_and_says_so(live: Foxcast, insi
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        (["arm", VENUE, "--for", "24h", "--per-order", "0"], 2, ["--per-order must be above 0"]),
         (["arm", VENUE, "--for", "24h", "--per-order", "5"], 9, ["nothing is paid"]),
         (["arm", VENUE, "--for", "1y"], 2, ["30m, 24h or 7d"]),
         (["arm", VENUE, "--for", "40d"], 9, ["within 31 days"]),
@@ -209,7 +211,10 @@ class Daemon:
         with instance_lock(self.folder, started_at=clock.now()):
             async with open_ledger(self.folder / LEDGER_FILE, now=clock.now()) as ledger:
                 permits = Permitting(
-                    ledger=ledger, clock=clock, stop_file=self.config.state / STOP_FILE, lanes=lanes_in(self.config)
+                    ledger=ledger,
+                    clock=clock,
+                    stop_file=self.config.state / STOP_FILE,
+                    lanes=lanes_in(self.config, load_registry(self.config).configurable),
                 )
                 parts = Attending(
                     folder=self.folder, ledger=ledger, clock=clock, permitting=permits if permitting else None

@@ -150,6 +150,29 @@ async def test_a_refusal_is_quoted_in_one_line_without_our_key() -> None:
     assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (
+            '{"error": {"message": "Too many requests,\\n slow down", "code": "rate_limit"}}',
+            "Too many requests, slow down",
+        ),
+        ('{"code": 7, "message": "Slow down"}', "Slow down"),
+        ('{"error": "Slow down"}', "Slow down"),
+        ('{"detail": "Slow down"}', "Slow down"),
+        ('{"error": {"code": 7}}', '{"error": {"code": 7}}'),
+        ('["Slow down"]', '["Slow down"]'),
+        ("Slow down", "Slow down"),
+    ],
+)
+async def test_what_a_full_server_says_in_json_is_told_in_its_words(body: str, told: str) -> None:
+    sent = Sent(status=429, body=body.encode())
+    async with LoopbackServer(lambda _: sent) as server, reading() as http:
+        with pytest.raises(Unavailable) as caught:
+            await http.post(server.address, {}, max_bytes=100)
+    assert str(caught.value).endswith(f"status 429: {told}")
+
+
 async def test_a_broken_quotation_is_left_out() -> None:
     sent = Sent(status=400, headers={"Content-Encoding": "gzip"}, body=b"not gzip")
     async with LoopbackServer(lambda _: sent) as server, reading() as http:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from structlog.testing import capture_logs
 
 from bot.app import open_app
 from bot.clock import SeededRandom, SystemClock
@@ -27,7 +28,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.loopback import LoopbackServer, Sent
 from bot.testing.wires import MemoryWire
-from bot.venues import Venues, discovered_every, lane_of, open_venues, rates_of
+from bot.venues import Venues, discovered_every, lane_of, open_venues, rates_of, usable
 
 BOURSE = f"""
 plugins = ["bourse"]
@@ -133,7 +134,7 @@ async def test_a_venue_that_is_off_submits_nothing(tmp_path: Path) -> None:
     wires = Wires()
     async with opened(tmp_path, Mode.PAPER, wires) as (_, outfitter):
         config, _ = configured(tmp_path, 'mode = "off"\n')
-        assert await outfitter.submitter(lane_of(config, "bourse")) is None
+        assert await outfitter.submitter(lane_of(config, outfitter.registry, "bourse")) is None
     assert wires.made == []
 
 
@@ -194,3 +195,13 @@ def test_a_venue_is_read_as_often_as_its_questions_need_unless_its_table_says_ot
     # A spec is frozen; this one belongs to this test alone.
     object.__setattr__(registry.venues["bourse"], "discover_every", every)
     assert discovered_every(config, registry, "bourse") == expected
+
+
+def test_a_venue_whose_plugin_is_not_in_use_is_left_out_with_what_to_do(tmp_path: Path) -> None:
+    dormant = "\n[venues.manifold]\nforecasters = ['keeper']\n"
+    config, registry = configured(tmp_path, dormant)
+    with capture_logs() as logs:
+        assert list(usable(config, registry)) == ["bourse"]
+    [told] = logs
+    assert told["venue"] == "manifold"
+    assert "its plugin is not in use; add it to plugins" in told["event"]

@@ -1,11 +1,15 @@
-"""Predictions in full words: every option of a choice, and the quantiles of a number or a date."""
+"""Predictions in full words: every option of a choice, and the quantiles of a number or a date.
+
+Options stand in the order of their question in all that is told of it; the ledger keeps them by the alphabet.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from bot.cli.output.figures import percent
+from bot.cli.output.figures import likeliest, percent
 from bot.cli.output.figures import prediction as shortly
-from bot.domain.prediction import Choice, Curve, CurveShape, Prediction, Shape
+from bot.domain.prediction import Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.lab.quantiles import quantile
 
 QUANTILES = (0.1, 0.5, 0.9)
@@ -16,7 +20,7 @@ def words(prediction: Prediction, shape: Shape) -> str:
     """Return a prediction in full."""
     match prediction:
         case Choice(probabilities=options):
-            return ", ".join(f"{name} {percent(share)}" for name, share in options.items())
+            return ", ".join(f"{name} {percent(share)}" for name, share in _in_order(options, shape).items())
         case Curve() if isinstance(shape, CurveShape):
             return ", ".join(f"{percent_of(level)} {value(prediction, shape, level)}" for level in QUANTILES)
         case _:
@@ -25,7 +29,35 @@ def words(prediction: Prediction, shape: Shape) -> str:
 
 def shown(prediction: Prediction, shape: Shape) -> str:
     """Return a prediction in a few words: a curve by its quantiles, of many options the likeliest."""
-    return words(prediction, shape) if isinstance(prediction, Curve) else shortly(prediction)
+    match prediction:
+        case Curve():
+            return words(prediction, shape)
+        case Choice(probabilities=options):
+            foremost = likeliest(options)
+            told = ", ".join(f"{n} {percent(share)}" for n, share in _in_order(options, shape).items() if n in foremost)
+            return told if len(options) == len(foremost) else f"{told}, …"
+        case _:
+            return shortly(prediction)
+
+
+def in_order(plain: Any, shape: Shape) -> Any:  # noqa: ANN401 - the JSON edge
+    """Return JSON values with the options of each choice, however deep, in the order of the question."""
+    match plain:
+        case {"kind": "choice", "probabilities": dict(options)}:
+            return {**plain, "probabilities": _in_order(options, shape)}
+        case dict():
+            return {name: in_order(value, shape) for name, value in plain.items()}
+        case list() | tuple():
+            return [in_order(value, shape) for value in plain]
+        case _:
+            return plain
+
+
+def _in_order(options: Mapping[str, float], shape: Shape) -> Mapping[str, float]:
+    asked = shape.options if isinstance(shape, ChoiceShape) else ()
+    # Of an earlier version of the question there may be others.
+    others = (name for name in options if name not in asked)
+    return {name: options[name] for name in (*asked, *others) if name in options}
 
 
 def value(curve: Curve, shape: CurveShape, level: float) -> str:

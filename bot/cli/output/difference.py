@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from bot.cli.output.beliefs import QUANTILES, value
+from bot.cli.output.beliefs import QUANTILES, in_order, value
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import NOTHING, moment, percent
 from bot.domain.prediction import Curve, CurveShape, Prediction, Shape
@@ -155,6 +155,6 @@ def _side(side: Side) -> dict[str, Any]:
         "forecaster": forecast.forecaster,
         "revision": forecast.revision,
         "made_at": stamp(forecast.made_at),
-        "predictions": PREDICTIONS.plain(forecast.predictions),
+        "predictions": in_order(PREDICTIONS.plain(forecast.predictions), side.question.shape),
         "trials_spread": dict(spread(side)),
     }

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bot.cli.dossier import Case, Dossier
-from bot.cli.output.beliefs import shown
+from bot.cli.output.beliefs import in_order, shown
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import in_short, moment, predictions
 from bot.cli.output.marks import mark_cells, mark_columns, outcome_words
@@ -105,12 +105,14 @@ def _decision(decision: Decision) -> str:
 
 def as_plain(found: Dossier) -> dict[str, Any]:
     """Return all of it as JSON values."""
-    return {
+    told = {
         "question": QUESTION.plain(found.question),
         "forecasts": [_case_plain(found, case) for case in found.cases],
         "history": [FORECAST.plain(forecast) for forecast in found.history],
         "outcomes": {target: RESOLUTION.plain(resolution) for target, resolution in found.outcomes.items()},
     }
+    plain: dict[str, Any] = in_order(told, found.question.shape)
+    return plain
 
 
 def _case_plain(found: Dossier, case: Case) -> dict[str, Any]:

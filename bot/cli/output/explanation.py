@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.cli.dossier import Dossier
+from bot.cli.output.beliefs import in_order
 from bot.cli.output.dossier import as_plain as dossier_as_plain
 from bot.cli.output.grounds import Grounds, Sources
 from bot.domain.belief import Belief
@@ -40,7 +41,7 @@ def as_plain(found: Explanation) -> dict[str, Any]:
     """Return all of it as JSON values."""
     trace, chain = found.trace, found.chain
     forecast = trace.forecast
-    return {
+    told = {
         "id": trace.id,
         "state": trace.state,
         "detail": trace.detail,
@@ -56,6 +57,8 @@ def as_plain(found: Explanation) -> dict[str, Any]:
         "booked": _booked(chain),
         **_afterwards(found.dossier),
     }
+    plain: dict[str, Any] = in_order(told, trace.question.shape)
+    return plain
 
 
 def _booked(chain: Chain) -> dict[str, Any]:

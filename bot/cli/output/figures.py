@@ -81,18 +81,22 @@ def size(count: int) -> str:
 
 
 def prediction(value: Prediction | None) -> str:
-    """Return a prediction in a few words."""
+    """Return a prediction in a few words; of a choice the likeliest first, as its question is not known here."""
     match value:
         case None:
             return NOTHING
         case Binary(probability=probability):
             return percent(probability)
         case Choice(probabilities=options):
-            ordered = sorted(options.items(), key=lambda item: -item[1])
-            told = ", ".join(f"{name} {percent(share)}" for name, share in ordered[:OPTIONS_SHOWN])
-            return told if len(ordered) <= OPTIONS_SHOWN else f"{told}, …"
+            told = ", ".join(f"{name} {percent(options[name])}" for name in likeliest(options))
+            return told if len(options) <= OPTIONS_SHOWN else f"{told}, …"
         case Curve(cdf=cdf):
             return f"CDF of {len(cdf)} points"
+
+
+def likeliest(options: Mapping[str, float]) -> list[str]:
+    """Return the names of the likeliest options, as many as a line has room for, the likeliest first."""
+    return sorted(options, key=lambda name: -options[name])[:OPTIONS_SHOWN]
 
 
 def outcome(value: Outcome | None) -> str:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from bot.cli.output.beliefs import words
+from bot.cli.output.beliefs import in_order, shown, words
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.ends import ending, reasons
 from bot.cli.output.explain import unheard_in_words
@@ -78,7 +79,7 @@ def print_made(console: Console, made: Made) -> None:
 def as_plain(made: Made) -> dict[str, Any]:
     """Return all of it as JSON values: what ``foxcast explain`` says, with what stands beside it."""
     crowd = made.found.trace.question.crowd
-    return {
+    told = {
         **explanation_as_plain(made.found),
         "crowd": None if crowd is None else PREDICTIONS.plain({"crowd": crowd.prediction})["crowd"],
         "beside": {
@@ -87,6 +88,8 @@ def as_plain(made: Made) -> dict[str, Any]:
         },
         "cut_short": made.cut_short,
     }
+    plain: dict[str, Any] = in_order(told, made.found.trace.question.shape)
+    return plain
 
 
 def _print_evidence(console: Console, made: Made) -> None:
@@ -149,7 +152,7 @@ def _shortly(predictions: Mapping[str, Prediction], made: Made) -> str:
     shape = made.found.trace.question.shape
     if isinstance(shape, CurveShape) and len(predictions) == 1:
         return words(next(iter(predictions.values())), shape)
-    return in_short(predictions)
+    return in_short(predictions, partial(shown, shape=shape))
 
 
 def _print_making(console: Console, made: Made) -> None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -11,7 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from bot.cli.output.beliefs import moves, words
+from bot.cli.output.beliefs import moves, shown, words
 from bot.cli.output.console import indented
 from bot.cli.output.ends import ending, gist
 from bot.cli.output.figures import argument, in_short
@@ -177,7 +178,7 @@ class View:
         shape = self.question.shape
         if isinstance(shape, CurveShape):
             return words(next(iter(predictions.values())), shape)
-        return in_short(predictions)
+        return in_short(predictions, partial(shown, shape=shape))
 
 
 def _spent(usage: Usage) -> str:

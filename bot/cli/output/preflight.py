@@ -3,13 +3,17 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 
+from bot.cli.output.beliefs import in_order
+from bot.cli.output.beliefs import shown as in_words
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import in_short
 from bot.domain.order import Order
+from bot.domain.prediction import Shape
 from bot.domain.submission import Hold, Intent, Mode, Send
 from bot.ids import digest
 from bot.jobs.preflight import Look
@@ -85,10 +89,13 @@ def print_shown(console: Console, shown: Shown) -> None:
     if orders:
         heading(console, f"Orders, {shown.cost:.2f} {_currency(orders)} at most".rstrip())
         console.print(table(ORDERS, [_order(intent, intent.order) for intent in orders if intent.order is not None]))
-    forecasts = [(send.intent, send.why) for _, send in shown.sends if send.intent.order is None]
+    forecasts = [(look, send.intent, send.why) for look, send in shown.sends if send.intent.order is None]
     if forecasts:
         heading(console, "Forecasts")
-        rows = [(str(intent.ref), in_short(intent.predictions), why, content_of(intent)) for intent, why in forecasts]
+        rows = [
+            (str(intent.ref), _in_short(intent, look.case.question.shape), why, content_of(intent))
+            for look, intent, why in forecasts
+        ]
         console.print(table(FORECASTS, rows))
     if shown.rehearsals and shown.mode is not Mode.PAPER:
         _print_requests(console, shown)
@@ -105,7 +112,10 @@ def as_plain(shown: Shown) -> dict[str, Any]:
         "cost": shown.cost,
         "as_if_armed": shown.is_supposed,
         "lacking": list(shown.lacking),
-        "sends": [_plain_send(send, shown.rehearsals.get(send.intent.id)) for _, send in shown.sends],
+        "sends": [
+            in_order(_plain_send(send, shown.rehearsals.get(send.intent.id)), look.case.question.shape)
+            for look, send in shown.sends
+        ],
         "holds": [
             {
                 "question": str(look.case.forecast.ref),
@@ -116,6 +126,10 @@ def as_plain(shown: Shown) -> dict[str, Any]:
             for look, hold in shown.holds
         ],
     }
+
+
+def _in_short(intent: Intent, shape: Shape) -> str:
+    return in_short(intent.predictions, partial(in_words, shape=shape))
 
 
 def content_of(intent: Intent) -> str:

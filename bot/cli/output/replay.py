@@ -1,11 +1,13 @@
 """What a replay came to: the same, or where it first departs from the record and what that means."""
 
 import json
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from bot.cli.output.beliefs import in_order, shown
 from bot.cli.output.console import indented
 from bot.cli.output.figures import in_short
 from bot.domain.step import Json
@@ -25,6 +27,7 @@ POOL = "The trials are as on record, so they are pooled in another way now; see 
 
 def print_replayed(console: Console, trace: Trace, again: Replayed) -> None:
     """Print it for a person."""
+    each = partial(shown, shape=trace.question.shape)
     name = f"forecast {trace.id} of {trace.question.ref}"
     trials = _counted(len(again.trials), "trial")
     verdict = "identical" if again.identical else "not identical"
@@ -34,10 +37,10 @@ def print_replayed(console: Console, trace: Trace, again: Replayed) -> None:
     if again.raw is None:
         console.print("aggregate: none, because no step could be made again")
     elif again.aggregate is not None:
-        console.print(f"aggregate of what was made again: {in_short(again.raw)}")
+        console.print(f"aggregate of what was made again: {in_short(again.raw, each)}")
         _print_discrepancy(console, again.aggregate)
     else:
-        console.print(f"aggregate: {in_short(again.raw)}, as on record")
+        console.print(f"aggregate: {in_short(again.raw, each)}, as on record")
     if (meaning := meaning_of(again)) is not None:
         console.print(f"{meaning}.")
 
@@ -68,7 +71,7 @@ def as_plain(trace: Trace, again: Replayed) -> dict[str, Any]:
             }
             for trial in again.trials
         ],
-        "raw": None if again.raw is None else PREDICTIONS.plain(again.raw),
+        "raw": None if again.raw is None else in_order(PREDICTIONS.plain(again.raw), trace.question.shape),
         "aggregate_difference": _plain(again.aggregate),
         "meaning": meaning_of(again),
     }

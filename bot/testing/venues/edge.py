@@ -100,21 +100,25 @@ class Edge:
         kept = self._kept.get(target)
         return None if kept is None else kept.answer
 
+    def note(self, target: str, answer: Answer) -> None:
+        """Remember an answer, never to be served but for the fault STALE."""
+        if answer.status == 200:
+            while len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[target] = _Kept(answer, self._clock.monotonic())
+
     def clear(self) -> None:
         """Forget all answers."""
         self._kept.clear()
 
     async def _anew(self, target: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         answer = await ask()
-        if answer.status == 200:
-            while len(self._kept) >= _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[target] = _Kept(answer, self._clock.monotonic())
+        self.note(target, answer)
         return answer
 
 
 def spoil(answer: Answer, trouble: Trouble) -> Answer:
-    """Return the answer as the fault leaves it."""
+    """Return the answer as the fault leaves it: itself where there is nothing to spoil."""
     if trouble.fault is Fault.TRUNCATED:
         return replace(answer, cut=True)
     try:
@@ -127,7 +131,7 @@ def spoil(answer: Answer, trouble: Trouble) -> Answer:
         changed = {Fault.DUPLICATED: _doubled, Fault.REORDERED: _reversed, Fault.ENLARGED: _enlarged}[trouble.fault](
             value
         )
-    return replace(answer, body=json.dumps(changed).encode())
+    return answer if changed == value else replace(answer, body=json.dumps(changed).encode())
 
 
 def _doubled(value: Json) -> Json:

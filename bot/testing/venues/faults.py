@@ -1,7 +1,8 @@
 """What can go wrong between a program and a venue, to be ordered from a menu: scripted, or by chance at given rates.
 
 A test says ``venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/v0/bet")`` and the next request of that
-method and path meets it; a campaign passes a stream of chance and rates. ``injected`` counts what was served.
+method and path meets it; a campaign passes a stream of chance and rates. ``injected`` counts what was served and met
+something: where nothing could be stale, doubled or closed, a fault is as if it had not been.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Fault(StrEnum):
     REORDERED = "reordered"
     ENLARGED = "enlarged"
     ALTERED = "altered"
-    # The answer that the same GET had when it was last asked.
+    # The answer that the same reading had when it was last asked.
     STALE = "stale"
     # The world moves after the request was sent and before it is looked at: ``meanwhile``, else what the venue does.
     PARTIAL_FILL = "partial fill"
@@ -137,6 +138,12 @@ class Faults:
         if trouble is not None:
             self.injected[trouble.fault] += 1
         return trouble
+
+    def met_nothing(self, fault: Fault | SocketFault) -> None:
+        """Take back the count of a fault that had nothing to spoil."""
+        self.injected[fault] -= 1
+        if not self.injected[fault]:
+            del self.injected[fault]
 
     def pick_for_message(self) -> frozenset[SocketFault]:
         """Return what this message of a socket is to meet, and count it."""

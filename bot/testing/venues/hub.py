@@ -63,8 +63,11 @@ class Channel:
                 return []
         if SocketFault.GARBLED in met:
             text = text[: len(text) // 2]
-        if SocketFault.STALE in met and before:
-            text = self._before = before
+        if SocketFault.STALE in met:
+            if before:
+                text = self._before = before
+            else:
+                self._faults.met_nothing(SocketFault.STALE)
         return [text, text] if SocketFault.DUPLICATING in met else [text]
 
 

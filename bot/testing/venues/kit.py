@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from email.utils import format_datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
@@ -60,8 +60,11 @@ class FakeVenue(ABC):
     """An ASGI application with a clock, limits, a ledger and faults.
 
     ``requests`` keeps what was heard, ``crashes`` what went wrong in the venue itself; ``hub`` holds the open sockets.
-    A request beyond a limit is a violation in ``judge`` and is answered by ``too_many`` without effect.
+    A request beyond a limit is a violation in ``judge`` and is answered by ``too_many`` without effect. ``READINGS``
+    are paths that are read by POST.
     """
+
+    READINGS: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, clock: Clock, *, limits: Sequence[Limit] = (), faults: Faults | None = None) -> None:
         self.clock = clock
@@ -99,7 +102,10 @@ class FakeVenue(ABC):
 
     @abstractmethod
     def disturb(self, fault: Fault, heard: Heard) -> None:
-        """Let the world do what the fault says to what this request is about; a venue knows what that is."""
+        """Let the world do what the fault says to what this request is about; a venue knows what that is.
+
+        Where that is nothing, it says so by ``faults.met_nothing``.
+        """
 
     def now(self) -> datetime:
         """Return the venue's wall time, which may be skewed."""
@@ -196,7 +202,10 @@ class FakeVenue(ABC):
         request = talk.request
         if request.method == "GET":
             return await self._edge.get(request.target, lambda: self._handle(talk))
-        return await self._handle(talk)
+        answer = await self._handle(talk)
+        if request.path in self.READINGS:
+            self._edge.note(_reading(request), answer)
+        return answer
 
     async def _handle(self, talk: _Talk) -> Answer:
         try:
@@ -218,10 +227,10 @@ class FakeVenue(ABC):
             case Fault.HANGING | Fault.HANGING_AFTER:
                 return await self._hang(trouble, talk)
             case Fault.STALE:
-                if (old := self._edge.old(talk.request.target)) is not None:
+                if (old := self._edge.old(_reading(talk.request))) is not None:
                     return old
                 # Nobody has asked that before.
-                self.faults.injected[Fault.STALE] -= 1
+                self.faults.met_nothing(Fault.STALE)
                 return await self._run(talk)
             case fault if fault in WORLD:
                 (trouble.meanwhile or (lambda: self.disturb(fault, talk.request)))()
@@ -241,7 +250,12 @@ class FakeVenue(ABC):
             return await capture(self.broken(trouble.status), talk.scope, b"")
         if fault in {Fault.PAGE_BEFORE, Fault.PAGE_AFTER}:
             return replace(await capture(self.broken(503), talk.scope, b""), status=200)
-        return answer if fault is Fault.SLOW else spoil(answer, trouble)
+        if fault is Fault.SLOW:
+            return answer
+        spoilt = spoil(answer, trouble)
+        if spoilt is answer:
+            self.faults.met_nothing(fault)
+        return spoilt
 
     async def _hang(self, trouble: Trouble, talk: _Talk) -> Answer:
         if trouble.fault is Fault.HANGING_AFTER:
@@ -266,6 +280,11 @@ class _Talk:
     request: Heard
     scope: Scope
     gone: Callable[[], Coroutine[Any, Any, None]]
+
+
+def _reading(request: Heard) -> str:
+    """Return what was asked, as answers are remembered by it: what is no GET is asked by its body too."""
+    return request.target if request.method == "GET" else f"{request.method} {request.target} {request.body!r}"
 
 
 async def _body(receive: Receive) -> bytes:

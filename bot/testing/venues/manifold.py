@@ -74,8 +74,8 @@ class FakeManifold(ReadableManifold):
         if named == "cancel" and (order := self.state.bets.get(parts[-1])) is not None:
             named = order.market
         market = self.state.markets.get(named)
-        if market is not None and not market.resolved:
-            self.world.disturb(fault, market, given)
+        if market is None or market.resolved or not self.world.disturb(fault, market, given):
+            self.faults.met_nothing(fault)
 
     async def _bot_status(self, request: Request) -> Response:
         user, asked = self._known(request), self._body(request, schemas.BOT_STATUS)

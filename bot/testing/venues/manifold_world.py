@@ -198,8 +198,8 @@ class World:
         self._say(["global/new-comment", f"contract/{market.id}/new-comment"], data)
         return comment
 
-    def disturb(self, fault: Fault, market: Market, asked: Mapping[str, Any]) -> None:
-        """Let a fault of the world befall a market, while a request about it is under way."""
+    def disturb(self, fault: Fault, market: Market, asked: Mapping[str, Any]) -> bool:
+        """Let a fault of the world befall a market, while a request about it is under way; say whether it did."""
         answer = market.answer(asked.get("answerId"))
         if fault is Fault.CLOSING:
             self.close(market)
@@ -214,6 +214,9 @@ class World:
         elif fault is Fault.PARTIAL_FILL and isinstance(asked.get("limitProb"), float):
             now = market.pool.prob if answer is None else answer.pool.prob
             self.move(market, (now + asked["limitProb"]) / 2, answer=answer)
+        else:
+            return False
+        return True
 
     # What is heard of it
 

@@ -118,8 +118,8 @@ class FakeMetaculus(FakeVenue):
     def disturb(self, fault: Fault, heard: Heard) -> None:
         """Let the first question that a request is about be edited, closed or resolved."""
         question = self._about(heard)
-        if question is not None and question.resolution is None:
-            self.world.disturb(fault, question)
+        if question is None or question.resolution is not None or not self.world.disturb(fault, question):
+            self.faults.met_nothing(fault)
 
     def _about(self, heard: Heard) -> Question | None:
         try:
@@ -128,10 +128,14 @@ class FakeMetaculus(FakeVenue):
             body = None
         if isinstance(body, list) and body and isinstance(body[0], dict):
             return self.state.questions.get(_whole(body[0].get("question")))
-        parts = heard.path.split("/")
-        named = _whole(body.get("on_post")) if isinstance(body, dict) else -1
-        if len(parts) > 3 and parts[3].isdigit():
-            named = int(parts[3])
+        kind, number = [*heard.path.split("/"), "", ""][2:4]
+        named = int(number) if number.isdigit() else -1
+        if kind == "questions":
+            return self.state.questions.get(named)
+        if kind == "comments":
+            comment = self.state.comments.get(named)
+            on_post = body.get("on_post") if isinstance(body, dict) else None
+            named = _whole(on_post) if comment is None else comment.post
         post = self.state.posts.get(named)
         return post.questions[0] if post is not None and post.questions else None
 

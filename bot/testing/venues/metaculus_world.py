@@ -179,8 +179,11 @@ class World:
             if outcome is not None and branch.resolution is None:
                 branch.resolution, branch.resolved, branch.resolution_set = outcome, now, now
 
-    def disturb(self, fault: Fault, question: Question) -> None:
-        """Let a fault of the world befall a question while a request about it is under way."""
+    def disturb(self, fault: Fault, question: Question) -> bool:
+        """Let a fault of the world befall a question while a request about it is under way; say whether it did.
+
+        Nothing is bought here, so nothing is filled in part.
+        """
         if fault is Fault.CLOSING:
             self.close(question)
         elif fault is Fault.EDITED and question.options is not None:
@@ -190,6 +193,9 @@ class World:
         elif fault is Fault.RESOLVED:
             outcomes: Mapping[str, str] = {"binary": "yes", "multiple_choice": (question.options or [""])[0]}
             self.resolve(question, outcomes.get(question.type, "above_upper_bound"))
+        else:
+            return False
+        return True
 
 
 def grid(low: float, high: float, **fields: Any) -> Scaling:  # noqa: ANN401 - fields of Scaling

@@ -31,7 +31,19 @@ if TYPE_CHECKING:
 
 _READ, _POST, _DELETE = frozenset({"GET"}), frozenset({"POST"}), frozenset({"DELETE"})
 _LISTS = (f"{GAMMA}/markets", f"{GAMMA}/events")
-# By address, in ten seconds where nothing else is said.
+# What the exchange lets anybody read, and each account of its own; orders and cancellations are counted apart.
+_EXCHANGE = (
+    *("/book", "/price", "/midpoint", "/spread", "/last-trade", "/tick-size", "/neg-risk", "/fee-rate", "/markets"),
+    *("/clob-markets", "/time", "/ok", "/version", "/data/", "/auth/", "/balance-allowance", "/v1/user/"),
+)
+
+
+def _one(name: str, path: str, count: int, *, methods: frozenset[str] = _READ, per_s: float = 10.0) -> Limit:
+    """Return the limit of one path alone, whatever others begin with it."""
+    return Limit(name=name, count=count, per_s=per_s, methods=methods, exact=frozenset({path}))
+
+
+# By address, in ten seconds where nothing else is said; section 10 of the venue's document.
 LIMITS = (
     Limit(name="general", count=15_000, per_s=10.0),
     Limit(name="gamma", count=4_000, per_s=10.0, prefixes=(GAMMA,)),
@@ -40,22 +52,40 @@ LIMITS = (
     Limit(name="gamma lists", count=900, per_s=10.0, prefixes=_LISTS),
     Limit(name="gamma search", count=350, per_s=10.0, prefixes=(f"{GAMMA}/public-search",)),
     Limit(name="gamma tags", count=200, per_s=10.0, prefixes=(f"{GAMMA}/tags",)),
+    Limit(name="gamma comments", count=200, per_s=10.0, prefixes=(f"{GAMMA}/comments",)),
     Limit(name="data", count=1_000, per_s=10.0, prefixes=(DATA,)),
     Limit(name="data trades", count=200, per_s=10.0, prefixes=(f"{DATA}/v2/trades",)),
     Limit(name="data positions", count=150, per_s=10.0, prefixes=(f"{DATA}/v2/positions",)),
-    Limit(name="plurals", count=500, per_s=10.0, prefixes=("/books", "/prices", "/midpoints")),
+    Limit(name="exchange", count=9_000, per_s=10.0, prefixes=_EXCHANGE),
+    _one("book", "/book", 1_500),
+    _one("price", "/price", 1_500),
+    _one("midpoint", "/midpoint", 1_500),
+    Limit(name="plurals", count=500, per_s=10.0, exact=frozenset({"/books", "/prices", "/midpoints"})),
+    Limit(name="past prices", count=1_000, per_s=10.0, prefixes=("/prices-history",)),
+    Limit(name="tick size", count=200, per_s=10.0, prefixes=("/tick-size",)),
     Limit(name="private lists", count=500, per_s=10.0, methods=_READ, prefixes=("/data/",)),
     Limit(name="keys", count=100, per_s=10.0, prefixes=("/auth/",)),
     Limit(name="balance", count=200, per_s=10.0, prefixes=("/balance-allowance",)),
-    Limit(name="order", count=3_500, per_s=10.0, methods=_POST, prefixes=("/order",)),
-    Limit(name="order, long", count=36_000, per_s=600.0, methods=_POST, prefixes=("/order",)),
-    Limit(name="cancel", count=3_000, per_s=10.0, methods=_DELETE, prefixes=("/order",)),
-    Limit(name="cancel all", count=250, per_s=10.0, methods=_DELETE, prefixes=("/cancel-all",)),
+    Limit(name="balance, anew", count=50, per_s=10.0, prefixes=("/balance-allowance/update",)),
+    _one("order", "/order", 3_500, methods=_POST),
+    _one("order, long", "/order", 36_000, methods=_POST, per_s=600.0),
+    _one("orders", "/orders", 1_000, methods=_POST),
+    _one("orders, long", "/orders", 15_000, methods=_POST, per_s=600.0),
+    _one("cancel", "/order", 3_000, methods=_DELETE),
+    _one("cancel, long", "/order", 30_000, methods=_DELETE, per_s=600.0),
+    _one("cancel several", "/orders", 1_000, methods=_DELETE),
+    _one("cancel several, long", "/orders", 15_000, methods=_DELETE, per_s=600.0),
+    _one("cancel all", "/cancel-all", 250, methods=_DELETE),
+    _one("cancel all, long", "/cancel-all", 6_000, methods=_DELETE, per_s=600.0),
+    _one("cancel of a market", "/cancel-market-orders", 1_000, methods=_DELETE),
+    _one("cancel of a market, long", "/cancel-market-orders", 1_500, methods=_DELETE, per_s=600.0),
 )
 
 
 class FakePolymarket(Door):
     """The venue. ``world`` is what stands behind it, ``orders.refuses`` what the next orders are told instead."""
+
+    READINGS = frozenset({"/books", "/midpoints", "/prices", "/spreads", "/last-trades-prices"})
 
     def __init__(self, clock: Clock, *, faults: Faults | None = None, limits: tuple[Limit, ...] = LIMITS) -> None:
         self.orders = Orders(self)
@@ -91,14 +121,14 @@ class FakePolymarket(Door):
         """Let the market that a request names be edited, closed, resolved, or traded by somebody else."""
         text = f"{heard.target} {heard.body.decode(errors='replace')}"
         market = self._named(text)
-        if market is not None and not market.has_ended:
-            self.world.disturb(fault, market)
+        if market is None or market.has_ended or not self.world.disturb(fault, market):
+            self.faults.met_nothing(fault)
 
     def _named(self, text: str) -> Market | None:
         for market in self.state.markets.values():
             if any(name in text for name in (market.condition, *market.tokens)):
                 return market
-        return None
+        return next((order.market for order in self.state.orders.values() if order.id in text), None)
 
     # The sockets
 

@@ -223,20 +223,23 @@ class World:
         user.cash += paid
         return paid
 
-    def disturb(self, fault: Fault, market: Market) -> None:
-        """Let a fault of the world befall a market, while a request about it is under way."""
+    def disturb(self, fault: Fault, market: Market) -> bool:
+        """Let a fault of the world befall a market, while a request about it is under way; say whether it did."""
         if fault is Fault.CLOSING:
             self.close(market)
         elif fault is Fault.EDITED:
             self.edit(market, description=f"{market.description} Clarified.")
         elif fault is Fault.RESOLVED:
             self.resolve(market, "1")
-        elif fault is Fault.PARTIAL_FILL:
+        elif fault is Fault.PARTIAL_FILL and (market.asks or market.bids):
             # Somebody was first: half of the best of each side is gone.
             for side, levels in (("SELL", market.asks), ("BUY", market.bids)):
                 if levels:
                     level = min(levels) if side == "SELL" else max(levels)
                     self.set_level(market, side, level, levels[level] / 2)
+        else:
+            return False
+        return True
 
     def _end_orders(self, market: Market) -> None:
         for order in tuple(self.state.orders.values()):

@@ -75,7 +75,8 @@ class Ledger:
 class Limit:
     """At most ``count`` requests in any ``per_s`` seconds, of these methods (all where empty) and path prefixes.
 
-    ``by`` tells whose requests are counted together; all are where it is None.
+    Where ``exact`` names paths, only these count. ``by`` tells whose requests are counted together; all are where it
+    is None.
     """
 
     name: str
@@ -83,11 +84,14 @@ class Limit:
     per_s: float
     methods: frozenset[str] = frozenset()
     prefixes: tuple[str, ...] = ("/",)
+    exact: frozenset[str] = frozenset()
     by: Callable[[Heard], str] | None = None
 
     def holds_for(self, heard: Heard) -> bool:
         """Tell whether a request is counted."""
-        return (not self.methods or heard.method in self.methods) and heard.path.startswith(self.prefixes)
+        if self.methods and heard.method not in self.methods:
+            return False
+        return heard.path in self.exact if self.exact else heard.path.startswith(self.prefixes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

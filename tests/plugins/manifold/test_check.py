@@ -25,9 +25,9 @@ async def test_mf_r1_a_key_that_is_not_taken_names_the_setting(stand: Stand) -> 
 
 
 async def test_mf_r1_without_a_key_nothing_is_asked(stand: Stand) -> None:
-    with pytest.raises(Unauthorized, match="key is not set"):
+    with pytest.raises(Unauthorized, match="no key: make one"):
         await check(stand.with_settings(key=None), stand.place)
-    with pytest.raises(Unauthorized, match="development_key is not set"):
+    with pytest.raises(Unauthorized, match="no development_key: make one"):
         await check(stand.with_settings(environment="development"), stand.place)
     assert stand.venue.requests == []
 

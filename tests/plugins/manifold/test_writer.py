@@ -178,6 +178,7 @@ async def test_mf_s8_own_opposite_orders_are_cancelled_before_a_bet(stand: Stand
     _, receipt = await placed(writer, question, order_of(market, amount=50.0, limit="0.65"), "i2")
     assert receipt.state is IntentState.ACKED
     assert old.is_cancelled
+    assert receipt.also == (f"cancel {old.id}: 200",)
     posts = [one.path for one in stand.venue.requests if one.method == "POST"]
     assert posts == ["/v0/bet", f"/v0/bet/cancel/{old.id}", "/v0/bet"]
     matched = {fill["matchedBetId"] for fill in stand.venue.state.bets[receipt.reference].fills}
@@ -210,6 +211,7 @@ async def test_mf_s12_a_dry_run_is_asked_first_where_wanted_and_never_booked(sta
     _, receipt = await placed(writer, question, order_of(market))
     assert [body.get("dryRun") for body in bodies(stand.asked("/v0/bet", "POST"))] == [True, None]
     assert receipt.reference != "dry-run"
+    assert receipt.also == ("dry run: 200",)
     # The market moves away between the plan and the order: what is planned is not to be had any more.
     batch = await sealed(writer, question, intent_of(question, order_of(market, limit="0.70", expected=0.6), "i2"))
     stand.world.move(market, 0.69)
@@ -277,7 +279,7 @@ async def test_forecasts_and_withdrawals_are_not_taken(stand: Stand) -> None:
 async def test_without_a_key_nothing_is_sealed_and_the_setting_is_named(stand: Stand) -> None:
     market = stand.world.add_market()
     question = await stand.question(market)
-    with pytest.raises(Unauthorized, match="key is not set"):
+    with pytest.raises(Unauthorized, match="no key: make one"):
         await stand.writer(key=None).seal(batch_of(question, intent_of(question, order_of(market))))
 
 

@@ -162,14 +162,9 @@ def test_a_price_is_quoted_now_and_whenever_it_moves() -> None:
 
 def test_quotes_are_of_our_clock_and_changes_are_put_in_order_by_that_of_the_venue() -> None:
     """The venue is 200 s behind; its third change is older than the second, which stays in force."""
-    run = running(
-        one_market(at_s=-200.0),
-        opening(
-            After(1.0, change(-199, "BUY", "0.37", "10", best_bid="0.37", best_ask="0.38")),
-            After(1.0, whole(-197, "0.50", "0.52")),
-            After(1.0, whole(-198, "0.20", "0.22")),
-        ),
-    )
+    first = change(-199, "BUY", "0.37", "10", best_bid="0.37", best_ask="0.38")
+    later = [After(1.0, text) for text in (first, whole(-197, "0.50", "0.52"), whole(-198, "0.20", "0.22"))]
+    run = running(one_market(at_s=-200.0), opening(*later))
     assert run.prices == [0.37, 0.375, 0.51]
     assert [quote.at for _, quote in run.quotes] == [START + timedelta(seconds=seconds) for seconds in (0, 1, 2)]
 

@@ -183,7 +183,7 @@ def test_a_memory_of_one_name_each_is_read_too(site: Site) -> None:
     (site.place.folder / NAMES_FILE).write_text(json.dumps({"77": {condition(1): "Ann", condition(2): "Other"}}))
     names = Names(site.place.folder)
     assert names.option(group(member(1, "Ann"), member(2, "Other")), condition(2)) == "Other"
-    assert names.otherwise("77", condition(1)) == ("None of these",)
+    assert names.otherwise("77", condition(1)) == ("Other (none of these)",)
 
 
 def test_a_broken_memory_is_begun_anew(site: Site) -> None:

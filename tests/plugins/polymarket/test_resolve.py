@@ -52,7 +52,6 @@ def long(number: int = 1, **changes: Any) -> dict[str, Any]:
         ({"payouts": [3.5, 0]}, None),
         ({"payouts": [1000000, 200000]}, None),
         ({"payouts": [1000000, 1000000]}, None),
-        ({"payouts": [3.5, 0]}, None),
         ({"payouts": [1, 0]}, None),
     ],
 )
@@ -211,7 +210,9 @@ async def test_an_outcome_that_was_named_after_the_question_was_asked_was_other(
 
 
 async def test_an_option_wins_under_its_newest_name_and_older_questions_had_it_under_others(site: Site) -> None:
-    site.world.add(event(member(1, "Ann"), member(2, "Bob"), member(3, "Person C", active=False), negRiskAugmented=True))
+    site.world.add(
+        event(member(1, "Ann"), member(2, "Bob"), member(3, "Person C", active=False), negRiskAugmented=True)
+    )
     [first] = await site.questions()
     site.world.events[0]["markets"][0].update(groupItemTitle="Ann Smith")
     [second] = await site.questions()

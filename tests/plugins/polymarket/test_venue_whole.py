@@ -233,7 +233,7 @@ async def test_pm_f1_an_event_with_a_proposed_winner_is_not_asked_and_with_a_pro
 async def test_records_that_come_twice_or_without_a_number_hide_no_others(stand: Stand) -> None:
     for number in range(6):
         stand.venue.world.add_market(f"Question {number}?", **BOOK)  # type: ignore[arg-type]
-    asked = {"closed": "false", "limit": 2}
+    asked: dict[str, str | int] = {"closed": "false", "limit": 2}
     path = "/gamma/events/keyset"
 
     async def found() -> int:

@@ -141,7 +141,7 @@ async def test_a_refusal_is_told_with_the_reason_of_this_very_request(records: R
 
 
 async def test_a_request_that_nobody_came_to_is_taken_back_when_the_other_has_ended(records: Records) -> None:
-    request = beside(records).ask()
+    request = await beside(records).ask()
     assert request.exists()
     assert daemon_runs(records.folder)
     dead(records)

@@ -136,3 +136,15 @@ async def test_the_json_of_show_names_each_rule(records: Records) -> None:
         "colour": {"choice brier", "choice log", "choice baseline"},
         "snow": {"crps", "curve baseline"},
     }
+
+
+async def test_options_have_the_order_of_their_question_on_paper_and_in_json(records: Records) -> None:
+    found = await dossier_of(records, QuestionRef(VENUE, "colour"))
+    text = as_json(as_plain(found))
+    # The answers, the crowd, the beliefs and the history.
+    in_turn = re.findall(r'"(red|green|blue)": 0', text)
+    assert len(in_turn) >= 9
+    assert in_turn == ["red", "green", "blue"] * (len(in_turn) // 3)
+    said = told(lambda console: print_dossier(console, found))
+    assert re.search(r"red [\d.]+%, green [\d.]+%, blue [\d.]+%", said)
+    assert not re.search(r"(green|blue) [\d.]+%, red", said)

@@ -1,12 +1,56 @@
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
+from bot.config.document import Key
 from bot.config.model import Config
-from bot.gate.armed import config_digest
+from bot.config.sources import Sources, Variable, variable_name
+from bot.gate.armed import config_digest as digest_with
+from bot.gate.armed import same_but_secrets
 from bot.gate.lanes import lane_in
+from bot.specs import Configurable, SearchSpec, Settings, Table, VenueSpec
 
 TABLE: dict[str, Any] = {"forecasters": ["first"], "settings": {"groups": ["weather"]}}
+
+
+class Groups(Settings):
+    groups: tuple[str, ...] = ()
+    pace: float = 1.0
+    key: SecretStr | None = None
+
+
+class Engine(Settings):
+    key: SecretStr | None = None
+    depth: int = 1
+
+
+def opened(*_: object) -> Any:
+    message = "nothing is opened to find out what is armed"
+    raise AssertionError(message)
+
+
+SHELF: Mapping[Table, Iterable[Configurable[Any]]] = {
+    Table.VENUES: [VenueSpec(name="lantern", summary="Thing.", settings=Groups, reader=opened)],
+    Table.SEARCH: [SearchSpec(name="finder", summary="Thing.", settings=Engine, open=opened)],
+}
+
+
+def offered(table: Table) -> Iterable[Configurable[Any]]:
+    return SHELF.get(table, ())
+
+
+def config_digest(config: Config, venue: str) -> str:
+    return digest_with(config, venue, offered)
+
+
+def within(environment: Mapping[tuple[str, ...], str], **changes: Any) -> str:
+    """Return the digest of the lantern where the environment sets some keys."""
+    variables: Mapping[Key, Variable] = {
+        key: Variable(name=variable_name(key), value=value) for key, value in environment.items()
+    }
+    return config_digest(config(**changes).placed(Sources(variables=variables)), "lantern")
 
 
 def config(**changes: Any) -> Config:
@@ -59,7 +103,45 @@ def test_what_changes_nothing_about_it_leaves_the_digest_as_it_is(changes: dict[
 
 
 def test_a_lane_is_as_config_says() -> None:
-    lane = lane_in(config(venues=venues(caps={"total": 9.0}, close_margin_s=30.0, approval_h=2.0)), "lantern")
+    lane = lane_in(config(venues=venues(caps={"total": 9.0}, close_margin_s=30.0, approval_h=2.0)), "lantern", offered)
     assert (lane.primary, lane.account, lane.caps.total) == ("first", "default", 9.0)
     assert (lane.close_margin.total_seconds(), lane.approval.total_seconds()) == (30.0, 7200.0)
     assert lane.live
+
+
+GROUPS, PACE = ("venues", "lantern", "settings", "groups"), ("venues", "lantern", "settings", "pace")
+KEY, OTHER = ("venues", "lantern", "settings", "key"), ("search", "finder", "settings", "key")
+
+
+@pytest.mark.parametrize(
+    "environment", [{PACE: "2"}, {("search", "finder", "settings", "depth"): "3"}, {KEY: "of another account"}], ids=str
+)
+def test_what_the_environment_sets_of_a_plugin_counts(environment: dict[tuple[str, ...], str]) -> None:
+    assert within(environment) != within({})
+
+
+def test_where_a_setting_comes_from_does_not_count() -> None:
+    assert within({PACE: "2"}) == within({}, venues=venues(settings={"groups": ["weather"], "pace": 2}))
+
+
+def test_another_key_is_another_account_and_a_key_for_reading_is_not() -> None:
+    assert within({KEY: "of one account"}) != within({KEY: "of another account"})
+    assert within({KEY: "of one account"}) == within({KEY: "of one account"})
+    assert within({OTHER: "one to search with"}) == within({})
+
+
+def test_a_digest_does_not_hold_what_a_key_can_be_guessed_from_at_speed() -> None:
+    public, _, hidden = within({KEY: "hunter2"}).partition(".")
+    assert public == within({})
+    # As long as what RFC 7914 derives here; nothing is said of a venue where nothing real leaves.
+    assert len(bytes.fromhex(hidden)) == 32
+    assert within({KEY: "hunter2"}, mode="paper") == within({}, mode="paper")
+
+
+def test_who_arms_need_not_have_the_keys_but_no_others_either() -> None:
+    ours = within({KEY: "of one account"})
+    assert same_but_secrets(within({}), ours)
+    assert same_but_secrets(ours, ours)
+    assert not same_but_secrets(within({KEY: "of another account"}), ours)
+    assert not same_but_secrets(within({PACE: "2"}), ours)
+    assert not same_but_secrets(ours, within({}))

@@ -10,7 +10,7 @@ from bot.gate.roles import Act, may, require
 ALLOWED = {
     None: {Act.HALT},
     Role.VIEWER: {Act.HALT},
-    Role.OPERATOR: {Act.HALT, Act.DISARM, Act.REJECT, Act.RESUME},
+    Role.OPERATOR: {Act.HALT, Act.DISARM, Act.REJECT, Act.RESUME, Act.UNLOCK, Act.FORECAST},
     Role.APPROVER: {
         Act.HALT,
         Act.DISARM,
@@ -21,6 +21,8 @@ ALLOWED = {
         Act.ADD_PRINCIPAL,
         Act.REVOKE_PRINCIPAL,
         Act.ADOPT,
+        Act.UNLOCK,
+        Act.FORECAST,
     },
 }
 

@@ -106,6 +106,8 @@ class Shopfloor:
         default_factory=lambda: Readiness(credentials={VENUE: ""}, doubts={VENUE: ""}, clock="", database="")
     )
 
+    fee: float = 0.0
+
     @classmethod
     def of(cls, house: House) -> "Shopfloor":
         return cls(house, Broker(house.clock.now))
@@ -148,11 +150,11 @@ class Shopfloor:
                 readiness=self.readiness,
                 begin=begin or Begin(is_over=True),
                 commenting=Commenting(
+                    fees={VENUE: self.fee},
                     ledger=self.house.ledger,
                     lanes={VENUE: self.lane},
                     clock=self.house.clock,
                     recheck=outbox.recheck,
-                    secrets={"k-secret-123456"},
                 ),
             )
         )

@@ -27,7 +27,7 @@ async def test_a_lock_that_was_asked_for_holds_until_it_is_taken_off(house: Hous
     ask(house.path, UnlockQuestion(ref=REF), at=now + timedelta(seconds=1))
     await attended(house)
     assert await house.forecast() == "1 forecasts made"
-    notes = [event.text for event in await house.ledger.journal.recent(9, "request")]
+    notes = [event.text.partition(" [")[0] for event in await house.ledger.journal.recent(9, "request")]
     assert sorted(notes) == [
         "lantern:rain locked for every forecaster until it is unlocked: the rules are disputed",
         "lantern:rain unlocked for every forecaster",

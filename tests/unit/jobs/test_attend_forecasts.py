@@ -46,7 +46,7 @@ async def attended(house: House, **parts: Any) -> str:
 
 async def told(house: House) -> str:
     [event, *_] = await house.ledger.journal.recent(9, "request")
-    return event.text
+    return event.text.partition(" [")[0]
 
 
 async def test_a_question_on_record_becomes_due_now_though_it_was_forecast_already(house: House) -> None:

@@ -10,6 +10,8 @@ from bot.domain.prediction import Binary
 from bot.domain.question import Question
 from bot.domain.step import Action, Observation, Step
 from bot.domain.submission import Intent, IntentAction, IntentState, Mode
+from bot.redact import forgetting, learn
+from bot.store.usage import Counted
 from bot.testing.forecaster import ScriptedForecaster, say
 from tests.unit.jobs.conftest import FIRST, House
 from tests.unit.jobs.market import Shopfloor
@@ -118,10 +120,29 @@ async def test_secrets_and_markup_of_a_belief_are_not_said(floor: Shopfloor) -> 
 
     floor.house.forecasters[FIRST] = ScriptedForecaster(move)
     await floor.forecast("rain")
-    await floor.submit()
+    with forgetting():
+        learn("k-secret-123456")
+        await floor.submit()
     [(comment, _)] = await comments(floor)
-    assert "Starting point: my key is (left out)" in comment.text
+    assert "Starting point: my key is (secret-left-out)" in comment.text
     assert "For: win (evil.example) everyone (host.example)" in comment.text
+
+
+async def test_what_a_comment_costs_counts_as_an_order_does_and_passes_no_cap(floor: Shopfloor) -> None:
+    floor.fee = 1.0
+    floor.bound(Mode.LIVE, total=12.0)
+    await floor.forecast("rain")
+    await floor.submit()
+    [(comment, state)] = await comments(floor)
+    assert (comment.fee, state) == (1.0, IntentState.ACKED)
+    counted = Counted(ref=comment.ref, account="me", paper=False, since=floor.house.clock.now() - timedelta(days=1))
+    known = await floor.house.ledger.leave.usage(counted, now=floor.house.clock.now())
+    # An order of 10, and the fee.
+    assert (known.question, known.day, known.total, known.armed) == (11.0, 11.0, 11.0, 11.0)
+    floor.fee = 2.0
+    await floor.forecast("snow")
+    await floor.submit()
+    assert [one.ref.key for one, _ in await comments(floor)] == ["rain"]
 
 
 async def test_who_is_asked_to_approve_sees_what_would_be_said(floor: Shopfloor) -> None:

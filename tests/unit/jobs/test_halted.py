@@ -60,10 +60,12 @@ async def test_a_write_that_is_under_way_keeps_a_halted_venue_from_being_done(fl
     await floor.forecast("rain")
     await floor.submit()
     await stop(floor, VENUE)
-    job = halting(floor)
-    for _ in range(5):
+    job, before = halting(floor), floor.broker.reads
+    for _ in range(6):
         await job.run()
         await floor.house.clock.advance(60)
+    # Every minute at first, then every two.
+    assert floor.broker.reads - before == 4
     floor.broker.rest("late")
     assert await job.run() == "1 venues halted, 1 orders cancelled"
 

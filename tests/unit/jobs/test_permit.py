@@ -7,23 +7,26 @@ from typing import Any
 import pytest
 
 from bot.domain.permission import ApprovalState, Role
+from bot.domain.question import QuestionRef
 from bot.domain.request import (
     AddPrincipal,
     AdoptIntent,
     AnswerApproval,
     ArmVenue,
     DisarmVenue,
+    ForecastQuestion,
     Halt,
     LeaveRequest,
     Resume,
     RevokePrincipal,
+    UnlockQuestion,
 )
 from bot.domain.submission import Mode
 from bot.errors import NotFound, Rejected, Unauthorized
 from bot.gate.roles import Act
 from bot.gate.tokens import hashed, proof_of
 from bot.jobs.attend import Attending, attend
-from bot.jobs.permit import Adopt, Permitting, act_of, permit
+from bot.jobs.permit import Adopt, Permitting, act_of, permit, require_allowed
 from bot.store import stops
 from bot.store.mailbox import REFUSED
 from bot.store.requests import FOLDER, ask, said
@@ -31,6 +34,7 @@ from tests.unit.gate.test_roles import ALLOWED
 from tests.unit.jobs.conftest import VENUE, House
 from tests.unit.jobs.market import DIGEST, Shopfloor
 
+OTHER = QuestionRef(VENUE, "snow")
 TOKENS = {"ann": Role.APPROVER, "oli": Role.OPERATOR, "vic": Role.VIEWER}
 KEYS = {name: hashed(f"token of {name}", "00" * 16) for name in TOKENS}
 
@@ -96,7 +100,7 @@ REQUESTS: dict[Act, tuple[type[Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("act", Act)
+@pytest.mark.parametrize("act", REQUESTS)
 @pytest.mark.parametrize("by", [*TOKENS, "nobody"])
 async def test_each_person_is_let_do_what_their_role_allows_and_nothing_else(office: Office, by: str, act: Act) -> None:
     await office.hire()
@@ -139,6 +143,48 @@ async def test_a_request_of_long_ago_is_refused(office: Office) -> None:
     await office.house.clock.advance(16 * 60)
     with pytest.raises(Unauthorized, match="too long ago; ask again"):
         await permit(office.parts, request)
+
+
+@pytest.mark.parametrize("act", [Act.UNLOCK, Act.FORECAST])
+@pytest.mark.parametrize("by", [*TOKENS, "nobody"])
+async def test_who_takes_locks_off_or_has_models_asked_needs_a_role(office: Office, by: str, act: Act) -> None:
+    known = [*TOKENS.items()]
+    await office.hire()
+    ref, now = QuestionRef(VENUE, "rain"), office.house.clock.now()
+    made: UnlockQuestion | ForecastQuestion = UnlockQuestion(ref=ref, by=by, asked_at=now)
+    if act is Act.FORECAST:
+        made = ForecastQuestion(ref=ref, forecaster="first", by=by, asked_at=now)
+    request = replace(made, proof=proof_of(KEYS[by].hash, said(made))) if by in KEYS else made
+    people = await office.house.ledger.leave.principals()
+    assert [(one.name, one.role) for one in people] == known
+    if act in ALLOWED[TOKENS.get(by)]:
+        require_allowed(request, people, now=now)
+        for forged in (replace(request, by=""), replace(request, asked_at=None), replace(request, ref=OTHER)):
+            with pytest.raises(Unauthorized):
+                require_allowed(forged, people, now=now)
+        with pytest.raises(Unauthorized, match="too long ago; ask again"):
+            require_allowed(request, people, now=now + timedelta(hours=25))
+    else:
+        with pytest.raises(Unauthorized, match=f"{act} needs the role operator or approver"):
+            require_allowed(request, people, now=now)
+    require_allowed(made, [], now=now)
+
+
+async def test_a_request_of_another_time_is_refused_to_anybody(office: Office) -> None:
+    far = office.house.clock.now() + timedelta(days=365 * 7_000)
+    request = ArmVenue(by="ann", asked_at=far, venue=VENUE, account="me", config=DIGEST, until=far + timedelta(hours=1))
+    with pytest.raises(Unauthorized, match="after now; ask again"):
+        await permit(office.parts, request)
+    assert (await office.house.ledger.leave.standing({VENUE: "me"}, now=far)).arms == {}
+
+
+async def test_the_same_request_to_arm_does_not_arm_again_what_was_disarmed_since(office: Office) -> None:
+    request = office.request(ArmVenue)
+    await permit(office.parts, request)
+    assert await permit(office.parts, request) == "this was done before; lantern is armed"
+    await office.ask(DisarmVenue, venue=VENUE)
+    assert "this was done before; lantern was disarmed" in await permit(office.parts, request)
+    assert await office.kinds() == ["disarm", "arm"]
 
 
 async def test_halting_is_open_to_all_and_resuming_is_not(office: Office) -> None:

@@ -13,6 +13,7 @@ from bot.errors import FoxcastError, Rejected, Unauthorized
 from bot.gate.case import Case
 from bot.jobs.rehearse import Rehearsal, Rehearsing, no_wire, rehearse, without_secrets
 from bot.rates import Rates
+from bot.redact import forgetting, learn
 from bot.testing.book import MemoryBook
 from tests.unit.jobs.conftest import House
 from tests.unit.jobs.market import Broker, Shopfloor
@@ -41,19 +42,21 @@ async def sends(floor: Shopfloor) -> list[tuple[Case, Send]]:
 
 
 async def rehearsed(floor: Shopfloor, writer: MemoryBook, *, comments: bool = False) -> Rehearsal:
-    parts = Rehearsing(ledger=floor.house.ledger, writer=writer, comments=comments, secrets={"k-secret-123456"})
+    parts = Rehearsing(ledger=floor.house.ledger, writer=writer, comments=comments)
     [found] = (await rehearse(parts, await sends(floor))).values()
     return found
 
 
 async def test_the_request_is_shown_without_what_is_secret_and_nothing_is_submitted(house: House) -> None:
     floor, writer = Shopfloor.of(house), Talker(house.clock.now)
-    found = await rehearsed(floor, writer)
+    with forgetting():
+        learn("k-secret-123456")
+        found = await rehearsed(floor, writer)
     assert found.sealed is not None
     assert json.loads(found.sealed.body) == {
         "amount": 5,
         "apiKey": "(left out)",
-        "order": {"signature": "(left out)", "note": "(left out)"},
+        "order": {"signature": "(left out)", "note": "(secret-left-out)"},
     }
     assert found.sealed.fence == house.clock.now() + timedelta(seconds=60)
     assert (writer.writes, found.comment) == ([], "")
@@ -61,8 +64,10 @@ async def test_the_request_is_shown_without_what_is_secret_and_nothing_is_submit
 
 async def test_where_nothing_is_secret_the_bytes_are_those_that_would_leave() -> None:
     body = '[{"question": 5,  "p": 0.70}]'
-    assert without_secrets(body, ["other secret"]) == body
-    assert without_secrets("no json, other secret", ["other secret"]) == "no json, (left out)"
+    assert without_secrets(body) == body
+    with forgetting():
+        learn("other secret")
+        assert without_secrets("no json, other secret") == "no json, (secret-left-out)"
 
 
 @pytest.mark.parametrize(

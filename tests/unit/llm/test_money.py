@@ -208,9 +208,18 @@ async def test_forecasts_of_other_models_say_nothing_about_the_cost(open_rig: Op
         told = await rig.gateway.estimate("scripted", trials=5, steps=10)
         assert told == pytest.approx(140e-6)
     # The model stays in use, but in another role.
-    roles = {"main": {"model": MAIN, "max_tokens": 1000}, "filter": {"model": SPARE, "max_tokens": 1000}}
+    roles = {"main": {"model": MAIN, "max_tokens": 1000}, "critic": {"model": SPARE, "max_tokens": 1000}}
     async with open_rig(section(roles=roles), llms=two(said("x"), price_of_all=PRICE)) as rig:
         assert await rig.gateway.estimate("scripted", trials=4, steps=10) == pytest.approx(40 * (0.03 + 0.014))
+
+
+async def test_helpers_are_asked_little_and_an_auditor_nothing_for_a_forecast(open_rig: OpenRig) -> None:
+    names = ("main", "filter", "summariser", "auditor")
+    roles = {name: {"model": MAIN, "max_tokens": 1000} for name in names}
+    async with open_rig(section(roles=roles), llms=two(said("x"), price_of_all=PRICE)) as rig:
+        # 10,000 tokens read and 1,000 written, and twice 3,000 and 300, at 2 and 10 dollars per million.
+        expected = 10 * (0.03 + 2 * (0.006 + 0.003))
+        assert await rig.gateway.estimate("another", trials=1, steps=10) == pytest.approx(expected)
 
 
 async def test_a_record_of_nothing_is_not_believed_against_a_price(open_rig: OpenRig) -> None:

@@ -81,6 +81,7 @@ LANE = {
 # What is counted before each order: none of it may look at every order or reading there ever was.
 COUNTED = {
     usage.STAKES: "COVERING INDEX intent_at_stake",
+    usage.FEES: "INDEX intent_with_fee",
     usage.TRIED: "INDEX attempt_by_start (started_at>?)",
     usage.SALES: "INDEX fill_sold",
     usage.FLOWS: "intent_by_lane (venue=? AND account=? AND planned_at>?)",
