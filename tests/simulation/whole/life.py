@@ -22,6 +22,7 @@ from bot.daemon.serve import serve
 from bot.daemon.watch import Exit, ExitReason, Watch
 from bot.domain.vitals import Beat, Vital
 from bot.errors import FoxcastError
+from bot.gate.lanes import lane_in
 from bot.jobs.reconcile import reconcile
 from bot.redact import forgetting
 from bot.registry import Registry, load_registry
@@ -30,6 +31,7 @@ from tests.simulation.whole.plan import Fate
 
 if TYPE_CHECKING:
     from bot.config.model import Config
+    from bot.gate.gate import Lane
     from bot.testing.loop import VirtualClock
 
 HEARTBEAT_S, LOOK_S = 300.0, 60.0
@@ -94,6 +96,11 @@ class Lives:
     def loaded(self) -> Config:
         """Return the configuration of the present life, or of the next."""
         return load_config(self.home / "config.toml")
+
+    def lane(self, venue: str) -> Lane:
+        """Return the way out of a venue under that configuration."""
+        config = self.loaded()
+        return lane_in(config, venue, self._plugins(config).configurable)
 
     async def live(self, *, until_s: float, fate: Fate) -> None:
         """Live until that moment of the clock, or to the end that fate has in store, whichever is first."""

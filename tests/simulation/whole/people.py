@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from bot.domain.request import ArmVenue, DisarmVenue, Halt, Request, Resume
 from bot.gate.brake import STOP_FILE, pull, release
-from bot.gate.lanes import lane_in
 from bot.store.requests import ask
 from tests.simulation.whole.plan import HOUR_S
 from tests.simulation.whole.stalls import CAPS
@@ -88,7 +87,7 @@ class People:
         self._ask(DisarmVenue(by=ADA, asked_at=self.machine.now(), venue=self._any()))
 
     def _arm(self, venue: str) -> None:
-        lane = lane_in(self.lives.loaded(), venue)
+        lane = self.lives.lane(venue)
         money = CAPS if venue == "manifold" else {}
         request = ArmVenue(
             by=ADA,

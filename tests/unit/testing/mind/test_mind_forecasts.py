@@ -215,10 +215,8 @@ async def test_a_request_holds_nothing_of_the_world_but_what_was_published(tmp_p
 
 def test_a_mind_can_reach_no_world() -> None:
     """Its modules import the language, readers of prompts and models' protocol: nothing that knows what is true."""
-    reached: set[str] = set()
-    for path in sorted((HOUSE / "bot/testing/world").glob("*.py")):
-        if path.name.startswith(("mind", "habits")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("bot.testing.world"):
-                    reached.add(node.module.rpartition(".")[2])
+    paths = (HOUSE / "bot/testing/world").glob("*.py")
+    trees = [ast.parse(path.read_text()) for path in paths if path.name.startswith(("mind", "habits"))]
+    modules = [node.module or "" for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    reached = {module.rpartition(".")[2] for module in modules if module.startswith("bot.testing.world")}
     assert {name for name in reached if not name.startswith(("mind", "habits"))} == {"language"}
