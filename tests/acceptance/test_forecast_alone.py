@@ -54,7 +54,7 @@ def test_what_stands_beside_is_made_once_where_it_can_only_be_repeated_and_may_f
         ("odd.toml", 9, ("odd.toml: titel: there is no such key; did you mean title?",)),
         ("over.toml", 9, ("file:over closed at 2020-01-01",)),
         ("https://nowhere.example/x", 8, ("https://nowhere.example/x",)),
-        ("lamp", 8, ("no ledger",)),
+        ("lamp", 8, ("nothing in the ledger is called lamp", "foxcast questions")),
     ],
 )
 def test_what_cannot_be_forecast_is_refused_with_a_remedy(

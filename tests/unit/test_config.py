@@ -397,9 +397,3 @@ def test_reading_the_configuration_loads_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"numpy", "scipy", "httpx", "sqlite_utils", "apscheduler", "plugins"}
     assert heavy.isdisjoint(loaded.stdout.split())
-
-
-def test_a_cap_of_an_order_above_another_one_is_refused(load: Load) -> None:
-    venue = '[venues.lake]\nforecasters = ["heron"]\n[venues.lake.caps]\nper_day = 10.0\nper_order = '
-    assert "per_order = 50 is more than per_day = 10" in refusal(load, f"{venue}50.0\n")
-    assert load(f"{venue}10.0\n").venues["lake"].caps.per_order == 10.0

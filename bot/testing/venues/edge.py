@@ -131,7 +131,8 @@ def spoil(answer: Answer, trouble: Trouble) -> Answer:
         changed = {Fault.DUPLICATED: _doubled, Fault.REORDERED: _reversed, Fault.ENLARGED: _enlarged}[trouble.fault](
             value
         )
-    return answer if changed == value else replace(answer, body=json.dumps(changed).encode())
+    # Read anew: a fault may have changed the value in its place.
+    return answer if changed == json.loads(answer.body) else replace(answer, body=json.dumps(changed).encode())
 
 
 def _doubled(value: Json) -> Json:
