@@ -170,8 +170,6 @@ async def _judge(stage: _Stage, report: Report) -> None:
         report.violations += [f"I5: {name}: {one}" for one in venue.judge.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in stage.loop.refused]
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and "life" in task.get_name()]
-    report.violations += [f"I10: still there: {task!r}" for task in left]
 
 
 def _note(stage: _Stage, report: Report, *, tell: bool) -> None:

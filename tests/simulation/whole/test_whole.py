@@ -28,7 +28,7 @@ def quiet() -> Iterator[None]:
     structlog.configure(**before)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_half_a_day_with_faults_kills_and_people_breaks_no_invariant(seed: int, tmp_path: Path) -> None:
     report = run(Plan(seed=seed, days=0.5, lives=4), tmp_path)
@@ -38,7 +38,7 @@ def test_half_a_day_with_faults_kills_and_people_breaks_no_invariant(seed: int, 
     assert len(report.lives) > 1
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_in_calm_weather_all_that_is_acknowledged_stands(tmp_path: Path) -> None:
     report = run(Plan(seed=1, days=0.5, lives=0, faulty=False, people=False), tmp_path)
     assert report.violations == []
@@ -46,14 +46,14 @@ def test_in_calm_weather_all_that_is_acknowledged_stands(tmp_path: Path) -> None
     assert not report.faults
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets() -> None:
     said = {_trace(seed="11", order=order) for order in ("1", "2")}
     assert len(said) == 1
     assert said != {_trace(seed="12", order="1")}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", ["no-audit", "tells-secrets"])
 def test_a_planted_bug_is_found_and_the_seed_told(mutant: str) -> None:
     found = _simulated("--first", "101", "--seeds", "3", "--days", "0.4", "--mutant", mutant, "--until-found")
@@ -71,5 +71,5 @@ def _trace(*, seed: str, order: str) -> str:
 def _simulated(*options: str, order: str = "0") -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PYTHONHASHSEED": order}
     return subprocess.run(
-        [*PROGRAM, *options], cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=110
+        [*PROGRAM, *options], cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=280
     )
