@@ -132,6 +132,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             stop_file=brake.stop_file,
             lanes=lanes_in(outfitter.config, outfitter.registry.configurable),
             trading=frozenset(venues.planners),
+            folder=brake.ledger.parent,
         ),
         preparing=Preparing(
             readiness=readiness,

@@ -12,14 +12,15 @@ from pathlib import Path
 from bot.app import LEDGER_FILE, folder_of
 from bot.cli.checkup_leave import leave
 from bot.cli.checkup_models import demotions, means
+from bot.cli.checkup_ready import Left, clock_fault, left, live_venues, readiness
 from bot.cli.finding import Finding, Verdict
 from bot.cli.output.figures import ago, size
 from bot.cli.vitals import last_beat
 from bot.config.load import load_config
 from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
+from bot.domain.submission import Mode
 from bot.errors import ConfigError, StoreError
-from bot.gate.brake import STOP_FILE
 from bot.llm.roles import Roles
 from bot.outfit import idle_roles, lacking_roles
 from bot.registry import Registry, load_registry
@@ -62,12 +63,13 @@ def _checked(config_path: Path | None, now: datetime) -> Iterator[Finding]:
     yield from _plugins(config)
     yield _state(config)
     yield _disk(config.state)
-    yield _halt(config)
     folder = folder_of(config)
-    yield _clock(folder / LEDGER_FILE, now)
+    found = left(config, folder / LEDGER_FILE, now)
+    yield _clock(folder / LEDGER_FILE, now, clock_fault(found, live_venues(config)))
     yield _daemon(folder, now)
     yield from _ledger(folder / LEDGER_FILE, now)
     yield from leave(config, folder / LEDGER_FILE, now)
+    yield from _readiness(config, found, now)
 
 
 def _python() -> Finding:
@@ -93,6 +95,7 @@ def _plugins(config: Config) -> Iterator[Finding]:
     for broken in registry.broken:
         yield Finding(Verdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "mend it or do not enable it")
     yield from _settings(config, registry)
+    yield from _venues(config, registry)
     yield from _models(config, registry)
     names = ", ".join(plugin.name for plugin in registry.enabled)
     if names:
@@ -108,6 +111,15 @@ def _settings(config: Config, registry: Registry) -> Iterator[Finding]:
                 settings_of(spec, config)
             except ConfigError as error:
                 yield Finding(Verdict.FAIL, "settings", str(error), "mend it")
+
+
+def _venues(config: Config, registry: Registry) -> Iterator[Finding]:
+    """Yield the venues that are left out because no plugin brings them; what is broken is told as such."""
+    for venue in config.venues:
+        if venue not in registry.venues and config.mode_of(venue) is not Mode.OFF and not registry.broken:
+            found = f"no plugin in use brings {venue}, so it is left out"
+            remedy = f'add its plugin to plugins of config.toml, or say mode = "off" in [venues.{venue}]'
+            yield Finding(Verdict.WARN, "venues", found, remedy)
 
 
 def _models(config: Config, registry: Registry) -> Iterator[Finding]:
@@ -160,20 +172,23 @@ def _disk(folder: Path) -> Finding:
     return Finding(Verdict.FAIL, "disk", f"{size(free)} free", f"free {size(FREE_LIMIT_BYTES)} or more")
 
 
-def _halt(config: Config) -> Finding:
-    stop = config.state / STOP_FILE
-    if stop.exists():
-        return Finding(
-            Verdict.WARN, "halt", f"{stop} is there, so nothing leaves", f"to go on run: foxcast resume, or rm {stop}"
-        )
-    return Finding(Verdict.OK, "halt", "not halted")
-
-
-def _clock(ledger: Path, now: datetime) -> Finding:
+def _clock(ledger: Path, now: datetime, compared: str) -> Finding:
+    """``compared`` is what was found wrong with the clock when a live venue was asked last."""
     floor = max(FIRST_DAY, datetime.fromtimestamp(ledger.stat().st_mtime, UTC)) if ledger.exists() else FIRST_DAY
     if now >= floor - CLOCK_SLACK:
+        if compared:
+            found = f"{now:%Y-%m-%d %H:%M} UTC; as the last run saw it, it {compared}"
+            return Finding(Verdict.WARN, "clock", found, "nothing is submitted until a run finds it right")
         return Finding(Verdict.OK, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
     return Finding(Verdict.FAIL, "clock", f"{now:%Y-%m-%d %H:%M} UTC is before {floor:%Y-%m-%d %H:%M}", "set the clock")
+
+
+def _readiness(config: Config, found: Left, now: datetime) -> Iterator[Finding]:
+    try:
+        registry = load_registry(config)
+    except ConfigError:
+        return  # as the plugins say
+    yield from readiness(config, registry, found, now)
 
 
 def _daemon(folder: Path, now: datetime) -> Finding:

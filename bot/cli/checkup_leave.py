@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from bot.config.model import Config
 from bot.domain.submission import IntentState
 from bot.errors import ConfigError, ContractError, NotFound, StoreError
 from bot.gate.armed import unarmed
+from bot.gate.brake import STOP_FILE, besides, reason_of
 from bot.gate.lanes import lanes_in
 from bot.guards import UNCOMMENTED, comment_fee
 from bot.registry import load_registry
@@ -19,6 +20,7 @@ from bot.store.audit import Verdict as Verified
 from bot.store.leave import Leaves
 from bot.store.ledger import read_ledger
 from bot.store.principals import Principal
+from bot.store.stops import Stop
 
 
 def leave(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
@@ -27,15 +29,16 @@ def leave(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
     Where there is no ledger yet, only what live venues lack.
     """
     if not path.exists():
+        yield _halt(config, ())
         yield from _armed(config, Leaves(), now)
         return
     try:
         known, standing, verified, doubts = asyncio.run(_found(config, path, now))
     except (StoreError, ContractError):
+        yield _halt(config, ())
         return  # as the soundness says
+    yield _halt(config, standing.stops)
     yield _people(known)
-    for stop in standing.stops:
-        yield Finding(Verdict.WARN, "stopped", str(stop), "to go on run: foxcast resume")
     yield from _armed(config, standing, now)
     for venue, count in doubts.items():
         found = (
@@ -47,6 +50,19 @@ def leave(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
         yield Finding(Verdict.OK, "audit", f"{verified.rows} rows, the chain is whole")
     else:
         yield Finding(Verdict.FAIL, "audit", verified.why, "compare it with a backup and with the venues")
+
+
+def _halt(config: Config, stops: Sequence[Stop]) -> Finding:
+    """Return one row about all that holds something back until a person resumes it."""
+    file = config.state / STOP_FILE
+    held, remedy = [str(stop) for stop in besides(file, stops)], "to go on run: foxcast resume"
+    if file.exists():
+        why = reason_of(file)
+        held.insert(0, f"{file} is there, so nothing leaves" + (f": {why}" if why else ""))
+        remedy += f", or rm {file}"
+    if not held:
+        return Finding(Verdict.OK, "halt", "not halted")
+    return Finding(Verdict.WARN, "halt", "; ".join(held), remedy)
 
 
 def _armed(config: Config, standing: Leaves, now: datetime) -> Iterator[Finding]:

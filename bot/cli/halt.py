@@ -18,7 +18,7 @@ from bot.config.model import Config
 from bot.domain.request import Halt, Resume
 from bot.domain.submission import IntentState, Mode
 from bot.errors import ConfigError, FoxcastError
-from bot.gate.brake import STOP_FILE, pull
+from bot.gate.brake import STOP_FILE, pull, signed
 from bot.store.lock import is_running, last_holder
 from bot.store.orders import Asked, OrderRow, listed
 
@@ -44,7 +44,7 @@ def halt(
         require_venue(config, venue)
     else:
         # Before anything that could go wrong: from here on nothing is written to any venue.
-        pull(config.state / STOP_FILE, f"{reason} ({terminal_user()})")
+        pull(config.state / STOP_FILE, signed(reason, terminal_user()))
 
     def make(by: str, at: datetime) -> Halt:
         return Halt(by=by, asked_at=at, reason=reason, venue=venue or "")

@@ -86,6 +86,7 @@ async def _done_here(config: Config, registry: Registry, request: LeaveRequest, 
             stop_file=config.state / STOP_FILE,
             lanes=lanes_in(config, registry.configurable),
             trading=trading(registry),
+            folder=folder,
         )
         return await permit(parts, request)
 

@@ -1,6 +1,7 @@
 """``foxcast orders``: what was to leave and what became of it; taking back what rests, settling what is in doubt."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -17,7 +18,10 @@ from bot.cli.session import configured, equipped
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.request import AdoptIntent, CancelOrder
+from bot.domain.submission import Mode
 from bot.errors import ConfigError, NotFound, Rejected
+from bot.paper.book import book_path
+from bot.paper.report import TicketReport, read_tickets
 from bot.store.cancels import ask
 from bot.store.orders import Asked, OrderRow, listed
 
@@ -53,7 +57,8 @@ def orders(ctx: typer.Context, options: Options) -> None:
     asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=options.limit, paper=options.on_paper)
     found = _rows(configured(ctx), asked)
     if options.as_json:
-        emit([as_plain(one, now) for one in found])
+        tickets = _tickets(configured(ctx), found)
+        emit([as_plain(one, now, tickets.get(one.row.intent.id)) for one in found])
         return
     console = stdout()
     if not found:
@@ -69,12 +74,18 @@ def show(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show one order: why it was let go, each attempt, and each fill."""
-    one, now = _named(configured(ctx), name), SystemClock().now()
-    if as_json:
-        emit(as_plain(one, now))
-    else:
-        print_order(stdout(), one, now)
+    """Show one order: why it was let go, each attempt, each fill, and what its paper book reports."""
+    config, now = configured(ctx), SystemClock().now()
+    one = _named(config, name)
+    ticket = _tickets(config, [one]).get(one.row.intent.id)
+    if not as_json:
+        print_order(stdout(), one, now, ticket)
+        return
+    told = as_plain(one, now, ticket)
+    if ticket is not None:
+        # Of one order also the market that it met, which may be long.
+        told["paper"]["market"] = ticket.market
+    emit(told)
 
 
 @app.command()
@@ -135,6 +146,23 @@ def _named(config: Config, name: str) -> OrderRow:
             named = ", ".join(one.row.intent.id for one in several[:5])
             message = f"{name} is not one order; name one of {named}"
             raise NotFound(message)
+
+
+def _tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, TicketReport]:
+    """Return what the paper books say of those of the orders that are theirs."""
+    wanted: dict[str, list[str]] = {}
+    for one in rows:
+        if one.row.mode is Mode.PAPER and one.row.intent.order is not None:
+            wanted.setdefault(one.row.intent.ref.venue, []).append(one.row.intent.id)
+
+    async def tickets() -> Mapping[str, TicketReport]:
+        found: dict[str, TicketReport] = {}
+        for venue, intents in wanted.items():
+            path = book_path(folder_of(config), venue)
+            found |= await read_tickets(path, intents) if path.exists() else {}
+        return found
+
+    return asyncio.run(tickets()) if wanted else {}
 
 
 def _rows(config: Config, asked: Asked) -> Sequence[OrderRow]:

@@ -1,6 +1,6 @@
 """How things stand: gathered from config, the lock, the heartbeat and the ledger, none of which is changed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -9,12 +9,14 @@ from bot.app import LEDGER_FILE, folder_of, open_records
 from bot.cli.vitals import last_beat
 from bot.config.model import Config
 from bot.domain.submission import IntentState, Mode
-from bot.gate.brake import STOP_FILE
+from bot.gate.brake import STOP_FILE, besides
+from bot.store import stops
 from bot.store.backup import Backup, backups
 from bot.store.journal import Event, JobRun
 from bot.store.ledger import BACKUP_FOLDER, Ledger
 from bot.store.lock import is_running, last_holder
 from bot.store.restore import Restored, restored
+from bot.store.stops import Stop
 
 UNDECIDED_COUNTED = 10_000
 
@@ -23,13 +25,15 @@ UNDECIDED_COUNTED = 10_000
 class Overview:
     """How one Foxcast stands: ``counts`` is None without a ledger, ``halted`` is the stop file if it is there.
 
-    ``halt`` is how the disk ended the last run, ``restored`` the restore that still holds everything back.
+    ``stops`` are those that nobody has resumed, but for the one that made the stop file. ``halt`` is how the disk ended
+    the last run, ``restored`` the restore that still holds everything back.
     """
 
     modes: Mapping[str, Mode]
     running: bool
     heartbeat: datetime | None
     halted: Path | None
+    stops: Sequence[Stop]
     halt: Event | None
     restored: Restored | None
     ledger: Path
@@ -47,15 +51,18 @@ async def overview_of(config: Config, now: datetime) -> Overview:
     counts: dict[str, int] | None = None
     runs: tuple[JobRun, ...] = ()
     halt: Event | None = None
+    standing: Sequence[Stop] = ()
     if path.exists():
         async with open_records(config) as records:
             counts, runs = await _counts(records.ledger, now), tuple(await records.ledger.journal.last_runs())
             halt = await records.ledger.journal.standing_halt()
+            standing = await records.ledger.leave.read(stops.standing)
     return Overview(
         modes={name: config.mode_of(name) for name in config.venues},
         running=holder is not None and is_running(holder),
         heartbeat=last_beat(folder),
         halted=stop if stop.exists() else None,
+        stops=besides(stop, standing),
         halt=halt,
         restored=restored(path),
         ledger=path,

@@ -1,5 +1,6 @@
 """``foxcast portfolio``: what each account has. Paper books are read as they are, live accounts as read last."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from bot.cli.output.portfolio import Held, Holdings, as_plain, print_portfolio
 from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
-from bot.domain.order import Account, Position
+from bot.domain.order import Account, OpenOrder, Position
 from bot.domain.submission import Mode
 from bot.paper.book import book_path
 from bot.paper.report import BookReport, read_report
@@ -59,6 +60,7 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
     )
     if account is None:
         return Holdings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
+    account = await _named(records, venue, account)
     fees = await submissions.readers.run(lambda database: orders.fees(database, venue, name))
     return Holdings(
         venue=venue,
@@ -72,6 +74,30 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
         capital=None if report is None else report.capital,
         begun_at=None if report is None else report.begun_at,
         faults=() if report is None else tuple(report.faults),
+    )
+
+
+async def _named(records: Records, venue: str, account: Account) -> Account:
+    """Return the account with the questions of what was bought here where the venue knows contracts alone."""
+    name = records.config.venues[venue].account
+    held: list[Position | OpenOrder] = [*account.positions, *account.orders]
+    contracts = {one.contract for one in held if one.ref is None}
+    known = await records.ledger.submissions.readers.run(
+        lambda database: orders.traded(database, venue, name, contracts)
+    )
+
+    def position(one: Position) -> Position:
+        found = known.get(one.contract) if one.ref is None else None
+        return one if found is None else replace(one, ref=found.ref, option=one.option or found.option)
+
+    def order(one: OpenOrder) -> OpenOrder:
+        found = known.get(one.contract) if one.ref is None else None
+        return one if found is None else replace(one, ref=found.ref)
+
+    return replace(
+        account,
+        positions=tuple(position(one) for one in account.positions),
+        orders=tuple(order(one) for one in account.orders),
     )
 
 

@@ -19,6 +19,7 @@ from bot.clock import SystemClock
 from bot.domain.submission import IntentState
 from bot.gate.brake import reason_of
 from bot.store.codec import stamp
+from bot.store.stops import Stop
 
 app = typer.Typer(add_completion=False)
 
@@ -43,7 +44,10 @@ def status(
     console.print(f"daemon: {_daemon(found, now)}")
     if found.halted:
         why = reason_of(found.halted)
-        console.print(f"halted: nothing leaves ({why or 'nobody said why'}); to go on: foxcast resume")
+        said = f"nothing leaves while {found.halted} is there ({why or 'nobody said why'})"
+        console.print(f"halted: {said}; to go on: foxcast resume")
+    for stop in found.stops:
+        console.print(_stopped(stop))
     if found.halt:
         console.print(f"halted: the last run ended {ago(now - found.halt.at)}, {found.halt.text}")
     if found.restored:
@@ -56,6 +60,11 @@ def status(
         for line in today_in_words(today):
             console.print(f"today, {line}")
     _print_counts(console, found, now)
+
+
+def _stopped(stop: Stop) -> str:
+    said = f"{stop.venue or 'everything'}, by {stop.by or 'itself'}, {stop.at:%Y-%m-%d %H:%M} UTC: {stop.why}"
+    return f"stopped: {said}; to go on: foxcast resume {stop.venue}".rstrip()
 
 
 def _daemon(found: Overview, now: datetime) -> str:
@@ -90,6 +99,10 @@ def _plain(found: Overview) -> dict[str, Any]:
         "running": found.running,
         "heartbeat": stamp(found.heartbeat),
         "halted": str(found.halted) if found.halted else None,
+        "stops": [
+            {"venue": stop.venue or None, "at": stamp(stop.at), "by": stop.by or None, "why": stop.why}
+            for stop in found.stops
+        ],
         "halt": {"at": stamp(found.halt.at), "why": found.halt.text} if found.halt else None,
         "restored": str(found.restored.backup) if found.restored else None,
         "ledger": str(found.ledger) if found.counts is not None else None,

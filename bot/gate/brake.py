@@ -1,5 +1,6 @@
 """What stops everything at once, whatever is decided over one forecast; asked again before each write."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from bot.errors import StoreError
 from bot.redact import hide
 from bot.store.database import make_private, translated
 from bot.store.restore import restored
+from bot.store.stops import EVERYWHERE, Stop
 
 STOP_FILE = "STOP"
 # Of what a person wrote into the file, so much is told.
@@ -57,6 +59,17 @@ def made_between(stop_file: Path, after: datetime, until: datetime) -> bool:
     except OSError:
         return False
     return after < changed_at <= until
+
+
+def besides(stop_file: Path, standing: Sequence[Stop]) -> list[Stop]:
+    """Return the stops but the one that the file tells of, where it is there."""
+    why = reason_of(stop_file)
+    return [one for one in standing if one.venue != EVERYWHERE or signed(one.why, one.by) != why]
+
+
+def signed(why: str, by: str) -> str:
+    """Return what a person's halt leaves in the file."""
+    return f"{why} ({by})"
 
 
 def reason_of(stop_file: Path) -> str:

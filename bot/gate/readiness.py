@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from bot.store.audit import Head
+
 UNSEEN = "was not looked at yet"
 # Orders and signatures carry times; venues refuse those of a clock that is off by more, or worse, take them.
 MAX_OFFSET_S = 5.0
@@ -14,12 +16,17 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(slots=True, kw_only=True)
 class Readiness:
-    """Kept up to date by a job. ``credentials`` and ``doubts`` are by venue; "" is passed, a text is what is wrong."""
+    """Kept up to date by a job. ``credentials`` and ``doubts`` are by venue; "" is passed, a text is what is wrong.
+
+    ``verified`` is the head up to which the audit was verified, the empty one where all of it is to be.
+    """
 
     credentials: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
     clock: str = UNSEEN
     database: str = UNSEEN
+    audit: str = UNSEEN
+    verified: Head = field(default_factory=Head)
 
     def lacking(self, venue: str) -> tuple[str, ...]:
         """Name each thing that is missing."""
@@ -28,6 +35,7 @@ class Readiness:
             "reconciliation": self.doubts.get(venue, UNSEEN),
             "clock": self.clock,
             "database": self.database,
+            "audit": self.audit,
         }
         return tuple(f"{what}: {why}" for what, why in found.items() if why)
 

@@ -1,6 +1,6 @@
 """When a question may be answered: the same rule at the gate and again just before a write."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from bot.domain.question import Question
 from bot.gate.case import Lane
@@ -12,15 +12,15 @@ def closed(lane: Lane, question: Question, now: datetime, *, binding: bool) -> s
     if not binding or closes_at is None or now <= closes_at - lane.close_margin:
         return None
     if now > closes_at:
-        return f"the window closed at {closes_at.isoformat()}"
+        return f"the window closed at {_moment(closes_at)}"
     margin_s = lane.close_margin.total_seconds()
-    return f"the window closes at {closes_at.isoformat()}, and nothing leaves in the last {margin_s:g} s"
+    return f"the window closes at {_moment(closes_at)}, and nothing leaves in the last {margin_s:g} s"
 
 
 def early(question: Question, now: datetime) -> str | None:
     """Say that the window has not opened yet."""
     opens_at = question.opens_at
-    return None if opens_at is None or now >= opens_at else f"the window opens at {opens_at.isoformat()}"
+    return None if opens_at is None or now >= opens_at else f"the window opens at {_moment(opens_at)}"
 
 
 def reworded(made_on: str, version: str) -> str | None:
@@ -28,3 +28,7 @@ def reworded(made_on: str, version: str) -> str | None:
     if version in {"", made_on}:
         return None
     return "the question's text changed after this forecast; it is forecast again"
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
@@ -83,7 +83,7 @@ async def require_open(ledger: Ledger, question: Question, forecaster: str, *, n
     """
     ref = question.ref
     if question.closes_at is not None and question.closes_at <= cutoff_of(question, now):
-        message = f"{ref} closed at {question.closes_at.isoformat()}, so there is nothing left to forecast"
+        message = f"{ref} closed at {_moment(question.closes_at)}, so there is nothing left to forecast"
         raise Rejected(message)
     resolved = {found.target for found in await ledger.resolutions.current(ref)}
     if question.as_of is None and resolved.issuperset(target.key for target in question.targets):
@@ -113,7 +113,7 @@ async def _do(parts: Attending, request: Request) -> str:
                 until=request.until,
                 now=parts.clock.now(),
             )
-            until = "until it is unlocked" if request.until is None else f"until {request.until.isoformat()}"
+            until = "until it is unlocked" if request.until is None else f"until {_moment(request.until)}"
             return f"{request.ref} locked for {whose} {until}: {request.reason}"
         case UnlockQuestion():
             there = await parts.ledger.schedule.unlock(request.ref, forecaster=request.forecaster)
@@ -164,3 +164,7 @@ async def _require_affordable(parts: Attending, name: str, now: datetime) -> Non
             f"{parts.spending.ask_above_usd:g}; start the daemon with foxcast run --yes, or raise that"
         )
         raise Rejected(message)
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -28,11 +28,12 @@ from bot.domain.request import (
 from bot.domain.submission import IntentState, Mode
 from bot.errors import NotFound, Rejected, StoreError, Unauthorized
 from bot.gate.armed import same_but_secrets, unarmed
-from bot.gate.brake import made_between, pull, release
+from bot.gate.brake import made_between, pull, release, signed
 from bot.gate.case import ASK_AGAIN, Lane
 from bot.gate.roles import NEEDED, Act, require
 from bot.gate.tokens import proves
 from bot.ids import derive_id
+from bot.jobs.audited import REMEDY, verified
 from bot.ports import Clock
 from bot.store import approvals, arms, holds, principals, stops
 from bot.store.audit import AuditRow
@@ -53,6 +54,7 @@ LONGEST = timedelta(days=31)
 Adopt = Callable[[Adoption], Awaitable[None]]
 
 _UNSURE = frozenset({IntentState.UNKNOWN, IntentState.IN_DOUBT})
+_UNDER_WAY = frozenset({IntentState.PLANNED, IntentState.READY, IntentState.SENDING})
 _ACTS: Mapping[type[SignedRequest], Act] = {
     ArmVenue: Act.ARM,
     DisarmVenue: Act.DISARM,
@@ -71,6 +73,7 @@ _FRESH: Mapping[Act, timedelta] = {Act.UNLOCK: PATIENT, Act.FORECAST: PATIENT}
 class Permitting:
     """Whose ledger and stop file; ``lanes`` are all ways out in config, ``trading`` those that take orders.
 
+    ``folder`` is that of the ledger, in which the head of the audit lies; None where there is none to compare with.
     ``adopt`` is the outbox's, where one is open: what it reads back at that moment must not come between.
     """
 
@@ -79,6 +82,7 @@ class Permitting:
     stop_file: Path
     lanes: Mapping[str, Lane] = field(default_factory=dict)
     trading: frozenset[str] = frozenset()
+    folder: Path | None = None
     adopt: Adopt | None = None
 
 
@@ -219,7 +223,7 @@ async def _halt(parts: Permitting, request: Halt) -> str:
         _lane(parts, request.venue)
     stop = Stop(venue=request.venue, at=now, why=request.reason, by=request.by)
     if stop.venue == EVERYWHERE and not parts.stop_file.exists():
-        pull(parts.stop_file, f"{request.reason} ({request.by})")
+        pull(parts.stop_file, signed(request.reason, request.by))
     row = _row(request, now, request.venue, reason=request.reason)
     await parts.ledger.leave.act(lambda database: stops.add(database, stop), row)
     return f"halted {request.venue or 'everything'}: {request.reason}"
@@ -227,6 +231,7 @@ async def _halt(parts: Permitting, request: Halt) -> str:
 
 async def _resume(parts: Permitting, request: Resume) -> str:
     now, venue = parts.clock.now(), request.venue
+    await _require_whole(parts)
     body = {"where": "all" if venue is None else venue}
 
     # What was stopped after this was asked, nobody has looked at.
@@ -239,11 +244,27 @@ async def _resume(parts: Permitting, request: Resume) -> str:
     ended = await parts.ledger.leave.act(work, _row(request, now, venue or "", **body))
     where = "everything" if venue is None else venue
     if venue is None and made_between(parts.stop_file, request.asked_at, now):
-        return f"{where} resumed, {ended} stops ended; {parts.stop_file.name} was made after this was asked, and stays"
+        return f"{_resumed(where, ended, '')}; {parts.stop_file.name} was made after this was asked, and stays"
     freed = venue is None and release(parts.stop_file)
     left = [str(stop) for stop in await parts.ledger.leave.read(stops.standing) if venue in {None, stop.venue}]
     still = f"; {'; '.join(left)}" if left else ""
-    return (f"{where} resumed, {ended} stops ended" if ended or freed else f"{where} was not stopped") + still
+    return _resumed(where, ended, parts.stop_file.name if freed else "") + still
+
+
+def _resumed(where: str, ended: int, file: str) -> str:
+    done = [f"{ended} stop{'s' * (ended > 1)} ended"] * (ended > 0) + [f"the file {file} is taken away"] * bool(file)
+    return f"{where} resumed, {' and '.join(done)}" if done else f"{where} was not stopped"
+
+
+async def _require_whole(parts: Permitting) -> None:
+    """Raise Rejected while the audit is broken: whatever stopped, nobody can tell any more who let what go."""
+    if parts.folder is None:
+        found = await parts.ledger.leave.verify()
+    else:
+        found = await verified(parts.ledger, parts.folder)
+    if not found.sound:
+        message = f"nothing is resumed while the audit is broken: {found.why}; {REMEDY}"
+        raise Rejected(message)
 
 
 async def _answer(parts: Permitting, request: AnswerApproval) -> str:
@@ -302,18 +323,21 @@ async def _adopt(parts: Permitting, request: AdoptIntent) -> str:
         await _require_adoptable(parts, request.intent, state)
         raise
     what = "does not stand at the venue" if request.absent else f"stands at the venue as {request.reference}"
-    return f"intent {request.intent}: {what}, {request.by} says so"
+    return f"order {request.intent}: {what}, {request.by} says so"
 
 
 async def _require_adoptable(parts: Permitting, intent: str, state: IntentState) -> None:
     row = await parts.ledger.submissions.get(intent)
+    if row.state in _UNDER_WAY:
+        message = f"order {intent} is {row.state}; foxcast run settles it first, adopt only what is unknown or in doubt"
+        raise Rejected(message)
     if row.state not in _UNSURE:
-        message = f"intent {intent} is {row.state}, which is settled; there is nothing to say about it"
+        message = f"order {intent} is {row.state}, which is settled; there is nothing to say about it"
         raise Rejected(message)
     fences = [one.sealed.fence for one in await parts.ledger.submissions.attempts([intent]) if one.sealed is not None]
     until = max((fence for fence in fences if fence is not None), default=None)
     if state is IntentState.ABSENT and until is not None and parts.clock.now() < until:
-        message = f"intent {intent} may still take effect until {until:%Y-%m-%d %H:%M:%S} UTC; look again then"
+        message = f"order {intent} may still take effect until {until:%Y-%m-%d %H:%M:%S} UTC; look again then"
         raise Rejected(message)
 
 

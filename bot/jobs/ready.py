@@ -1,4 +1,4 @@
-"""Looks at what a live venue needs before anything is sent: credentials, settled doubts, the clock, the database."""
+"""Looks at what a live venue needs before anything is sent: credentials, settled doubts, clock, database, audit."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,9 @@ from bot.domain.submission import IntentState, Mode
 from bot.errors import FoxcastError, StoreError
 from bot.gate.case import Lane
 from bot.gate.readiness import Readiness, clock_fault, doubt_fault
+from bot.jobs.audited import REMEDY, verified
 from bot.ports import Clock
+from bot.store.audit import Head
 from bot.store.checks import quick_check
 from bot.store.ledger import Ledger
 
@@ -43,7 +45,10 @@ class Preparing:
 
 
 async def make_ready(parts: Preparing) -> str:
-    """Look at everything again, but for credentials and a database that were found good in this run."""
+    """Look at everything again, but for credentials and a database that were found good in this run.
+
+    Of the audit all is verified first, and again after each fault; else what is new.
+    """
     live = [venue for venue, lane in parts.lanes.items() if lane.live]
     if not live:
         return "nothing is live"
@@ -53,6 +58,7 @@ async def make_ready(parts: Preparing) -> str:
     parts.readiness.clock = _clock(parts, live)
     if parts.readiness.database:
         parts.readiness.database = await _database(parts.path)
+    parts.readiness.audit = await _audit(parts)
     lacking = {venue: parts.readiness.lacking(venue) for venue in live}
     return "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in lacking.items())
 
@@ -108,6 +114,12 @@ async def _count_doubts(parts: Preparing, live: Sequence[str]) -> None:
             unsettled[row.venue] += item.state in _LOST and item.planned_at < parts.started_at
     for venue in live:
         parts.readiness.doubts[venue] = doubt_fault(unsettled[venue], doubtful[venue], strange[venue])
+
+
+async def _audit(parts: Preparing) -> str:
+    found = await verified(parts.ledger, parts.path.parent, since=parts.readiness.verified)
+    parts.readiness.verified = found.head if found.sound else Head()
+    return "" if found.sound else f"is broken: {found.why}; {REMEDY}"
 
 
 async def _database(path: Path) -> str:

@@ -5,7 +5,7 @@ after that is parked for a person, and counts as spent.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.domain.submission import Intent, IntentAction, IntentState, Mode, Receipt, Sealed
@@ -15,7 +15,7 @@ from bot.store.submissions import AttemptRow, BatchRow, IntentRow
 
 # An intent that readings cannot settle is in doubt so long after its fence, or after it became unknown.
 PARK_AFTER = timedelta(hours=1)
-# An order that was taken and that no list shows at its fence ended without a fill, if none shows it then either.
+# Lists may show an order late that was taken; so long after its fence nobody waits for that any more.
 SURE_AFTER = timedelta(minutes=10)
 
 
@@ -56,11 +56,11 @@ async def read_resting(door: Door, item: IntentRow) -> bool:
     over = trace.fence is not None and asked_at >= trace.fence
     if receipt.state is IntentState.ABSENT and await door.ledger.submissions.fills(item.intent.id):
         return over and await _contradicted(door, item.intent, asked_at)
-    if receipt.state is IntentState.ABSENT and trace.fence is not None and asked_at < trace.fence + SURE_AFTER:
-        return False
-    taken = replace(receipt, state=IntentState.ACKED)
-    await watch(door, [item.intent], [taken])
-    await door.ledger.submissions.settle([taken], at=door.clock.now(), as_of=asked_at)
+    if receipt.state is IntentState.ABSENT:
+        late = trace.fence is not None and asked_at >= trace.fence + SURE_AFTER
+        return late and await _vanished(door, item.intent, asked_at)
+    await watch(door, [item.intent], [receipt])
+    await door.ledger.submissions.settle([receipt], at=door.clock.now(), as_of=asked_at)
     return over
 
 
@@ -68,6 +68,18 @@ async def _contradicted(door: Door, intent: Intent, asked_at: datetime) -> bool:
     """An order of which parts were filled is not there: whatever is wrong, all that it may cost stays reserved."""
     why = f"the order {intent.id} on {intent.ref} was filled in part by its own account, and the venue does not know it"
     await stop(door, intent.ref.venue, why)
+    await door.ledger.submissions.keep(intent.id, as_of=asked_at)
+    return True
+
+
+async def _vanished(door: Door, intent: Intent, asked_at: datetime) -> bool:
+    """An order that was taken is not there: others may have filled it, so all that it may cost stays reserved."""
+    what = (
+        f"the order {intent.id} on {intent.ref} was taken, and the venue lists neither it nor a fill; all that it may "
+        "cost stays reserved: look there"
+    )
+    log.error("not listed", venue=intent.ref.venue, intent=intent.id)
+    await door.alarm(intent.ref.venue, what)
     await door.ledger.submissions.keep(intent.id, as_of=asked_at)
     return True
 

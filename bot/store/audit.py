@@ -7,7 +7,7 @@ So the head is written to a file of its own, and a chain that does not hold it w
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,8 @@ EMPTY = 0
 _COLUMNS = "seq, at, kind, venue, actor, body, previous, hash"
 _NEWEST = "select seq, hash from audit order by seq desc limit 1"
 _ADD = f"insert into audit ({_COLUMNS}) values (:seq, :at, :kind, :venue, :actor, :body, :previous, :hash)"  # noqa: S608 - constants
-_ALL = f"select {_COLUMNS} from audit order by seq"  # noqa: S608 - as above
+_AFTER = f"select {_COLUMNS} from audit where seq > ? order by seq"  # noqa: S608 - as above
+_ROW = f"select {_COLUMNS} from audit where seq = ?"  # noqa: S608 - as above
 _RECENT = f"""
 select {_COLUMNS} from audit where (:kind is null or kind = :kind) and (:venue is null or venue = :venue)
 order by seq desc limit :limit
@@ -76,7 +77,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What verifying found: how many rows there are, the head they end in, and what is wrong, "" for nothing.
+    """What verifying found: how many rows hold, the head they end in, and what is wrong, "" for nothing.
 
     ``bad`` is the number of the first row that cannot be trusted.
     """
@@ -122,24 +123,29 @@ def recent(database: Database, *, limit: int, kind: str | None = None, venue: st
     ]
 
 
-def verify(database: Database, known: Head | None = None) -> Verdict:
-    """Recompute the whole chain; with a head that was exported, also find whether the chain still holds it."""
-    head, rows = Head(), 0
-    held = known is None or known.seq == EMPTY
-    for values in database.execute(_ALL):
-        row = dict(zip(_COLUMNS.split(", "), values, strict=True))
+def verify(database: Database, known: Head | None = None, *, since: Head | None = None) -> Verdict:
+    """Recompute the whole chain; with a head that was exported, also find whether the chain still holds it.
+
+    ``since`` is a head up to which the chain was verified before: then it alone is looked at, and what follows it.
+    """
+    head = since or Head()
+    if why := _moved(database, head):
+        return Verdict(rows=head.seq - 1, head=head, bad=head.seq, why=why)
+    held = known is None or known.seq <= head.seq
+    for values in database.execute(_AFTER, [head.seq]):
+        row = _named(values)
         if why := _fault(row, head):
-            return Verdict(rows=rows, head=head, bad=head.seq + 1, why=why)
-        head, rows = Head(seq=row["seq"], hash=row["hash"]), rows + 1
+            return Verdict(rows=head.seq, head=head, bad=head.seq + 1, why=why)
+        head = Head(seq=row["seq"], hash=row["hash"])
         if known is not None and head.seq == known.seq:
             if head.hash != known.hash:
                 why = f"row {head.seq} is not the one that was exported as head: the chain was written anew"
-                return Verdict(rows=rows, head=head, bad=head.seq, why=why)
+                return Verdict(rows=head.seq, head=head, bad=head.seq, why=why)
             held = True
     if not held and known is not None:
         why = f"the exported head is row {known.seq}, and the chain ends with row {head.seq}: its tail was cut off"
-        return Verdict(rows=rows, head=head, bad=head.seq + 1, why=why)
-    return Verdict(rows=rows, head=head)
+        return Verdict(rows=head.seq, head=head, bad=head.seq + 1, why=why)
+    return Verdict(rows=head.seq, head=head)
 
 
 def hash_of(row: Mapping[str, Any]) -> str:
@@ -174,6 +180,22 @@ def read_head(path: Path) -> Head:
         message = f"{path} holds no head of an audit"
         raise ContractError(message) from error
     return head
+
+
+def _named(values: Iterable[Any]) -> dict[str, Any]:
+    return dict(zip(_COLUMNS.split(", "), values, strict=True))
+
+
+def _moved(database: Database, head: Head) -> str:
+    """Say that a row up to which all was verified before is not what it was, or nothing."""
+    if head.seq == EMPTY:
+        return ""
+    values = database.execute(_ROW, [head.seq]).fetchone()
+    if values is None:
+        return f"row {head.seq} is missing, which was there before"
+    row = _named(values)
+    same = row["hash"] == head.hash == hash_of(row)
+    return "" if same else f"row {head.seq} was changed after it was written"
 
 
 def _fault(row: Mapping[str, Any], before: Head) -> str:

@@ -40,6 +40,13 @@ _SUBJECTS = """
 select q.ref, q.title, coalesce((select max(event) from intent i where i.ref = q.ref), '') from question q
 where q.ref in (select value from json_each(?))
 """
+# What an order was about, by its contract; the newest order on it tells.
+_TRADED = """
+select json_extract(order_body, '$.contract'), ref, json_extract(order_body, '$.option') from intent
+where venue = ? and account = ? and order_body is not null
+  and json_extract(order_body, '$.contract') in (select value from json_each(?))
+order by seq
+"""
 _STANDING = """
 select count(distinct i.ref) from intent i
 where i.venue = ? and i.account = ? and i.action = 'forecast' and i.state = 'acked' and exists (
@@ -61,6 +68,14 @@ class Subject:
 
     title: str
     event: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traded:
+    """The question that a contract was traded for, and which of its options that was ("" where it has none)."""
+
+    ref: QuestionRef
+    option: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +133,16 @@ class OrderRow:
 
     @property
     def why(self) -> str:
-        """What was said last of it."""
+        """What was said last of it.
+
+        Of an order that is filled there is nothing to explain, and what its first answer said is over once more of it
+        was filled; the attempts keep each text.
+        """
+        if self.whole:
+            return ""
+        order = self.row.intent.order
+        if order is not None and any(one.at > self.row.changed_at for one in self.fills):
+            return f"{self.filled:.2f} of {order.shares:.2f} shares filled"
         return self.row.detail or next((one.detail for one in self.attempts if one.detail), "")
 
     def rests(self, now: datetime) -> bool:
@@ -152,6 +176,12 @@ def subjects(database: Database, refs: Collection[QuestionRef]) -> Mapping[Quest
     """Read what questions are called, and the events they belong to."""
     rows = database.execute(_SUBJECTS, [listed_text(refs)]).fetchall()
     return {QuestionRef.parse(ref): Subject(title=title, event=event) for ref, title, event in rows}
+
+
+def traded(database: Database, venue: str, account: str, contracts: Collection[str]) -> Mapping[str, Traded]:
+    """Read what contracts of an account were traded for; those that no order was about are left out."""
+    rows = database.execute(_TRADED, [venue, account, listed_text(contracts)]).fetchall()
+    return {name: Traded(ref=QuestionRef.parse(ref), option=option or "") for name, ref, option in rows}
 
 
 def standing_forecasts(database: Database, venue: str, account: str) -> int:

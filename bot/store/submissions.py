@@ -253,6 +253,7 @@ class Submissions:
         receipt = Receipt(intent=adoption.intent, state=adoption.state, reference=adoption.reference, detail=detail)
         intents.force(database, adoption.intent, adoption.state, detail=detail, at=stamp(at))
         writes.settle(database, receipt, stamp(at))
+        writes.look_again(database, adoption.intent, at)
         _decide_anew(database, row.intent, receipt, at)
         body = {
             "intent": adoption.intent,
@@ -291,15 +292,16 @@ def _account_for(database: Database, receipt: Receipt, as_of: datetime) -> None:
 
 def _require_adoptable(database: Database, row: IntentRow, adoption: Adoption, at: datetime) -> None:
     if row.state not in _UNSURE:
-        message = f"intent {adoption.intent} is {row.state}, so there is nothing to say about it"
+        message = f"the order {adoption.intent} is {row.state}, so there is nothing to say about it"
         raise StoreError(message)
     if adoption.state not in {IntentState.ACKED, IntentState.ABSENT}:
-        message = f"say of intent {adoption.intent} that it is acked or absent; {adoption.state} settles nothing"
+        message = f"say of the order {adoption.intent} that it is acked or absent; {adoption.state} settles nothing"
         raise StoreError(message)
     attempts = writes.attempts_of(database, [adoption.intent])
     fences = [one.sealed.fence for one in attempts if one.sealed is not None and one.sealed.fence is not None]
     if adoption.state is IntentState.ABSENT and fences and at < max(fences):
-        message = f"intent {adoption.intent} may still take effect until {max(fences).isoformat()}; look again then"
+        until = f"{max(fences):%Y-%m-%d %H:%M:%S} UTC"
+        message = f"the order {adoption.intent} may still take effect until {until}; look again then"
         raise StoreError(message)
 
 

@@ -7,7 +7,7 @@ out what became of it. Each one leaves a row in the audit before it and one afte
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlite_utils import Database
 
@@ -156,6 +156,13 @@ def finish(database: Database, intent_id: str, at: str) -> None:
 def read_again(database: Database, intent_id: str, at: str) -> None:
     """Record when an order was read back."""
     database.execute(_READ_AGAIN, {"intent": intent_id, "at": at})
+
+
+def look_again(database: Database, intent_id: str, at: datetime) -> None:
+    """Have an order that a person said was taken read back once more for its fills, even where its fence is over."""
+    newest = attempts_of(database, [intent_id])[0].sealed
+    if newest is not None and newest.fence is not None and at >= newest.fence:
+        read_again(database, intent_id, stamp(newest.fence - timedelta(microseconds=1)))
 
 
 def spent(database: Database, intent_id: str) -> float:

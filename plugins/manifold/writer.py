@@ -284,7 +284,7 @@ class ManifoldWriter:
         if who is Who.OPERATOR:
             name = self._settings.key_name
             self._stopped = f"the account was refused ({detail}); see {name} in [venues.manifold.settings], start again"
-            log.error("stopped", venue="manifold", detail=detail)
+            log.error("nothing more is sent until the next start", venue="manifold", detail=detail)
         elif who is Who.DEVELOPER:
             log.error("a request was at fault", tag=sealed.tag, body=sealed.body[:2000], detail=detail)
 

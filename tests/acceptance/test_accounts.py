@@ -103,7 +103,9 @@ def test_one_order_is_shown_with_its_attempts_and_fills(trader: Foxcast, inside:
         "-4.00",
     ):
         assert part in said
-    assert inside(trader, "orders", "show", name, "--json").json["fills"][0]["shares"] == 10.0
+    one = inside(trader, "orders", "show", name, "--json").json
+    assert one["fills"][0]["shares"] == 10.0
+    assert (one["paper"]["state"], one["paper"]["report"]) == ("filled", None)
     assert inside(trader, "orders", "show", "zz").refuses(8, "no order is called zz", "foxcast orders")
     assert inside(trader, "orders", "show", "").refuses(8, "is not one order")
 

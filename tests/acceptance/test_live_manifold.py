@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from bot.app import LEDGER_FILE
+from bot.cli.leaving import terminal_user
 from bot.clock import SystemClock
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.kit import serve
 from bot.testing.venues.manifold import FakeManifold
 from tests.acceptance.leaning import DIFFERENT
 from tests.acceptance.living import Living, writes
+from tests.unit.store.test_audit import tamper
 
 KEY = "key-of-a-fake-account-1"
 ARM = ("arm", "manifold", "--for", "24h", "--per-order", "50", "--per-day", "60", "--total", "200")
@@ -124,3 +127,46 @@ async def test_while_halted_nothing_leaves_and_after_resuming_it_does(venue: Fak
         assert (await foxcast("resume")).code == 0
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
     assert len(bets(venue)) == 1
+
+
+async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_resumed(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url)
+        assert (await foxcast(*ARM)).code == 0
+        tamper(tmp_path / "state" / "live" / LEDGER_FILE, "update audit set actor = 'x' || actor where seq = 1")
+        for _ in range(2):
+            assert (await foxcast("run", "--once")).code == 1
+            runs = {run["job"]: run for run in (await foxcast("status", "--json")).json["runs"]}
+            assert "audit: is broken: row 1 was changed" in runs["ready"]["detail"]
+            assert runs["submit"]["detail"].startswith("0 planned, 1 held, 0 acknowledged")
+            assert "everything stopped: the audit is broken" in runs["audit"]["detail"]
+            assert (await foxcast("resume")).refuses(9, "nothing is resumed while the audit is broken")
+        assert writes(venue) == []
+        tamper(tmp_path / "state" / "live" / LEDGER_FILE, "update audit set actor = substr(actor, 2) where seq = 1")
+        assert (await foxcast("resume")).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
+
+
+async def test_a_venue_that_is_stopped_by_itself_shows_in_status_and_in_one_row_of_the_doctor(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url)
+        assert (await foxcast("halt", "manifold", "--reason", "odd")).code == 0
+        shown = (await foxcast("status")).out
+        assert f"stopped: manifold, by {terminal_user()}, " in shown
+        assert "UTC: odd; to go on: foxcast resume manifold\n" in shown
+        [stop] = (await foxcast("status", "--json")).json["stops"]
+        assert (stop["venue"], stop["by"], stop["why"]) == ("manifold", terminal_user(), "odd")
+        rows = (await foxcast("doctor", "--json")).json
+        [row] = [row for row in rows if row["check"] in {"halt", "stopped"}]
+        assert row["verdict"] == "warn"
+        assert "manifold was stopped by" in row["found"]
+        assert (await foxcast("halt", "--reason", "odder")).code == 0
+        shown = (await foxcast("status")).out
+        assert [line.split(":")[0] for line in shown.splitlines() if "odd" in line] == ["halted", "stopped"]
+        assert (await foxcast("resume")).out == "everything resumed, 2 stops ended and the file STOP is taken away\n"
+        assert (await foxcast("status", "--json")).json["stops"] == []

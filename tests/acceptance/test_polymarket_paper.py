@@ -1,6 +1,7 @@
 """Polymarket on paper as a person runs it: the real command against the fake venue, from books to payouts."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -121,6 +122,12 @@ async def told(site: Site, shares: float) -> None:
         ((market,),) = database.execute("select market from ticket").fetchall()
     assert '"report":{"decision_mid":"0.5"' in market
     assert '"arrival":{"token":' in market
+    (order,) = (await site.run("orders", "--json")).json
+    report = order["paper"]["report"]
+    assert (order["paper"]["state"], report["decision_mid"], report["fill_ratio"]) == ("filled", "0.5", "1")
+    shown = (await site.run("orders", "show", order["id"], "--json")).json
+    assert shown["paper"]["market"] == json.loads(market)
+    assert f"average {report['average']}" in (await site.run("orders", "show", order["id"])).out
 
 
 @pytest.mark.timeout(120)

@@ -10,6 +10,7 @@ from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import NOTHING, ago, in_short, moment, number
 from bot.domain.order import Order, Side
 from bot.domain.submission import IntentState
+from bot.paper.report import TicketReport
 from bot.store.codec import PREDICTIONS, stamp
 from bot.store.intents import ORDER
 from bot.store.orders import OrderRow
@@ -79,8 +80,8 @@ def _print_short(console: Console, one: OrderRow, now: datetime) -> None:
         indented(console, why)
 
 
-def print_order(console: Console, one: OrderRow, now: datetime) -> None:
-    """Print all that is known of one."""
+def print_order(console: Console, one: OrderRow, now: datetime, ticket: TicketReport | None = None) -> None:
+    """Print all that is known of one; ``ticket`` is what its paper book says of it."""
     row, order = one.row, one.row.intent.order
     console.print(f"{row.intent.id}: {row.intent.action} on {row.intent.ref}, {state_of(one, now)}, {row.mode}")
     if one.title:
@@ -93,6 +94,15 @@ def print_order(console: Console, one: OrderRow, now: datetime) -> None:
         )
     if one.decided:
         console.print(f"let go because: {one.decided}")
+    _print_attempts(console, one, now)
+    _print_fills(console, one)
+    if ticket is not None:
+        _print_ticket(console, ticket)
+    for line in in_doubt([one], now):
+        console.print(line)
+
+
+def _print_attempts(console: Console, one: OrderRow, now: datetime) -> None:
     heading(console, f"Attempts ({len(one.attempts)})")
     for attempt in reversed(one.attempts):
         ended = f", settled {moment(attempt.settled_at)}" if attempt.settled_at else ""
@@ -102,26 +112,36 @@ def print_order(console: Console, one: OrderRow, now: datetime) -> None:
         console.print(f"{attempt.number}. {moment(attempt.started_at)}: {attempt.state}{named}{ended}{until}")
         if attempt.detail:
             indented(console, attempt.detail)
-    if one.fills:
-        heading(console, f"Fills ({len(one.fills)})")
-        rows = [
-            (
-                fill.reference,
-                moment(fill.at),
-                number(fill.shares),
-                number(fill.price, 4),
-                number(fill.fee, 4),
-                number(fill.cash),
-            )
-            for fill in one.fills
-        ]
-        console.print(table(FILLS, rows))
-    for line in in_doubt([one], now):
-        console.print(line)
 
 
-def as_plain(one: OrderRow, now: datetime) -> dict[str, Any]:
-    """Return all that is known of one as JSON values."""
+def _print_fills(console: Console, one: OrderRow) -> None:
+    if not one.fills:
+        return
+    heading(console, f"Fills ({len(one.fills)})")
+    rows = [
+        (
+            fill.reference,
+            moment(fill.at),
+            number(fill.shares),
+            number(fill.price, 4),
+            number(fill.fee, 4),
+            number(fill.cash),
+        )
+        for fill in one.fills
+    ]
+    console.print(table(FILLS, rows))
+
+
+def _print_ticket(console: Console, ticket: TicketReport) -> None:
+    heading(console, "In the paper book")
+    console.print(f"{ticket.state}: {ticket.why}" if ticket.why else ticket.state)
+    for name, value in ticket.report.items():
+        if value not in (None, "", ticket.why):
+            indented(console, f"{name.replace('_', ' ')} {value}")
+
+
+def as_plain(one: OrderRow, now: datetime, ticket: TicketReport | None = None) -> dict[str, Any]:
+    """Return all that is known of one as JSON values; ``ticket`` is what its paper book says of it."""
     row, order = one.row, one.row.intent.order
     return {
         "id": row.intent.id,
@@ -143,6 +163,7 @@ def as_plain(one: OrderRow, now: datetime) -> dict[str, Any]:
         "filled": one.filled,
         "fees": one.fees,
         "cash": one.cash,
+        "paper": None if ticket is None else _plain_ticket(ticket),
         "attempts": [
             {
                 "number": attempt.number,
@@ -168,6 +189,10 @@ def as_plain(one: OrderRow, now: datetime) -> dict[str, Any]:
             for fill in one.fills
         ],
     }
+
+
+def _plain_ticket(ticket: TicketReport) -> dict[str, Any]:
+    return {"state": ticket.state, "why": ticket.why, "report": dict(ticket.report) or None}
 
 
 def state_of(one: OrderRow, now: datetime) -> str:

@@ -163,8 +163,8 @@ async def test_what_the_venue_lent_on_a_position_is_not_its_worth(stand: Stand) 
     stand.clock.pass_unnoticed(1)
 
     def lent(answer: Any) -> Any:
-        answer["metricsByContract"][market.id][0]["loan"] = 20.0
-        return answer
+        ((name, (row,)),) = answer["metricsByContract"].items()
+        return {**answer, "metricsByContract": {name: [{**row, "loan": 20.0}]}}
 
     trouble = Trouble(fault=Fault.ALTERED, alter=lent)
     stand.venue.faults.next(trouble, path="/v0/get-user-contract-metrics")

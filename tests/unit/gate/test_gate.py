@@ -48,7 +48,10 @@ def test_a_paper_forecast_is_sent_to_the_book(gate: Gate) -> None:
         (case(forecast=replace(forecast(), forecaster="second")), "first forecasts for lantern, second runs beside it"),
         (case(forecast=forecast(Curve((0.0, 1.0)))), "target outcome: curve prediction"),
         (case(locked="waiting for the rules"), "locked: waiting for the rules"),
-        (case(question=question(opens_at=NOW + timedelta(hours=1))), "the window opens at"),
+        (
+            case(question=question(opens_at=NOW + timedelta(hours=1))),
+            "the window opens at 2026-03-01 13:00 UTC",
+        ),
         (case(version="v2"), "text changed after this forecast"),
         (case(Mode.LIVE, arm=None), "not armed for live"),
         (case(Mode.APPROVE, arm=None), "not armed for approve"),

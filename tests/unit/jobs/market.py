@@ -103,7 +103,7 @@ class Shopfloor:
         default_factory=lambda: Lane(venue=VENUE, mode=Mode.PAPER, primary=FIRST, account="me", digest=DIGEST)
     )
     readiness: Readiness = field(
-        default_factory=lambda: Readiness(credentials={VENUE: ""}, doubts={VENUE: ""}, clock="", database="")
+        default_factory=lambda: Readiness(credentials={VENUE: ""}, doubts={VENUE: ""}, clock="", database="", audit="")
     )
 
     fee: float = 0.0

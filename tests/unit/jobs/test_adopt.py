@@ -44,7 +44,7 @@ async def doubt(house: House) -> AsyncIterator[Doubt]:
 
 async def test_what_is_there_is_taken_over_under_its_name_with_a_row_in_the_audit(doubt: Doubt) -> None:
     said = await doubt.ask(AdoptIntent, intent=doubt.intent, reference="bet 7", reason="seen on the site")
-    assert said == f"intent {doubt.intent}: stands at the venue as bet 7, ann says so"
+    assert said == f"order {doubt.intent}: stands at the venue as bet 7, ann says so"
     assert await doubt.state() is IntentState.ACKED
     [row] = await doubt.house.ledger.leave.audited(limit=1)
     assert (row.kind, row.actor, row.venue) == ("adopt", "ann", VENUE)
@@ -58,6 +58,17 @@ async def test_what_is_not_there_frees_what_it_might_have_cost(doubt: Doubt) -> 
     assert await doubt.house.ledger.leave.waiting(VENUE, "me", paper=False) == 0.0
     with pytest.raises(Rejected, match="settled; there is nothing to say about it"):
         await doubt.ask(AdoptIntent, intent=doubt.intent, absent=True)
+
+
+async def test_what_is_still_on_its_way_is_left_to_the_program(doubt: Doubt) -> None:
+    await doubt.floor.forecast("snow")
+    await doubt.floor.submit(flush=False)
+    waiting = await doubt.of(IntentState.PLANNED)
+    with pytest.raises(Rejected, match=f"order {waiting.id} is planned; foxcast run settles it first"):
+        await doubt.ask(AdoptIntent, intent=waiting.id, absent=True)
+    await doubt.house.ledger.submissions.begin_attempt([waiting.id], at=doubt.house.clock.now())
+    with pytest.raises(Rejected, match=f"order {waiting.id} is sending; foxcast run settles it first"):
+        await doubt.ask(AdoptIntent, intent=waiting.id, absent=True)
 
 
 async def test_the_outbox_is_asked_where_one_is_open(doubt: Doubt) -> None:

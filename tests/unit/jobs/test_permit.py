@@ -28,11 +28,13 @@ from bot.gate.tokens import hashed, proof_of
 from bot.jobs.attend import Attending, attend
 from bot.jobs.permit import Adopt, Permitting, act_of, permit, require_allowed
 from bot.store import stops
+from bot.store.audit import HEAD_FILE
 from bot.store.mailbox import REFUSED
 from bot.store.requests import FOLDER, ask, said
 from tests.unit.gate.test_roles import ALLOWED
 from tests.unit.jobs.conftest import VENUE, House
 from tests.unit.jobs.market import DIGEST, Shopfloor
+from tests.unit.store.test_audit import tamper
 
 OTHER = QuestionRef(VENUE, "snow")
 TOKENS = {"ann": Role.APPROVER, "oli": Role.OPERATOR, "vic": Role.VIEWER}
@@ -193,10 +195,38 @@ async def test_halting_is_open_to_all_and_resuming_is_not(office: Office) -> Non
     assert (office.house.path / "STOP").read_text() == "prices look odd (nobody)\n"
     with pytest.raises(Unauthorized):
         await office.ask(Resume, "vic")
-    assert await office.ask(Resume, "oli") == "everything resumed, 1 stops ended"
+    said_ = await office.ask(Resume, "oli")
+    assert said_ == "everything resumed, 1 stop ended and the file STOP is taken away"
     assert not (office.house.path / "STOP").exists()
     assert await office.standing() == []
     assert await office.ask(Resume, "oli") == "everything was not stopped"
+
+
+async def test_resuming_tells_of_a_stop_file_that_was_made_by_hand(office: Office) -> None:
+    (office.house.path / "STOP").touch()
+    await office.house.clock.advance(1)
+    assert await office.ask(Resume) == "everything resumed, the file STOP is taken away"
+    assert not (office.house.path / "STOP").exists()
+
+
+async def test_nothing_is_resumed_while_the_audit_is_broken(house: House) -> None:
+    office = Office(Shopfloor.of(house))
+    await office.ask(Halt, reason="odd", venue=VENUE)
+    await office.ask(Halt, reason="odder")
+    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 1")
+    parts = replace(office.parts, folder=house.path)
+    for one in (parts, office.parts):
+        for venue in (VENUE, None):
+            with pytest.raises(Rejected, match="nothing is resumed while the audit is broken: row 1 was changed"):
+                await permit(one, office.request(Resume, venue=venue))
+    assert (house.path / "STOP").exists()
+    assert len(await office.standing()) == 2
+    tamper(house.path / "ledger.sqlite", "update audit set actor = 'ann' where seq = 1")
+    (house.path / HEAD_FILE).write_bytes(b"{}")
+    with pytest.raises(Rejected, match="holds no head of an audit"):
+        await permit(parts, office.request(Resume))
+    (house.path / HEAD_FILE).unlink()
+    assert "2 stops ended" in await permit(parts, office.request(Resume))
 
 
 async def test_one_venue_can_be_halted_by_itself(office: Office) -> None:

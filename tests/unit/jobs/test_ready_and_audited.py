@@ -1,19 +1,18 @@
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
-from sqlite3 import connect
 
 import pytest
 
 from bot.domain.submission import IntentState, Mode
-from bot.errors import Unauthorized
+from bot.errors import ContractError, Unauthorized
 from bot.gate.readiness import MAX_OFFSET_S, Readiness, clock_fault, doubt_fault
 from bot.jobs.audited import Auditing, export_head
 from bot.jobs.ready import Credentials, Preparing, make_ready
 from bot.store import stops
-from bot.store.audit import HEAD_FILE, AuditRow, read_head
+from bot.store.audit import HEAD_FILE, AuditRow, Head, read_head
 from tests.unit.jobs.conftest import VENUE, House
 from tests.unit.jobs.market import Shopfloor
+from tests.unit.store.test_audit import tamper
 
 
 def preparing(floor: Shopfloor, readiness: Readiness, *, prove: Credentials | None = None) -> Preparing:
@@ -36,6 +35,7 @@ def test_nothing_counts_as_ready_before_it_was_looked_at() -> None:
         "reconciliation: was not looked at yet",
         "clock: was not looked at yet",
         "database: was not looked at yet",
+        "audit: was not looked at yet",
     )
 
 
@@ -146,11 +146,76 @@ async def test_a_chain_that_was_shortened_stops_everything_and_keeps_the_old_hea
     await act(house, 3)
     await export_head(auditing(house))
     head = read_head(house.path / HEAD_FILE)
-    with closing(connect(house.path / "ledger.sqlite")) as connection:
-        connection.execute("drop trigger audit_is_not_shortened")
-        connection.execute("delete from audit where seq = 3")
-        connection.commit()
-    assert "everything stopped: the audit is broken" in await export_head(auditing(house))
+    tamper(house.path / "ledger.sqlite", "delete from audit where seq = 3")
+    with pytest.raises(ContractError, match="everything stopped: the audit is broken"):
+        await export_head(auditing(house))
     [stop] = await house.ledger.leave.read(stops.standing)
     assert stop.venue == stops.EVERYWHERE
     assert read_head(house.path / HEAD_FILE) == head
+
+
+async def test_nothing_is_sent_while_the_audit_is_broken_and_only_what_is_live_waits_for_it(house: House) -> None:
+    floor = Shopfloor.of(house)
+    floor.readiness = Readiness()
+    floor.bound(Mode.LIVE)
+    await floor.arm()
+    await act(house, 3)
+    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 2")
+    told = await make_ready(preparing(floor, floor.readiness))
+    assert "lantern: audit: is broken: row 2 was changed after it was written; compare it with a backup" in told
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    assert floor.bought() == []
+    assert "audit: is broken" in (await floor.whys())[-1]
+    floor.bound(Mode.PAPER)
+    await floor.forecast("snow")
+    assert (await floor.submit()).startswith("1 planned")
+
+
+async def test_what_was_planned_before_the_audit_was_found_broken_does_not_leave(house: House) -> None:
+    floor = Shopfloor.of(house)
+    floor.bound(Mode.LIVE)
+    await floor.arm()
+    await floor.forecast("rain")
+    assert (await floor.submit(flush=False)).startswith("1 planned")
+    await act(house)
+    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 1")
+    await make_ready(preparing(floor, floor.readiness))
+    await floor.submit()
+    assert floor.bought() == []
+
+
+async def test_a_chain_that_is_mended_is_verified_as_a_whole_before_anything_is_sent_again(house: House) -> None:
+    floor, readiness = Shopfloor.of(house), Readiness()
+    floor.bound(Mode.LIVE)
+    await act(house, 3)
+    ledger = house.path / "ledger.sqlite"
+    tamper(ledger, "update audit set actor = 'bob' where seq in (1, 3)")
+    assert "row 1 was changed" in await make_ready(preparing(floor, readiness))
+    assert readiness.verified == Head()
+    tamper(ledger, "update audit set actor = 'ann' where seq = 1")
+    assert "row 3 was changed" in await make_ready(preparing(floor, readiness))
+    tamper(ledger, "update audit set actor = 'ann' where seq = 3")
+    assert await make_ready(preparing(floor, readiness)) == "lantern: ready"
+    assert readiness.verified == await house.ledger.leave.head()
+
+
+async def test_after_the_first_look_what_is_new_is_verified_and_the_row_before_it(house: House) -> None:
+    floor, readiness = Shopfloor.of(house), Readiness()
+    floor.bound(Mode.LIVE)
+    await act(house, 2)
+    assert await make_ready(preparing(floor, readiness)) == "lantern: ready"
+    await act(house, 2)
+    tamper(house.path / "ledger.sqlite", "update audit set actor = 'bob' where seq = 4")
+    assert "row 4 was changed" in await make_ready(preparing(floor, readiness))
+
+
+async def test_a_tail_that_was_cut_off_or_a_head_that_is_none_is_found_before_anything_is_sent(house: House) -> None:
+    floor = Shopfloor.of(house)
+    floor.bound(Mode.LIVE)
+    await act(house, 3)
+    await export_head(auditing(house))
+    tamper(house.path / "ledger.sqlite", "delete from audit where seq = 3")
+    assert "its tail was cut off" in await make_ready(preparing(floor, Readiness()))
+    (house.path / HEAD_FILE).write_bytes(b"{}")
+    assert "holds no head of an audit" in await make_ready(preparing(floor, Readiness()))

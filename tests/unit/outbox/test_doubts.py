@@ -10,6 +10,7 @@ from bot.domain.submission import Batch, Intent, IntentState, Mode
 from bot.outbox.doubts import WHY
 from bot.store import stops
 from bot.store.stops import Stop
+from bot.store.submissions import Adoption
 from bot.testing.exchange import MemoryExchange, Mishap
 from tests.unit.jobs.conftest import VENUE, House
 from tests.unit.outbox.conftest import Floor, Odd
@@ -243,3 +244,32 @@ async def test_an_order_that_rests_under_another_account_keeps_its_cost(floor: F
     await floor.house.clock.advance(FENCE_S)
     await floor.outbox().reconcile()
     assert floor_rows(floor, "select state, cost from intent") == [("acked", 10.0)]
+
+
+@pytest.mark.parametrize("late_s", [0.0, 3600.0])
+async def test_an_order_that_a_person_says_was_taken_is_read_once_for_what_was_filled(
+    floor: Floor, odd: Odd, late_s: float
+) -> None:
+    odd.mishaps, odd.portion = [Mishap.REPLY_LOST], 0.25
+    intent = await floor.plan(await floor.forecast())
+    await floor.outbox().flush()
+    await floor.house.clock.advance(FENCE_S + late_s)
+    word = Adoption(intent=intent.id, state=S.ACKED, by="ann", reference="order 7")
+    await floor.outbox().adopt(word)
+    assert floor_rows(floor, "select cost from intent") == [(10.0,)]
+    await floor.outbox().reconcile()
+    assert [fill.shares for fill in await floor.house.ledger.submissions.fills(intent.id)] == [5.0]
+    assert floor_rows(floor, "select cost from intent") == [(pytest.approx(2.5),)]
+    assert await floor.house.ledger.submissions.resting() == []
+
+
+async def test_what_a_person_says_was_taken_and_is_not_listed_keeps_its_cost(floor: Floor, odd: Odd) -> None:
+    odd.mishaps = [Mishap.REQUEST_LOST]
+    intent = await floor.plan(await floor.forecast())
+    await floor.outbox().flush()
+    await floor.house.clock.advance(FENCE_S + 3600.0)
+    await floor.outbox().adopt(Adoption(intent=intent.id, state=S.ACKED, by="ann", reference="order 7"))
+    await floor.outbox().reconcile()
+    assert floor_rows(floor, "select cost from intent") == [(10.0,)]
+    assert len(floor.alarms) == 1
+    assert await floor.house.ledger.submissions.resting() == []

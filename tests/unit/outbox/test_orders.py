@@ -118,7 +118,7 @@ async def test_the_part_that_was_not_filled_is_released_when_it_can_be_filled_no
     assert cost == pytest.approx(6.25)
 
 
-async def test_an_acknowledged_order_that_the_venue_lists_no_more_keeps_its_acknowledgement(
+async def test_an_acknowledged_order_that_the_venue_lists_no_more_keeps_its_cost_and_people_are_told(
     floor: Floor, odd: Odd
 ) -> None:
     odd.portion = 0.0
@@ -128,10 +128,25 @@ async def test_an_acknowledged_order_that_the_venue_lists_no_more_keeps_its_ackn
     await floor.house.clock.advance(FENCE_S)
     await floor.outbox().reconcile()
     assert floor_rows(floor, "select cost from intent") == [(10.0,)]
+    assert floor.alarms == []
     await floor.house.clock.advance(600.0)
     await floor.outbox().reconcile()
+    await floor.outbox().reconcile()
     assert await floor.state(intent) is S.ACKED
+    assert floor_rows(floor, "select cost from intent") == [(10.0,)]
+    [alarm] = floor.alarms
+    assert f"the order {intent.id} on {VENUE}:rain was taken, and the venue lists neither it nor a fill" in alarm
+    assert await floor.house.ledger.submissions.resting() == []
+
+
+async def test_an_order_that_ended_without_a_fill_costs_nothing(floor: Floor) -> None:
+    floor.exchange.portion = 0.0
+    await floor.plan(await floor.forecast())
+    await floor.outbox().flush()
+    await floor.house.clock.advance(FENCE_S)
+    await floor.outbox().reconcile()
     assert floor_rows(floor, "select cost from intent") == [(0.0,)]
+    assert floor.alarms == []
 
 
 async def test_an_order_that_is_listed_late_costs_what_it_took(floor: Floor, odd: Odd) -> None:

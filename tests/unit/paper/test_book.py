@@ -16,7 +16,7 @@ from bot.errors import ContractError, Rejected, StoreError, Unavailable
 from bot.paper.book import BOOK_FILE
 from bot.paper.files import open_file
 from bot.paper.market import Fate, Met, PaperFill, Visit
-from bot.paper.report import read_report
+from bot.paper.report import read_report, read_tickets
 from bot.paper.schema import MIGRATIONS
 from bot.ports import PaperTrader
 from bot.store.database import open_writer
@@ -315,3 +315,34 @@ async def test_a_file_in_which_no_book_was_begun_tells_of_none(tmp_path: Path) -
     assert await read_report(path, at=START) is None
     with pytest.raises(StoreError):
         await read_report(tmp_path / "nothing", at=START)
+
+
+class Telling(MemoryMarket):
+    """One that keeps the market it showed, with a report or whatever else it is given."""
+
+    kept = ""
+
+    async def arrive(self, visit: Visit) -> Met:
+        return replace(await super().arrive(visit), state=self.kept)
+
+
+@pytest.mark.parametrize(
+    ("kept", "market", "report"),
+    [
+        ('{"book":[1],"report":{"filled":"10"}}', {"book": [1], "report": {"filled": "10"}}, {"filled": "10"}),
+        ('{"book":[1]}', {"book": [1]}, {}),
+        ('{"report":"none"}', {"report": "none"}, {}),
+        ("no JSON", "no JSON", {}),
+        ("", None, {}),
+    ],
+)
+async def test_what_an_order_met_is_read_by_its_intent_with_the_report_of_it(
+    tmp_path: Path, kept: str, market: object, report: object
+) -> None:
+    telling = Telling(prices={"rain": 0.4})
+    telling.kept = kept
+    async with open_stall(tmp_path, telling) as stall:
+        await stall.send("one", order(10.0, 0.5))
+    found = await read_tickets(tmp_path / BOOK_FILE, ["one", "nobody's"])
+    assert [*found] == ["one"]
+    assert (found["one"].state, found["one"].market, found["one"].report) == ("filled", market, report)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.errors import ContractError, NotFound
-from bot.store.audit import GENESIS, AuditRow, Head, read_head, write_head
+from bot.store.audit import GENESIS, AuditRow, Head, read_head, verify, write_head
 from tests.unit.store.conftest import NOON, Scribe
 
 
@@ -118,6 +118,46 @@ async def test_a_head_of_long_ago_is_held_by_a_longer_chain(scribe: Scribe) -> N
     head = await scribe.ledger.leave.head()
     await written(scribe, 4)
     assert (await scribe.ledger.leave.verify(head)).rows == 6
+
+
+async def test_from_a_head_that_was_verified_on_only_what_is_newer_is_looked_at(scribe: Scribe) -> None:
+    await written(scribe, 3)
+    since = await scribe.ledger.leave.head()
+    await written(scribe, 3)
+    tamper(scribe.path, "update audit set actor = 'bob' where seq = 1")
+    verdict = await scribe.ledger.leave.read(lambda database: verify(database, since=since))
+    assert (verdict.sound, verdict.rows, verdict.head.seq) == (True, 6, 6)
+    tamper(scribe.path, "update audit set actor = 'bob' where seq = 5")
+    verdict = await scribe.ledger.leave.read(lambda database: verify(database, since=since))
+    assert (verdict.bad, verdict.why) == (5, "row 5 was changed after it was written")
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("update audit set actor = 'bob' where seq = 3", "row 3 was changed after it was written"),
+        ("update audit set hash = upper(hash) where seq = 3", "row 3 was changed after it was written"),
+        ("delete from audit where seq >= 3", "row 3 is missing, which was there before"),
+    ],
+)
+async def test_the_head_that_was_verified_must_still_be_there(scribe: Scribe, statement: str, why: str) -> None:
+    await written(scribe, 3)
+    since = await scribe.ledger.leave.head()
+    tamper(scribe.path, statement)
+    verdict = await scribe.ledger.leave.read(lambda database: verify(database, since=since))
+    assert (verdict.bad, verdict.why) == (3, why)
+
+
+async def test_an_exported_head_is_looked_for_in_what_is_newer(scribe: Scribe) -> None:
+    await written(scribe, 2)
+    since = await scribe.ledger.leave.head()
+    await written(scribe, 2)
+    known = await scribe.ledger.leave.head()
+    found = await scribe.ledger.leave.read(lambda database: verify(database, known, since=since))
+    assert (found.sound, found.head) == (True, known)
+    tamper(scribe.path, "delete from audit where seq = 4")
+    found = await scribe.ledger.leave.read(lambda database: verify(database, known, since=since))
+    assert "its tail was cut off" in found.why
 
 
 async def test_work_that_fails_leaves_no_row(scribe: Scribe) -> None:
