@@ -27,7 +27,7 @@ TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format lint types cover bench crash simulate test-model test-live hostile signer lock clean
+.PHONY: help run test check format lint types cover bench crash simulate test-model test-slow test-live hostile signer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench: $(TOOLS) ## measure speed, memory and start-up time
 
 test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine
 	$(BIN)/pytest --numprocesses 0 --run-model-campaign tests/model $(PYTEST_ARGS)
+
+test-slow: $(TOOLS) ## run the tests that take minutes, mostly waiting for the rates of venues
+	$(BIN)/pytest --numprocesses 4 --run-slow -m slow $(PYTEST_ARGS)
 
 test-live: $(TOOLS) ## ask the real services whose keys are set, with LIVE=1
 	@test "$(LIVE)" = 1 || { echo 'This asks real services, some for money: make test-live LIVE=1' >&2; exit 1; }

@@ -13,8 +13,8 @@ from tests.acceptance.living import Living, writes
 TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a fake account
 FORECASTS, COMMENTS = "/api/questions/forecast/", "/api/comments/create/"
 
-# A request every 3.6 seconds, as the real site asks for.
-pytestmark = pytest.mark.timeout(240)
+# A request every 3.6 seconds, as the real site asks for; in virtual time the simulation of the whole daemon does the same.
+pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -112,6 +112,7 @@ async def test_pm_c3_a_lost_answer_is_settled_from_trades_before_anything_new_is
 
 
 @pytest.mark.parametrize("is_blocked", [True, False])
+@pytest.mark.slow
 async def test_what_does_not_permit_trading_is_named_and_nothing_is_signed(
     venue: FakePolymarket, tmp_path: Path, *, is_blocked: bool
 ) -> None:
