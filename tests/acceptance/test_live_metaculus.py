@@ -13,7 +13,7 @@ from tests.acceptance.living import Living, writes
 TOKEN = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of a fake account
 FORECASTS, COMMENTS = "/api/questions/forecast/", "/api/comments/create/"
 
-# A request every 3.6 seconds, as the real site asks for; in virtual time the simulation of the whole daemon does the same.
+# A request every 3.6 seconds, as the real site asks for; the simulation of the whole daemon does it in virtual time.
 pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 
 
