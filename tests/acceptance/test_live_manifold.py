@@ -83,6 +83,7 @@ async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_as
     assert [path for path, _ in writes(venue)][-1].startswith("/v0/bet/cancel/")
 
 
+@pytest.mark.slow
 async def test_what_a_person_rejects_stays_and_what_they_approve_leaves(venue: FakeManifold, tmp_path: Path) -> None:
     venue.world.add_market("Will the lamp be lit?", prob=0.3)
     venue.world.add_market("Will the fire be lit?", prob=0.4)
@@ -101,6 +102,7 @@ async def test_what_a_person_rejects_stays_and_what_they_approve_leaves(venue: F
     assert [bet["contractId"] for bet in bets(venue)] == ["market000001"]
 
 
+@pytest.mark.slow
 async def test_a_change_of_mind_buys_the_other_side_on_the_cash_that_is_there(
     venue: FakeManifold, tmp_path: Path
 ) -> None:
@@ -150,6 +152,7 @@ async def test_a_changed_audit_holds_the_very_pass_that_finds_it_and_cannot_be_r
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
 
 
+@pytest.mark.slow
 async def test_a_venue_that_is_stopped_by_itself_shows_in_status_and_in_one_row_of_the_doctor(
     venue: FakeManifold, tmp_path: Path
 ) -> None:

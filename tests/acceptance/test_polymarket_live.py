@@ -94,6 +94,7 @@ async def test_pm_s8_an_armed_run_signs_stores_posts_once_and_reads_back(venue: 
     assert holding(tmp_path, KEY[2:], user.key, user.secret, user.passphrase) == []
 
 
+@pytest.mark.slow
 async def test_pm_c3_a_lost_answer_is_settled_from_trades_before_anything_new_is_sent(
     venue: FakePolymarket, tmp_path: Path
 ) -> None:

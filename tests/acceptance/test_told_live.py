@@ -18,7 +18,7 @@ KEY = "key-of-a-fake-account-1"
 WALLET_KEY = "0x" + "7b" * 32
 ARM = ("--for", "24h", "--per-order", "8", "--per-day", "20", "--total", "50")
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
 
 def manifold(folder: Path, url: str, *more: str) -> Living:
@@ -60,7 +60,6 @@ async def test_the_doctor_names_credentials_that_were_never_proved_are_missing_o
         assert (await checked(foxcast))["credentials"]["verdict"] == "ok"
 
 
-@pytest.mark.slow
 async def test_the_doctor_says_of_the_clock_what_the_venue_showed(tmp_path: Path) -> None:
     venue = FakeManifold(SystemClock())
     venue.world.add_user("foxbot", key=KEY, is_bot=True)
@@ -92,7 +91,6 @@ async def test_the_doctor_names_an_order_without_an_answer_until_it_is_read_back
     assert len(venue.ledger.effects("bet")) == 1
 
 
-@pytest.mark.slow
 async def test_an_option_of_an_event_is_named_and_a_filled_order_needs_no_explanation(tmp_path: Path) -> None:
     venue = FakePolymarket(SystemClock())
     venue.world.give_key(venue.world.add_user(WALLET_KEY))
