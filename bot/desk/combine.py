@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 
-from bot.domain.belief import Belief
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Choice, Curve, Prediction
 from bot.domain.question import Question
@@ -50,29 +49,40 @@ def combine(question: Question, trials: Sequence[Trial], pool: Pool) -> Mapping[
     if not beliefs:
         message = f"{question.ref}: no trial ended with a belief"
         raise ValueError(message)
-    if len(beliefs) == 1:
-        return beliefs[0].predictions
+    return pooled(question, [belief.predictions for belief in beliefs], pool)
+
+
+def pooled(question: Question, opinions: Sequence[Mapping[str, Prediction]], pool: Pool) -> Mapping[str, Prediction]:
+    """Return one prediction per target from opinions that each have one for every target; a single one unchanged.
+
+    Raises ValueError for no opinion.
+    """
+    if not opinions:
+        message = f"{question.ref}: there is no opinion to pool"
+        raise ValueError(message)
+    if len(opinions) == 1:
+        return opinions[0]
     keys = [target.key for target in question.targets]
     if isinstance(question.shape, BinaryShape):
-        return dict(zip(keys, _binary(beliefs, keys, pool), strict=True))
-    return {key: _distribution([belief.predictions[key] for belief in beliefs], pool) for key in keys}
+        return dict(zip(keys, _binary(opinions, keys, pool), strict=True))
+    return {key: _distribution([opinion[key] for opinion in opinions], pool) for key in keys}
 
 
-def _binary(beliefs: Sequence[Belief], keys: Sequence[str], pool: Pool) -> list[Binary]:
+def _binary(opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: Pool) -> list[Binary]:
     from bot.science import aggregate, shrinkage  # noqa: PLC0415 - numpy, which a single trial does not need
 
-    rows = [[belief.predictions[key] for key in keys] for belief in beliefs]
+    rows = [[opinion[key] for key in keys] for opinion in opinions]
     trials = [[p.probability for p in row if isinstance(p, Binary)] for row in rows]
     match pool:
         case Pool.MEAN:
-            pooled = aggregate.mean(trials)
+            whole = aggregate.mean(trials)
         case Pool.MEDIAN:
-            pooled = aggregate.median(trials)
+            whole = aggregate.median(trials)
         case Pool.LOGIT_MEAN:
-            pooled = aggregate.logit_mean(trials)
+            whole = aggregate.logit_mean(trials)
         case Pool.SHRINK:
-            pooled = shrinkage.shrink(aggregate.logit_moments(trials), shrinkage.SpreadWeight(0.3, 0.7))
-    return [Binary(probability) for probability in pooled.tolist()]
+            whole = shrinkage.shrink(aggregate.logit_moments(trials), shrinkage.SpreadWeight(0.3, 0.7))
+    return [Binary(probability) for probability in whole.tolist()]
 
 
 def _distribution(predictions: Sequence[Prediction], pool: Pool) -> Prediction:
@@ -83,8 +93,8 @@ def _distribution(predictions: Sequence[Prediction], pool: Pool) -> Prediction:
         masses = [[p.probabilities[option] for option in options] for p in predictions if isinstance(p, Choice)]
         if pool is Pool.MEDIAN:
             return Choice(_middle_shares(options, masses))
-        pooled = linear_pool(masses) if pool is Pool.MEAN else log_pool(masses)
-        return Choice(dict(zip(options, pooled.tolist(), strict=True)))
+        shares = linear_pool(masses) if pool is Pool.MEAN else log_pool(masses)
+        return Choice(dict(zip(options, shares.tolist(), strict=True)))
     cdfs = [p.cdf for p in predictions if isinstance(p, Curve)]
     if pool is Pool.MEDIAN:
         # The median of each point rises where each curve does.

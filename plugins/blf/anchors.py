@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-from bot.api import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Desk, Prediction, Question
-from plugins.blf.ballot import Ballot
+from bot.api import Anchor, Binary, BinaryShape, Desk, Question, starting_point
 from plugins.blf.settings import BlfSettings
-from plugins.blf.state import State
 
 # How often questions of each kind came true. Source: BLF (arXiv 2604.18576v3), table 7, and the code behind it.
 RATES = {
@@ -37,15 +32,6 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """What a trial starts from, and in words why."""
-
-    kind: Literal["crowd", "prior", "even"]
-    text: str
-    prediction: Prediction
-
-
 def kind_of(question: Question) -> str | None:
     """Return the kind that a question's base rate is counted under; None where its text would be needed and is not.
 
@@ -65,20 +51,11 @@ def anchor_of(question: Question, desk: Desk, settings: BlfSettings) -> Anchor:
 
     A base rate is for questions that no crowd prices, so it says nothing of those whose crowd is only switched off.
     """
-    if settings.crowd and question.crowd is not None:
-        crowd = question.crowd
-        return Anchor("crowd", f"the crowd's estimate of {crowd.at:%Y-%m-%d}", crowd.prediction)
     if settings.prior and question.crowd is None and isinstance(question.shape, BinaryShape):
         found = _learned(question, desk) or (_tabled(question) if settings.prior_table else None)
         if found is not None:
             return found
-    return Anchor("even", "nothing is known yet", _even(question))
-
-
-def first_state(anchor: Anchor, question: Question, ballot: Ballot, margin: float) -> State:
-    """Return the state before anything was done."""
-    predictions = {target.key: anchor.prediction for target in question.targets}
-    return State(predictions=ballot.bounded(predictions, margin), anchor=anchor.text, reason="where the trial starts")
+    return starting_point(question, crowd=settings.crowd)
 
 
 def _learned(question: Question, desk: Desk) -> Anchor | None:
@@ -106,13 +83,3 @@ def _tabled(question: Question) -> Anchor | None:
         "on this very question move you."
     )
     return Anchor("prior", text, Binary(RATES[kind]))
-
-
-def _even(question: Question) -> Prediction:
-    match question.shape:
-        case ChoiceShape(options=options):
-            return Choice(dict.fromkeys(options, 1.0 / len(options)))
-        case CurveShape(grid=grid):
-            return Curve(tuple((point - grid[0]) / (grid[-1] - grid[0]) for point in grid))
-        case _:
-            return Binary(0.5)

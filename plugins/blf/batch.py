@@ -5,76 +5,76 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from bot.api import Action, Json, Observation, Step, Tool, ToolResult, Usage
+from bot.api import SEARCH, Action, Course, Json, Move, Observation, Step, Tool, ToolResult, Usage, Way, submit_tool
 from plugins.blf import wording
-from plugins.blf.course import SEARCH, Course, Way
-from plugins.blf.dialects.move import Move
+from plugins.blf.settings import BlfSettings
 
 
-async def steps(course: Course, asked: str) -> AsyncGenerator[Step, None]:
+async def steps(course: Course, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
     """Yield at most three steps: what the policy wants first, the searches, the answer."""
-    submit = wording.submit_tool(course.question, course.settings, course.ballot)
-    searches = wording.batch_tool(course.settings)
+    submit = submit_tool(course.question, course.ballot, settings.submit_margin)
+    searches = wording.batch_tool(settings)
     begin = 1
     searched = False
-    led = await _lead(course) if course.steps > 1 else None
+    led = await _lead(course, settings) if course.steps > 1 else None
     if led is not None:
         yield led
         begin, asked = 2, f"{asked}\n\n## What {led.action.name} brought\n{led.observation.text}"
-    still = 2 if _first(course) and not _can_search(course) else 1
+    still = 2 if _first(course, settings) and not _can_search(course, settings) else 1
     course.steps = min(course.steps, begin + still)
 
     def offer(number: int) -> tuple[Tool, ...]:
         if number >= course.steps or searched:
             return (submit,)
-        return (searches,) if _can_search(course) else _first(course) or (submit,)
+        return (searches,) if _can_search(course, settings) else _first(course, settings) or (submit,)
 
     async def act(move: Move) -> ToolResult:
         nonlocal searched
         if move.name != searches.name:
             return await course.desk.use(move.name, move.arguments)
         searched = True
-        return await _search_all(course, move.arguments.get("queries"))
+        return await _search_all(course, settings, move.arguments.get("queries"))
 
-    system = wording.system(course.question, course.settings, course.ballot, steps=course.steps)
-    await course.open(system, asked, course.turn_line(begin, offer(begin)))
-    async with aclosing(course.walk(Way(offer=offer, act=act), begin=begin)) as stream:
+    system = wording.system(course.question, settings, course.ballot, steps=course.steps)
+    await course.open(system, asked, wording.version(settings))
+    async with aclosing(course.walk(Way(offer=offer, act=act, repeats=None), begin=begin)) as stream:
         async for step in stream:
             yield step
 
 
-async def _lead(course: Course) -> Step | None:
+async def _lead(course: Course, settings: BlfSettings) -> Step | None:
     """Use the tool that the policy wants first, where it needs nothing that a model would have to say."""
-    if _can_search(course) or not any(not tool.parameters.get("required") for tool in _first(course)):
+    first = _first(course, settings)
+    if _can_search(course, settings) or not any(not tool.parameters.get("required") for tool in first):
         return None
-    first = _first(course)[0].name
-    result = await course.desk.use(first, {})
+    name = first[0].name
+    result = await course.desk.use(name, {})
     return Step(
-        action=Action(name=first),
+        action=Action(name=name),
         observation=result.observation,
         belief=course.state.belief,
         usage=result.usage,
     )
 
 
-def _first(course: Course) -> tuple[Tool, ...]:
-    return tuple(tool for tool in course.allowed() if tool.name == course.desk.policy.first)
+def _first(course: Course, settings: BlfSettings) -> tuple[Tool, ...]:
+    return tuple(tool for tool in settings.allowed(course.desk.tools) if tool.name == course.desk.policy.first)
 
 
-def _can_search(course: Course) -> bool:
-    return any(tool.name == SEARCH for tool in course.allowed())
+def _can_search(course: Course, settings: BlfSettings) -> bool:
+    return any(tool.name == SEARCH for tool in settings.allowed(course.desk.tools))
 
 
-async def _search_all(course: Course, raw: Json) -> ToolResult:
+async def _search_all(course: Course, settings: BlfSettings, raw: Json) -> ToolResult:
     queries = [query for query in raw if isinstance(query, str) and query] if isinstance(raw, list) else []
     if not queries:
         return ToolResult(observation=Observation(text="There was no query to search for."), failed=True)
     texts: list[str] = []
     documents: tuple[str, ...] = ()
     usage = Usage()
-    for query in dict.fromkeys(queries[: course.settings.queries]):
+    for query in dict.fromkeys(queries[: settings.queries]):
         # The desk may run out of searches in between.
-        if not _can_search(course):
+        if not _can_search(course, settings):
             texts.append(f"{query}: no search is left")
             continue
         result = await course.desk.use(SEARCH, {"query": query})

@@ -8,13 +8,26 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
-from bot.api import Action, BinaryShape, Desk, Json, Observation, Question, SourcePolicy, Step, Tool, ToolResult
-from plugins.blf.anchors import Anchor, first_state
-from plugins.blf.ballot import Ballot, ballot_for
-from plugins.blf.reading import Misread
+from bot.api import (
+    SUBMIT,
+    Action,
+    Anchor,
+    Ballot,
+    BinaryShape,
+    Desk,
+    Json,
+    Misread,
+    Observation,
+    Question,
+    SourcePolicy,
+    State,
+    Step,
+    Tool,
+    ToolResult,
+    ballot_for,
+    first_state,
+)
 from plugins.blf.settings import BlfSettings
-from plugins.blf.state import State
-from plugins.blf.wording import SUBMIT
 
 
 def applies(question: Question, policy: SourcePolicy, tools: Sequence[Tool]) -> bool:
@@ -24,7 +37,7 @@ def applies(question: Question, policy: SourcePolicy, tools: Sequence[Tool]) -> 
 
 async def steps(question: Question, desk: Desk, settings: BlfSettings, anchor: Anchor) -> AsyncGenerator[Step, None]:
     """Yield the use of the tool, then the submission; without an estimate the trial submits what it started from."""
-    ballot = ballot_for(question, settings, percent=False)
+    ballot = ballot_for(question, settings.manner, percent=False)
     state = first_state(anchor, question, ballot, settings.step_margin)
     tool = desk.policy.first or ""
     result = await desk.use(tool, {})

@@ -1,25 +1,34 @@
 """BLF: a model that works in steps, states its belief at each of them, and submits.
 
 Source: BLF (arXiv 2604.18576v3), section 3, algorithm 1 and appendix C. Trials, their aggregation, calibration and the
-record are the engine's.
+record are the engine's, the loop and its belief are shared with other forecasters.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from datetime import UTC
 
-from bot.api import ConfigError, Desk, Dialect, Question, Step, Tool, ToolResult, Workplace
+from bot.api import (
+    ConfigError,
+    Course,
+    Desk,
+    Question,
+    Step,
+    Tool,
+    Way,
+    Workplace,
+    course_for,
+    question_text,
+    seed_of,
+    submit_tool,
+    voice_for,
+)
 from plugins.blf import batch, bypass, wording
-from plugins.blf.anchors import Anchor, anchor_of, first_state
-from plugins.blf.ballot import ballot_for
-from plugins.blf.belief import belief_schema
-from plugins.blf.course import MAIN, SEARCH, Course, Way, allowed
-from plugins.blf.dialects.json_object import JsonSpeech
-from plugins.blf.dialects.move import Move, Speech
-from plugins.blf.dialects.native import NativeSpeech
-from plugins.blf.settings import PAGES, BlfSettings, Mode, ZeroShot
+from plugins.blf.anchors import anchor_of
+from plugins.blf.settings import PAGES, BlfSettings, EarlyStop, Mode, ZeroShot
+
+MAIN = "main"
 
 
 @asynccontextmanager
@@ -43,57 +52,40 @@ class Blf:
         settings = self.settings
         _require_pages(desk, settings)
         anchor = anchor_of(question, desk, settings)
-        if bypass.applies(question, desk.policy, allowed(desk, settings)):
+        if bypass.applies(question, desk.policy, settings.allowed(desk.tools)):
             passed = bypass.steps(question, desk, settings, anchor)
         else:
-            course = _course(question, desk, settings, anchor)
-            opening = wording.asked(
-                question, settings, course.ballot, anchor, f"{desk.cutoff.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-            )
+            voice = voice_for(desk, MAIN, seed=seed_of(desk, "seed"))
+            course = course_for(question, voice, anchor, steps=settings.most_steps, manner=settings.manner)
+            asked = question_text(question, course.ballot, anchor, cutoff=desk.cutoff, crowd=settings.crowd)
             is_batch = settings.mode is Mode.BATCH and settings.zero_shot is ZeroShot.OFF
-            passed = (batch.steps if is_batch else _sequential)(course, opening)
+            passed = (batch.steps if is_batch else _sequential)(course, settings, asked)
         async with aclosing(passed) as stream:
             async for step in stream:
                 yield step
 
 
-async def _sequential(course: Course, asked: str) -> AsyncGenerator[Step, None]:
-    submit = wording.submit_tool(course.question, course.settings, course.ballot)
+async def _sequential(course: Course, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
+    submit = submit_tool(course.question, course.ballot, settings.submit_margin)
 
     def offer(number: int) -> tuple[Tool, ...]:
-        if number >= course.steps or course.is_calm():
+        if number >= course.steps or _is_calm(course, settings):
             return (submit,)
-        return (*course.allowed(), submit)
+        return (*settings.allowed(course.desk.tools), submit)
 
-    async def act(move: Move) -> ToolResult:
-        result = await course.desk.use(move.name, move.arguments)
-        if move.name == SEARCH and isinstance(query := move.arguments.get("query"), str):
-            course.state = course.state.having_searched((query,))
-        return result
-
-    system = wording.system(course.question, course.settings, course.ballot, steps=course.steps)
-    await course.open(system, asked, course.turn_line(1, offer(1)))
-    async with aclosing(course.walk(Way(offer=offer, act=act))) as steps:
+    system = wording.system(course.question, settings, course.ballot, steps=course.steps)
+    await course.open(system, asked, wording.version(settings))
+    async with aclosing(course.walk(Way(offer=offer, act=course.use, repeats=None))) as steps:
         async for step in steps:
             yield step
 
 
-def _course(question: Question, desk: Desk, settings: BlfSettings, anchor: Anchor) -> Course:
-    percent = desk.dialect(MAIN) is Dialect.JSON
-    ballot = ballot_for(question, settings, percent=percent)
-    schema = belief_schema(ballot, settings.step_margin) if settings.states_beliefs else None
-    speech: Speech = JsonSpeech(schema) if percent else NativeSpeech(schema)
-    return Course(
-        question=question,
-        desk=desk,
-        settings=settings,
-        ballot=ballot,
-        speech=speech,
-        state=first_state(anchor, question, ballot, settings.step_margin),
-        steps=max(1, min(settings.most_steps, desk.limits.steps)),
-        # One seed for the whole trial: trials differ by it, and a repeated trial finds its own answers on record.
-        seed=int(desk.stream("seed").integers(2**31)),
-    )
+def _is_calm(course: Course, settings: BlfSettings) -> bool:
+    """Say whether the last actions together moved the answer by less than is worth another one."""
+    if settings.early_stop is not EarlyStop.FORCED:
+        return False
+    moved = course.moved(settings.early_stop_after)
+    return moved is not None and moved < settings.early_stop_shift
 
 
 def _require_pages(desk: Desk, settings: BlfSettings) -> None:

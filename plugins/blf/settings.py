@@ -4,12 +4,13 @@ How many trials there are, how they become one answer, calibration and clairvoya
 """
 
 import difflib
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from bot.api import Settings
+from bot.api import SEARCH, SUBMIT, Manner, Settings, Tool
 
 Level = Annotated[int, Field(ge=1, le=99)]
 # Below one half, so that a clamp leaves a choice.
@@ -28,13 +29,17 @@ TOOLS = (
     "earlier_forecasts",
 )
 PAGES = "fetch_"
+# Those that came after the paper are for who names them, so that what was measured without them stays comparable.
+NAMED_ONLY = ("calculate", "question_history", "related_questions")
+# Reading search results makes no sense without searches.
+SEARCHES = (SEARCH, "summarize_results")
 
 
 def _require_tool(name: str) -> str:
-    if name in TOOLS or (name.startswith(PAGES) and name.endswith(("_toc", "_section"))):
+    if name in TOOLS + NAMED_ONLY or (name.startswith(PAGES) and name.endswith(("_toc", "_section"))):
         return name
-    near = difflib.get_close_matches(name.casefold(), TOOLS, n=1)
-    valid = ", ".join((*TOOLS, f"{PAGES}SOURCE_toc", f"{PAGES}SOURCE_section"))
+    near = difflib.get_close_matches(name.casefold(), TOOLS + NAMED_ONLY, n=1)
+    valid = ", ".join((*TOOLS, *NAMED_ONLY, f"{PAGES}SOURCE_toc", f"{PAGES}SOURCE_section"))
     remedy = f"did you mean {near[0]}?" if near else f"valid: {valid}"
     message = f"there is no tool {name!r}; {remedy}"
     raise ValueError(message)
@@ -69,10 +74,10 @@ class EarlyStop(StrEnum):
 class BlfSettings(Settings):
     """The switches and bounds of one forecaster.
 
-    ``belief`` false is the loop without belief states; ``tools`` names the tools of the desk to use (None: all).
-    ``search`` false leaves out web searches. ``crowd`` and ``prior`` show the crowd's price and a base rate and start
-    from them; ``prior_table`` false takes base rates only from outcomes known before the cutoff, for strict backtests:
-    the published table saw them all.
+    ``belief`` false is the loop without belief states; ``tools`` names the tools of the desk to use (None: all but
+    those that only who names them gets). ``search`` false leaves out web searches. ``crowd`` and ``prior`` show the
+    crowd's price and a base rate and start from them; ``prior_table`` false takes base rates only from outcomes known
+    before the cutoff, for strict backtests: the published table saw them all.
 
     ``step_margin`` and ``submit_margin`` keep a yes-or-no probability from 0 and 1 within the loop and in the end
     (0.01 suits venues where a bet at long odds pays), ``option_floor`` is the least probability of an option.
@@ -118,3 +123,28 @@ class BlfSettings(Settings):
     def states_beliefs(self) -> bool:
         """Whether the model keeps a belief; the short zero-shot prompt has no room for one."""
         return self.belief and self.zero_shot is not ZeroShot.SHORT
+
+    @property
+    def manner(self) -> Manner:
+        """How predictions are asked for and bounded under these settings."""
+        return Manner(
+            option_floor=self.option_floor,
+            quantiles=self.quantiles,
+            curve_step_mass=self.curve_step_mass,
+            step_margin=self.step_margin,
+            submit_margin=self.submit_margin,
+            compaction_chars=self.compaction_chars,
+            believes=self.states_beliefs,
+        )
+
+    def allowed(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """Return those of the desk's tools that these settings leave."""
+        if self.zero_shot is not ZeroShot.OFF:
+            return []
+        return [
+            tool
+            for tool in tools
+            if tool.name != SUBMIT
+            and (self.search or tool.name not in SEARCHES)
+            and (tool.name not in NAMED_ONLY if self.tools is None else tool.name in self.tools)
+        ]

@@ -16,6 +16,7 @@ LAYERS = (
     ("bot.hookspecs", "bot.config", "bot.science"),
     ("bot.discovery", "bot.store"),
     ("bot.registry", "bot.gate", "bot.desk", "bot.llm", "bot.paper"),
+    ("bot.agent",),
     ("bot.outbox", "bot.api"),
     ("bot.jobs",),
     ("bot.lab", "bot.outfit"),

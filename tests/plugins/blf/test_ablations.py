@@ -15,7 +15,7 @@ from bot.domain.step import Observation, ToolResult
 from bot.errors import ConfigError, Unavailable
 from bot.testing.desk import ScriptedDesk, ScriptedTool, tool_that_says
 from bot.testing.schema import fill
-from plugins.blf.settings import TOOLS, BlfSettings, EarlyStop, Mode, ZeroShot
+from plugins.blf.settings import NAMED_ONLY, TOOLS, BlfSettings, EarlyStop, Mode, ZeroShot
 from tests.plugins.blf.cases import (
     CHOICE,
     CURVE,
@@ -123,7 +123,7 @@ async def test_tools_can_be_chosen_by_name_and_never_added() -> None:
 
 
 def test_tools_are_named_as_those_of_the_desk() -> None:
-    assert {*TOOLS} == {*names_of_tools(())}
+    assert {*TOOLS, *NAMED_ONLY} == {*names_of_tools(())}
     for name in names_of_tools(["wikipedia"]):
         assert BlfSettings(tools=(name,)).tools == (name,)
 

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
+from bot.agent.ballot import Ballot, Manner, ballot_for
+from bot.agent.belief import MOST_ITEMS, belief_schema, merged, shown_state
+from bot.agent.state import State
 from bot.domain.prediction import Binary
-from plugins.blf.ballot import Ballot, ballot_for
-from plugins.blf.belief import MOST_ITEMS, belief_schema, merged, shown
-from plugins.blf.settings import BlfSettings
-from plugins.blf.state import State
 from tests.plugins.blf.cases import believing, question
 
-BALLOT = ballot_for(question(), BlfSettings(), percent=False)
+BALLOT = ballot_for(question(), Manner(), percent=False)
 START = State(predictions={"outcome": Binary(0.5)})
 
 
@@ -110,7 +109,7 @@ def test_no_text_of_a_model_holds_what_a_file_cannot() -> None:
 
 def test_the_printed_state_names_what_can_be_taken_back() -> None:
     state = after(START, believing(0.6, evidence_for=[item("it sailed")], searches_tried=["ship"]))
-    printed = shown(state, BALLOT)
+    printed = shown_state(state, BALLOT)
     assert f"{state.evidence_for[0].name} [search_1_result_1] it sailed" in printed
     assert "searches so far: ship" in printed
 
@@ -120,3 +119,10 @@ def test_the_reason_stands_before_the_number_in_the_schema() -> None:
     names = [*properties]
     assert names.index("update_reasoning") < names.index("probability")
     assert properties["probability"] == {"type": "number", "minimum": 0.02, "maximum": 0.98}
+
+
+def test_evidence_and_open_questions_without_words_are_none() -> None:
+    said = believing(0.4, evidence_for=[{"source": "x"}, None, "a fact"], key_uncertainties=[None, "", "the crew"])
+    state = after(START, said)
+    assert [item.text for item in state.evidence_for] == ["a fact"]
+    assert state.open_questions == ("the crew",)

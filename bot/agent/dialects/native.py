@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.api import Completion, Finish, Json, Message, Prompt, Speaker, Tool, ToolCall
-from plugins.blf.belief import FIELD
-from plugins.blf.dialects.move import Garble, Move, parsed, why_empty
-from plugins.blf.reading import text
+from bot.agent.belief import FIELD
+from bot.agent.dialects.move import Garble, Move, parsed, why_empty
+from bot.agent.reading import text
+from bot.domain.prompt import Completion, Finish, Message, Prompt, Speaker, Tool, ToolCall
+from bot.domain.step import Json
 
 ID_CHARS = 100
 SAID_CHARS = 4000

@@ -5,12 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.api import Binary, BinaryShape, Choice, ChoiceShape, Curve, Json, Prediction, Question
-from plugins.blf.forms import BinaryForm, ChoiceForm, CurveForm, Form
-from plugins.blf.reading import Misread
-from plugins.blf.settings import BlfSettings
+from bot.agent.forms import BinaryForm, ChoiceForm, CurveForm, Form
+from bot.agent.reading import Misread
+from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, Prediction
+from bot.domain.question import Question
+from bot.domain.step import Json
 
 Predictions = Mapping[str, Prediction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How predictions are asked for and bounded.
+
+    ``option_floor`` is the least probability of an option; ``quantiles`` are the percentages at which a number or a
+    date is asked for, rising, ``curve_step_mass`` the least probability of one step of its grid. ``step_margin`` and
+    ``submit_margin`` keep a yes-or-no probability from 0 and 1 on the way and in the end. ``compaction_chars`` is the
+    length of evidence and open questions from which they are shortened (0: never). ``believes`` false is a loop whose
+    moves carry no belief, so that only submitting changes it.
+    """
+
+    option_floor: float = 0.01
+    quantiles: tuple[int, ...] = (5, 10, 25, 50, 75, 90, 95)
+    curve_step_mass: float = 5e-5
+    step_margin: float = 0.02
+    submit_margin: float = 0.05
+    compaction_chars: int = 2000
+    believes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +40,11 @@ class Ballot:
 
     form: Form
     targets: tuple[str, ...]
+
+    @property
+    def percent(self) -> bool:
+        """Whether probabilities are asked for as whole percentages."""
+        return isinstance(self.form, BinaryForm | ChoiceForm) and self.form.percent
 
     def schema(self, margin: float) -> dict[str, Json]:
         """Return the property that holds the predictions, by its name."""
@@ -73,16 +99,16 @@ class Ballot:
         return isinstance(self.form, ChoiceForm) and set(raw) == set(self.form.options)
 
 
-def ballot_for(question: Question, settings: BlfSettings, *, percent: bool) -> Ballot:
+def ballot_for(question: Question, manner: Manner, *, percent: bool) -> Ballot:
     """Return the ballot of a question; ``percent`` asks for whole percentages instead of fractions."""
     form: Form
     match question.shape:
         case BinaryShape():
             form = BinaryForm(percent)
         case ChoiceShape(options=options):
-            form = ChoiceForm(options, settings.option_floor, percent)
+            form = ChoiceForm(options, manner.option_floor, percent)
         case shape:
-            form = CurveForm(shape, settings.quantiles, settings.curve_step_mass)
+            form = CurveForm(shape, manner.quantiles, manner.curve_step_mass)
     return Ballot(form, tuple(target.key for target in question.targets))
 
 

@@ -11,8 +11,9 @@ from typing import NoReturn, Protocol
 
 import structlog
 
-from bot.api import Completion, Finish, Json, Message, Prompt, Tool
-from plugins.blf.reading import written
+from bot.agent.reading import written
+from bot.domain.prompt import Completion, Finish, Message, Prompt, Tool
+from bot.domain.step import Json
 
 log = structlog.get_logger()
 
@@ -173,11 +174,9 @@ def _finite(value: object) -> bool:
             return all(isinstance(key, str) and _finite(item) for key, item in value.items())
         case list():
             return all(map(_finite, value))
-        case bool() | str() | None:
-            return True
         case float():
             return math.isfinite(value)
         case int():
             return abs(value) < 10**300
         case _:
-            return False
+            return value is None or isinstance(value, str)

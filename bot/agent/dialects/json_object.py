@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from bot.api import Completion, Finish, Json, Message, Prompt, Speaker, Tool
-from plugins.blf.belief import FIELD
-from plugins.blf.dialects.move import Garble, Move, parsed, why_empty
-from plugins.blf.reading import text
+from bot.agent.belief import FIELD
+from bot.agent.dialects.move import Garble, Move, parsed, why_empty
+from bot.agent.reading import text
+from bot.domain.prompt import Completion, Finish, Message, Prompt, Speaker, Tool
+from bot.domain.step import Json
 
 NAME_CHARS = 100
 TEXT_CHARS = 500

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.api import Confidence, Json
-from plugins.blf.ballot import Ballot
-from plugins.blf.reading import Misread, text
-from plugins.blf.state import Item, State
+from bot.agent.ballot import Ballot
+from bot.agent.reading import Misread, text
+from bot.agent.state import Item, State
+from bot.domain.belief import Confidence
+from bot.domain.step import Json
 
 FIELD = "updated_belief"
 
@@ -90,7 +91,7 @@ def merged(state: State, update: Json, ballot: Ballot, *, margin: float) -> Merg
     )
 
 
-def shown(state: State, ballot: Ballot) -> str:
+def shown_state(state: State, ballot: Ballot) -> str:
     """Return the state as it is printed back to the model."""
     lines = [
         f"{ballot.form.field}: {ballot.shown(state.predictions)}",

@@ -5,7 +5,7 @@ import math
 import re
 from datetime import UTC, datetime
 
-from bot.api import Json
+from bot.domain.step import Json
 
 MAX_TEXT = 2000
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from bot.api import Belief, Confidence, Evidence, Prediction
+from bot.domain.belief import Belief, Confidence, Evidence
+from bot.domain.prediction import Prediction
 
 MAX_SEARCHES = 50
 

@@ -7,30 +7,20 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from bot.api import (
-    Conduct,
-    ConfigError,
-    ContractError,
-    Desk,
-    Dialect,
-    Json,
-    Message,
-    Question,
-    Rejected,
-    Speaker,
-    Tool,
-    Unauthorized,
-    Unavailable,
-    Usage,
-    quoted,
-)
-from plugins.blf import wording
-from plugins.blf.belief import ITEM_CHARS, SOURCE_CHARS
-from plugins.blf.dialects.json_object import JsonSpeech
-from plugins.blf.dialects.move import Garble, Speech
-from plugins.blf.dialects.native import NativeSpeech
-from plugins.blf.reading import text
-from plugins.blf.state import Item, State
+from bot.agent.belief import ITEM_CHARS, SOURCE_CHARS
+from bot.agent.dialects.json_object import JsonSpeech
+from bot.agent.dialects.move import Garble, Speech
+from bot.agent.dialects.native import NativeSpeech
+from bot.agent.reading import text
+from bot.agent.state import Item, State
+from bot.agent.texts import HERE, template
+from bot.desk.untrusted import quoted
+from bot.domain.conduct import Conduct
+from bot.domain.prompt import Dialect, Message, Speaker, Tool
+from bot.domain.question import Question
+from bot.domain.step import Json, Usage
+from bot.errors import ConfigError, ContractError, Rejected, Unauthorized, Unavailable
+from bot.ports import Desk
 
 log = structlog.get_logger()
 
@@ -59,7 +49,7 @@ async def compacted(state: State, question: Question, desk: Desk, *, seed: int) 
         return Compacted(state=state, note=f"notes not shortened: no model plays the role {ROLE}")
     speech: Speech = JsonSpeech() if dialect is Dialect.JSON else NativeSpeech()
     tool = _tool()
-    heading = wording.template("compact").substitute() + speech.listing([tool])
+    heading = template(HERE, "compact").substitute() + speech.listing([tool])
     messages = (
         Message(speaker=Speaker.SYSTEM, text=heading),
         Message(speaker=Speaker.USER, text=_notes(state, question)),

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Protocol
 
-from bot.api import Binary, Choice, Curve, CurveShape, Json, Prediction, curve_through, quantiles_of
-from plugins.blf.reading import Misread, moment, number, share
+from bot.agent.reading import Misread, moment, number, share
+from bot.domain.curves import curve_through, quantiles_of
+from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
+from bot.domain.step import Json
 
 DATE = "date"
 

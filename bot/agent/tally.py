@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bot.api import Binary, Conduct
-from plugins.blf.ballot import Predictions, distance
+from bot.agent.ballot import Predictions, distance
+from bot.domain.conduct import Conduct
+from bot.domain.prediction import Binary
 
 
 @dataclass(slots=True)

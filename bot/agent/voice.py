@@ -1,0 +1,265 @@
+"""One participant of a trial: a role in which a model is asked, its conversation, and how it did.
+
+Every answer of a model is asked for, read and repaired here; what is wrong with it, or with its provider, comes back
+as a value, so that no participant can end a trial for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from bot.agent.ballot import Predictions
+from bot.agent.dialects.json_object import JsonSpeech
+from bot.agent.dialects.move import Garble, Move, Speech
+from bot.agent.dialects.native import NativeSpeech
+from bot.agent.reading import text
+from bot.agent.tally import Tally
+from bot.agent.texts import names_of, repair_text, turn_text
+from bot.domain.prompt import Answer, Completion, Dialect, Message, Speaker, Tool
+from bot.domain.step import Json, Usage
+from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.ports import Desk
+
+T = TypeVar("T")
+
+# An answer that is no action gets one chance to be repaired.
+CHANCES = 2
+SHOWN_CHARS = 2000
+# What answers a call that nothing else came of.
+NOTED = "Noted."
+
+# What ends a trial with the belief that it has: nobody answers, may pay, is let in, or is configured.
+STOPS = (Unavailable, Rejected, Unauthorized, ContractError, ConfigError)
+
+Fault = Callable[[Move], str | None]
+
+
+def none(_move: Move) -> str | None:
+    """Find no fault with a move."""
+    return None
+
+
+@dataclass(slots=True)
+class Heard:
+    """What the model said in one turn, repairs included, and what that cost.
+
+    Without a ``failure`` there is a ``move``; with one, ``move`` is the last that could be read though it could not
+    stand. ``unasked`` is why it could not be asked, where that ended the turn.
+    """
+
+    move: Move | None = None
+    failure: FoxcastError | None = None
+    unasked: FoxcastError | None = None
+    usage: Usage = field(default_factory=Usage)
+    documents: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    completion: Completion = field(default_factory=Completion)
+
+    def add(self, answer: Answer) -> None:
+        """Count an answer."""
+        self.completion = answer.completion
+        self.usage += answer.usage
+        self.documents += (answer.document,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled(Generic[T]):
+    """What came of asking for one structured answer: ``value``, or None with ``why`` and the ``failure``.
+
+    ``unasked`` is the failure where the model could not be asked (no budget, no connection); ``said`` are the
+    arguments as they were sent; ``notes`` say what was strange about the answer.
+    """
+
+    value: T | None = None
+    why: str = ""
+    failure: FoxcastError | None = None
+    unasked: FoxcastError | None = None
+    said: Mapping[str, Json] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+    documents: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Voice:
+    """A role's conversation. It only grows, so that providers find its beginning in their cache."""
+
+    desk: Desk
+    role: str
+    speech: Speech
+    seed: int
+    messages: list[Message] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    _described: set[str] = field(default_factory=set)
+    # The last move, while nothing has been said in answer to it.
+    _open: Move | None = None
+
+    @property
+    def percent(self) -> bool:
+        """Whether the model writes under a grammar, so that probabilities are asked for as whole percentages."""
+        return isinstance(self.speech, JsonSpeech)
+
+    def believe(self, schema: Mapping[str, Json] | None) -> None:
+        """Ask for an update of a belief with every move from now on; None for none."""
+        self.speech = JsonSpeech(schema) if self.percent else NativeSpeech(schema)
+
+    def begin(self, system: str, first: str) -> None:
+        """Open the conversation."""
+        self.messages.append(Message(speaker=Speaker.SYSTEM, text=system))
+        self.messages.append(Message(speaker=Speaker.USER, text=first))
+
+    def say(self, said: str) -> None:
+        """Say something to the model: in answer to its last move, or added to what was said before and not answered."""
+        last = self.messages[-1] if self.messages else None
+        if self._open is not None:
+            self.messages.append(self.speech.reply(self._open, said))
+            self._open = None
+        elif last is not None and last.speaker in {Speaker.USER, Speaker.TOOL}:
+            # Many providers refuse two messages of one speaker in a row.
+            self.messages[-1] = replace(last, text=f"{last.text}\n\n{said}")
+        else:
+            self.messages.append(Message(speaker=Speaker.USER, text=said))
+
+    def answer(self, heard: Heard, reply: str) -> None:
+        """Keep a move and what came of it in the conversation; without a move only the reply."""
+        self.keep(heard)
+        self.say(reply)
+
+    def keep(self, heard: Heard) -> None:
+        """Keep a move in the conversation; what is said next answers it."""
+        if heard.move is not None and heard.failure is None:
+            self._settle()
+            self.messages.append(self.speech.said(heard.completion, heard.move))
+            self._open = heard.move
+
+    def turn(self, number: int, steps: int, offered: tuple[Tool, ...]) -> str:
+        """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
+        return turn_text(number, steps, offered, self._listing(self.speech, offered))
+
+    async def hear(self, offered: tuple[Tool, ...], fault: Fault = none) -> Heard:
+        """Ask for one move; ``fault`` says why one cannot stand, which is repaired once.
+
+        The move is not part of the conversation before ``answer`` or ``keep``. Whatever goes wrong is in what comes
+        back.
+        """
+        return await self._hear(self.speech, offered, fault)
+
+    async def fill(self, tool: Tool, read: Callable[[Mapping[str, Json]], T], *, keep: bool = True) -> Filled[T]:
+        """Ask for one structured answer: ``tool`` alone is offered, ``read`` makes a value of its arguments.
+
+        ``read`` raises Misread, in words for the model, for arguments that it cannot use. Without ``keep`` the
+        conversation is afterwards what it was before. No belief is asked for.
+        """
+        values: list[T] = []
+
+        def fault(move: Move) -> str | None:
+            if move.name != tool.name:
+                return f"only {tool.name} can be called now"
+            try:
+                values[:] = [read(move.arguments)]
+            except (KeyError, TypeError, ValueError) as error:
+                return str(error)
+            return None
+
+        speech: Speech = JsonSpeech() if self.percent else NativeSpeech()
+        before, described, unanswered = list(self.messages), set(self._described), self._open
+        if listing := self._listing(speech, (tool,)).strip("\n"):
+            self.say(listing)
+        heard = await self._hear(speech, (tool,), fault)
+        self.keep(heard)
+        if not keep:
+            self.messages[:], self._described, self._open = before, described, unanswered
+        return Filled(
+            value=values[0] if heard.failure is None else None,
+            why=str(heard.failure or ""),
+            failure=heard.failure,
+            unasked=heard.unasked,
+            said=heard.move.arguments if heard.move else {},
+            usage=heard.usage,
+            documents=heard.documents,
+            notes=(*heard.notes, *(heard.move.notes if heard.move else ())),
+        )
+
+    async def grade(
+        self, *, believed: Predictions | None = None, submitted: Predictions | None = None, free: bool = False
+    ) -> None:
+        """Tell how the models in this role did; once for each voice, at its end.
+
+        ``free`` says that it could have submitted an answer and did not. A voice that was never asked to, or was kept
+        from it, is not judged by that.
+        """
+        may = free or submitted is not None
+        for conduct in self.tally.verdicts(self.role, believed=believed, submitted=submitted, free=may):
+            await self.desk.grade(conduct)
+
+    async def _hear(self, speech: Speech, offered: tuple[Tool, ...], fault: Fault) -> Heard:
+        self._settle()
+        heard = Heard()
+        why = ""
+        for chance in range(CHANCES):
+            try:
+                answer = await self.desk.ask(self.role, speech.prompt(self.messages, offered), seed=self.seed)
+            except STOPS as error:
+                heard.failure = heard.unasked = error
+                return heard
+            heard.add(answer)
+            self.tally.heard(answer.model)
+            said = speech.read(answer.completion)
+            heard.move = None if isinstance(said, Garble) else said
+            found = said.why if isinstance(said, Garble) else fault(said)
+            if found is None:
+                return heard
+            why = found
+            self.tally.garbled()
+            heard.notes += (f"answer {chance + 1} was no valid action: {why}",)
+            if chance + 1 < CHANCES:
+                self._ask_again(answer.completion, why, offered)
+        heard.failure = ContractError(f"no valid action after a repair: {why}")
+        return heard
+
+    def _ask_again(self, completion: Completion, why: str, offered: tuple[Tool, ...]) -> None:
+        said = completion.text or (completion.calls[0].arguments if completion.calls else "")
+        self.messages.append(Message(speaker=Speaker.ASSISTANT, text=text(said, SHOWN_CHARS) or "(nothing)"))
+        self.messages.append(Message(speaker=Speaker.USER, text=repair_text(why, offered)))
+
+    def _settle(self) -> None:
+        """Answer the last move where nobody did: providers refuse a call without an answer."""
+        if self._open is not None:
+            self.say(NOTED)
+
+    def _listing(self, speech: Speech, offered: Sequence[Tool]) -> str:
+        new = [tool for tool in offered if tool.name not in self._described]
+        self._described.update(tool.name for tool in new)
+        return speech.listing(new) if new else ""
+
+
+def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None) -> Voice:
+    """Return a voice in the first of the roles that a model plays; raises ConfigError where none does.
+
+    ``belief`` is the schema of what the model sends with every move (``belief_schema``).
+    """
+    missing: FoxcastError | None = None
+    for role in roles:
+        try:
+            percent = desk.dialect(role) is Dialect.JSON
+        # A replay has no models, and holds no record of a role that none played.
+        except (ConfigError, NotFound) as error:
+            missing = missing or error
+            continue
+        return Voice(desk=desk, role=role, speech=JsonSpeech(belief) if percent else NativeSpeech(belief), seed=seed)
+    raise missing or ConfigError("a voice needs a role")
+
+
+def seed_of(desk: Desk, *labels: str) -> int:
+    """Return a seed for the answers of a voice that belongs to this trial and these labels alone.
+
+    Trials differ by it, and a repeated trial finds its own answers on record.
+    """
+    return int(desk.stream(*labels).integers(2**31))
+
+
+def only(tools: Sequence[Tool]) -> str:
+    """Return in words that nothing else can be called."""
+    return f"only {names_of(tools)} can be called now"

@@ -1,0 +1,154 @@
+"""A trial believes something valid at every step, and says why it ended where that was not by submitting."""
+
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from bot.agent.ballot import Manner
+from bot.agent.course import Course, course_for
+from bot.agent.dialects.move import Move
+from bot.agent.loop import Way
+from bot.agent.start import Anchor, starting_point
+from bot.agent.texts import question_text, submit_tool
+from bot.agent.voice import voice_for
+from bot.domain.prediction import Binary, Choice, Curve
+from bot.domain.prompt import Completion, Tool
+from bot.domain.step import Observation, Step, ToolResult, Usage
+from bot.errors import ContractError, FoxcastError, Rejected
+from bot.testing.desk import ScriptedDesk
+from tests.plugins.blf.cases import (
+    CHOICE,
+    CURVE,
+    CUTOFF,
+    believing,
+    desk,
+    move,
+    priced,
+    probability,
+    question,
+    search,
+    submit,
+)
+
+THINK = Tool(name="think", description="Think", parameters={"type": "object", "properties": {}})
+BELIEVED = believing(0.6)
+
+
+def course_of(at: ScriptedDesk, *, steps: int = 5, price: float | None = None, **manner: Any) -> Course:
+    asked = question() if price is None else priced(price)
+    voice = voice_for(at, "main", seed=1)
+    return course_for(asked, voice, starting_point(asked), steps=steps, manner=Manner(**manner))
+
+
+async def steps_of(course: Course, **way: Any) -> tuple[list[Step], FoxcastError | None]:
+    submits = submit_tool(course.question, course.ballot, course.manner.submit_margin)
+    how = Way(**{"offer": lambda _: (*course.desk.tools, THINK, submits), "act": course.use, **way})
+    await course.open("You forecast.", "Will it?", "the texts")
+    steps: list[Step] = []
+    try:
+        async with aclosing(course.walk(how)) as stream:
+            async for step in stream:
+                steps.append(step)  # noqa: PERF401 - those before an error count
+    except FoxcastError as error:
+        return steps, error
+    return steps, None
+
+
+async def test_a_course_begins_with_the_crowd_and_ends_by_submitting() -> None:
+    at = desk(search("ship", BELIEVED), submit(0.99, BELIEVED))
+    steps, error = await steps_of(course_of(at, price=0.3))
+    assert error is None
+    assert [step.action.name for step in steps] == ["web_search", "submit"]
+    assert "began with 0.3: the crowd's estimate" in steps[0].remarks[0]
+    assert [probability(step) for step in steps] == [0.6, 0.95]
+    assert steps[0].belief.searches == ("ship",)
+    assert (steps[0].final, steps[1].final) == (False, True)
+    assert at.kept == ["the texts"]
+    assert "Belief state after step 1 of 5\nprobability: 0.6" in at.asked[1].prompt.messages[-1].text
+
+
+async def test_no_more_steps_are_walked_than_the_engine_allows() -> None:
+    assert course_of(desk(), steps=50).steps == 10
+    assert course_of(desk(), steps=0).steps == 1
+
+
+@pytest.mark.parametrize(
+    ("way", "steps", "told", "verdicts"),
+    [
+        ({"repeats": 2}, 5, "it made the same call again and again", [False]),
+        ({"tokens": 10, "repeats": None}, 5, "its tokens are used up", [None]),
+        ({"repeats": None}, 2, "no step is left", [False]),
+    ],
+)
+async def test_a_limit_ends_the_trial_with_what_it_believes_and_the_reason(
+    way: dict[str, Any], steps: int, told: str, verdicts: list[bool | None]
+) -> None:
+    said = move("think", {}, believing(0.98))
+    costly = Completion(calls=said.calls, finish=said.finish, usage=Usage(calls=1, tokens_in=6))
+    at = desk(*[costly] * 2)
+    passed, error = await steps_of(course_of(at, steps=steps), act=_thought, **way)
+    assert isinstance(error, ContractError)
+    assert probability(passed[-1]) == 0.95
+    assert not passed[-1].final
+    assert passed[-1].remarks[-1] == str(error) == f"ended without submitting: {told}"
+    assert [one.submitted for one in at.graded] == verdicts
+
+
+async def _thought(_move: Move) -> ToolResult:
+    return ToolResult(observation=Observation(text="noted"))
+
+
+async def test_a_fault_of_the_way_is_found_behind_that_of_the_ballot() -> None:
+    at = desk(submit(2.0, BELIEVED), submit(0.97, BELIEVED))
+    steps, error = await steps_of(course_of(at), fault=lambda move: f"{move.name}: restate the criteria first")
+    assert isinstance(error, ContractError)
+    assert "restate the criteria first" in str(error)
+    assert "between 0 and 1" in steps[0].observation.text
+    assert probability(steps[0]) == 0.6
+
+
+async def test_what_stands_after_a_step_follows_the_belief() -> None:
+    at = desk(search("ship", BELIEVED), submit(0.5, BELIEVED))
+    await steps_of(course_of(at), after=lambda number: f"{5 - number} steps are left")
+    text = at.asked[1].prompt.messages[-1].text
+    assert text.index("last change") < text.index("4 steps are left") < text.index("Step 2 of 5")
+
+
+async def test_without_beliefs_only_submitting_changes_the_answer() -> None:
+    at = desk(search("ship"), submit(0.7))
+    steps, error = await steps_of(course_of(at, believes=False))
+    assert error is None
+    assert [probability(step) for step in steps] == [0.5, 0.7]
+    assert "Belief state" not in at.asked[1].prompt.messages[-1].text
+    assert "updated_belief" not in at.asked[0].prompt.tools[0].parameters["required"]  # type: ignore[operator]
+
+
+async def test_how_far_the_last_actions_moved_the_answer_is_known() -> None:
+    course = course_of(desk(search("a", believing(0.6)), search("b", believing(0.9)), Rejected("no money")))
+    assert course.moved(1) is None
+    _, error = await steps_of(course)
+    assert isinstance(error, Rejected)
+    assert course.moved(2) == pytest.approx(0.4)
+    assert course.moved(3) is None
+
+
+def test_without_a_crowd_all_answers_are_even() -> None:
+    assert starting_point(question()).prediction == Binary(0.5)
+    assert starting_point(priced(0.3), crowd=False).kind == "even"
+    assert starting_point(priced(0.3)).prediction == Binary(0.3)
+    assert starting_point(question(CHOICE)).prediction == Choice(dict.fromkeys(CHOICE.options, 1 / 3))
+    curve = starting_point(question(CURVE)).prediction
+    assert isinstance(curve, Curve)
+    assert curve.cdf[10] == pytest.approx(0.5)
+
+
+def test_the_question_is_put_with_its_cutoff_and_with_the_crowd_only_where_it_is_wanted() -> None:
+    asked = priced(0.3)
+    course = course_of(desk(), price=0.3)
+    told = question_text(asked, course.ballot, starting_point(asked), cutoff=CUTOFF)
+    assert "2026-01-01 00:00 UTC" in told
+    assert "the crowd's estimate was: 0.3" in told
+    blind = question_text(asked, course.ballot, Anchor("prior", "one in ten", Binary(0.1)), cutoff=CUTOFF, crowd=False)
+    assert "0.3" not in blind
+    assert "## Prior\none in ten" in blind
