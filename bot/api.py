@@ -1,12 +1,36 @@
 """The only module that plugins import; it re-exports and holds no logic."""
 
+from bot.agent import reading
+from bot.agent.ballot import Ballot, Manner, Predictions, ballot_for, distance
+from bot.agent.belief import FIELD as BELIEF_FIELD
+from bot.agent.belief import Merge, belief_schema, merged, shown_state
+from bot.agent.course import SEARCH, Course, course_for
+from bot.agent.dialects.move import Move
+from bot.agent.loop import Turn, Way, walk
+from bot.agent.reading import Misread
+from bot.agent.start import Anchor, first_state, starting_point
+from bot.agent.state import Item, State
+from bot.agent.texts import (
+    SUBMIT,
+    bounds_of,
+    filled,
+    names_of,
+    question_text,
+    submit_tool,
+    task_of,
+    template,
+    unfilled,
+)
+from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
+from bot.desk.combine import Pool, combine, mixed, pooled
+from bot.desk.peers import PEERS, predictions_of
 from bot.desk.untrusted import quoted
 from bot.domain.belief import Belief, Confidence, Evidence
 from bot.domain.conduct import Conduct
 from bot.domain.curves import curve_through, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
-from bot.domain.forecast import Forecast, Limits
-from bot.domain.learning import Fitted, Round, Sheet
+from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
+from bot.domain.learning import NOTE_TO_SELF, Fitted, Hindsight, Round, Sheet
 from bot.domain.order import Account, Appetite, Fill, Leg, OpenOrder, Order, Plan, Position, Side, Wish
 from bot.domain.permission import Exposure
 from bot.domain.prediction import (
@@ -50,7 +74,9 @@ from bot.errors import (
     Unauthorized,
     Unavailable,
 )
+from bot.explained import explained
 from bot.hookspecs import hookimpl
+from bot.judging import loss_of
 from bot.paper.book import BookTerms, PaperBook, open_book
 from bot.paper.market import Fate, Instead, Market, Met, PaperFill, Past, Visit
 from bot.paper.standing import StandingBook, Stood, coverage, open_standing, stood_at
@@ -61,6 +87,7 @@ from bot.ports import (
     Desk,
     Finder,
     Forecaster,
+    Historian,
     Http,
     Learner,
     Llm,
@@ -102,12 +129,20 @@ from bot.told import Told, load_told, store_told
 
 __all__ = [
     "API_VERSION",
+    "BELIEF_FIELD",
+    "NOTE_TO_SELF",
+    "PEERS",
+    "SEARCH",
     "SINGLE_TARGET",
+    "STOPS",
+    "SUBMIT",
     "Account",
     "Action",
+    "Anchor",
     "Answer",
     "Appetite",
     "Archive",
+    "Ballot",
     "Batch",
     "Belief",
     "Binary",
@@ -124,6 +159,7 @@ __all__ = [
     "Confidence",
     "ConfigError",
     "ContractError",
+    "Course",
     "Crowd",
     "Curve",
     "CurveShape",
@@ -136,6 +172,7 @@ __all__ = [
     "Exposure",
     "Fate",
     "Fill",
+    "Filled",
     "Finder",
     "Finish",
     "Fitted",
@@ -144,12 +181,16 @@ __all__ = [
     "ForecasterSpec",
     "FoxcastError",
     "Happened",
+    "Heard",
+    "Hindsight",
+    "Historian",
     "Hit",
     "Http",
     "Instead",
     "Intent",
     "IntentAction",
     "IntentState",
+    "Item",
     "JobSpec",
     "Json",
     "Landed",
@@ -159,11 +200,15 @@ __all__ = [
     "Limits",
     "Llm",
     "LocalPath",
+    "Manner",
     "Market",
+    "Merge",
     "Message",
     "Met",
+    "Misread",
     "Mode",
     "ModelSpec",
+    "Move",
     "NotFound",
     "Notice",
     "Notifier",
@@ -182,8 +227,10 @@ __all__ = [
     "Plan",
     "Planner",
     "PluginError",
+    "Pool",
     "Position",
     "Prediction",
+    "Predictions",
     "Price",
     "PriceFeed",
     "PricePlace",
@@ -215,6 +262,7 @@ __all__ = [
     "SourcePolicy",
     "Speaker",
     "StandingBook",
+    "State",
     "Step",
     "Stood",
     "Submitter",
@@ -224,6 +272,9 @@ __all__ = [
     "ToolCall",
     "ToolResult",
     "Trader",
+    "Trial",
+    "TrialEnd",
+    "Turn",
     "Unauthorized",
     "Unavailable",
     "Usage",
@@ -231,28 +282,56 @@ __all__ = [
     "VenueSpec",
     "Verdict",
     "Visit",
+    "Voice",
     "Void",
+    "Way",
     "Who",
     "Wire",
     "Wish",
     "Workplace",
     "WriterPlace",
     "after_colon",
+    "ballot_for",
+    "belief_schema",
+    "bounds_of",
+    "combine",
+    "course_for",
     "coverage",
     "curve_through",
+    "distance",
+    "explained",
+    "filled",
+    "first_state",
     "hookimpl",
     "json_of",
     "keep_secret",
     "load_told",
+    "loss_of",
+    "merged",
+    "mixed",
+    "names_of",
     "open_book",
     "open_standing",
     "parse_date",
     "plain_snippet",
+    "pooled",
+    "predictions_of",
     "quantiles_of",
+    "question_text",
     "quoted",
+    "reading",
     "refused",
     "said_in",
+    "seed_of",
+    "shown_state",
+    "starting_point",
     "stood_at",
     "store_told",
+    "submit_tool",
+    "task_of",
+    "template",
+    "unfilled",
     "verdict_by_status",
+    "voice_for",
+    "walk",
 ]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from bot.config.model import Config
+from bot.domain.question import Question
 from bot.guards import Guards
 from bot.jobs.attend import Attending, attend
 from bot.jobs.audited import export_head
@@ -28,7 +29,7 @@ from bot.outbox.outbox import Outbox
 from bot.ports import Clock, PriceFeed, Venue
 from bot.registry import Registry
 from bot.store.ledger import BACKUP_FOLDER, Ledger
-from bot.venues import discovered_every, forecasters_of
+from bot.venues import discovered_every, forecasters_for, forecasters_of
 
 # One pass takes at most this and what was begun then, each trial at most its own limit.
 FORECAST_LIMIT = timedelta(hours=6)
@@ -88,6 +89,7 @@ class Duties:
                 ledger=self.ledger,
                 clock=self.clock,
                 policy=self.means.policy,
+                fits=self._fits,
                 surveyed=self.surveyed,
             )
             every_s = discovered_every(self.config, self.registry, name)
@@ -132,6 +134,7 @@ class Duties:
                 ledger=self.ledger,
                 clock=self.clock,
                 policy=self.means.policy,
+                fits=self._fits,
                 feed=feed,
                 random=self.means.random,
                 stopping=self.stopping,
@@ -140,6 +143,9 @@ class Duties:
             )
             run = PriceWatch(watching).run
             yield Job(name=f"prices {name}", summary="watch prices move", every=AGAIN, run=run, limit=WATCH_LIMIT)
+
+    def _fits(self, forecaster: str, question: Question) -> bool:
+        return forecaster in forecasters_for(self.config, self.registry, question)
 
     def _forecasting(self) -> Forecasting:
         return Forecasting(

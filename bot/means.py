@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from bot.config.model import CalibrationUse, Config
 from bot.config.plugin_settings import settings_of
+from bot.desk.peers import PeerBenches
 from bot.desk.workshop import Workshop
 from bot.jobs.calibrate import Calibrator, Chosen, Identity
 from bot.jobs.learn import School, Teacher
@@ -14,7 +15,7 @@ from bot.outfit import Outfitter
 from bot.ports import Archive, Clock
 from bot.registry import Registry
 from bot.store.ledger import Ledger
-from bot.venues import forecasters_of
+from bot.venues import forecasters_for
 
 
 def means_of(
@@ -31,8 +32,9 @@ def means_of(
         clock=clock,
         random=outfitter.random,
         benches=workshop,
+        peers=PeerBenches(ledger, clock),
         # What only a person asked for, of a question of their own or of another forecaster, is forecast once.
-        repeats=lambda venue, name: venue in config.venues and name in forecasters_of(config, registry, venue),
+        repeats=lambda question, name: name in forecasters_for(config, registry, question),
     )
 
 

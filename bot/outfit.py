@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from importlib import resources
 from math import ceil
@@ -15,6 +16,7 @@ from bot.config.model import Config
 from bot.config.nearest import instead
 from bot.config.plugin_settings import recorded, settings_as_recorded, settings_of
 from bot.config.tables import place_of
+from bot.desk.calculator import calculator
 from bot.desk.combine import Pool
 from bot.desk.leaks.content import ROLE as FILTER
 from bot.desk.tools.names import names as names_of_tools
@@ -31,6 +33,7 @@ from bot.jobs.job import Job
 from bot.jobs.sitting import Seat
 from bot.llm.gateway import Gateway, open_gateway
 from bot.llm.roles import models_of, provider_of
+from bot.members import members_of
 from bot.ports import Clock, Http, Llm, Planner, PriceFeed, Random, Submitter, Venue, Wire
 from bot.rates import Rates
 from bot.registry import Registry
@@ -154,6 +157,7 @@ class Outfitter:
             clairvoyant=table.clairvoyant,
             settings=recorded(settings),
             uses=table.uses,
+            members=members_of(self.config, self.registry, name),
         )
 
     async def seat_as(self, name: str, setup: Setup) -> Seat:
@@ -170,6 +174,7 @@ class Outfitter:
             clairvoyant=setup.clairvoyant,
             settings=setup.settings,
             uses=setup.uses,
+            members=tuple(spec.members(settings)) if spec.members else (),
         )
 
     async def providers(self) -> Mapping[str, Llm]:
@@ -208,6 +213,7 @@ class Outfitter:
             shelves=await self._shelves(),
             blocked=hosts_of(self.registry),
             models=gateway,
+            calculator=calculator(),
             cast={role: table.model for role, table in self.config.llm.roles.items()},
             forgiving=forgiving,
         )
@@ -290,9 +296,9 @@ async def narrow(
 
 def idle_roles(config: Config, registry: Registry) -> Iterator[str]:
     """Yield a line for each role that config gives a model and that nobody is known to ask: most are misspelt."""
-    needed = {role for spec in registry.forecasters for role in spec.roles}
+    needed = {role for spec in registry.forecasters for role in (*spec.roles, *spec.may_ask)}
     for role in config.llm.roles:
-        if role not in needed | ROLES:
+        if not any(fnmatchcase(role, asked) for asked in needed | ROLES):
             close = instead(role, needed | ROLES)
             yield f"[llm.roles.{role}] has a model, and no enabled forecaster says that it asks this role; {close}"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bot.domain.conduct import Conduct
     from bot.domain.forecast import Limits
-    from bot.domain.learning import Fitted, Round, Sheet
+    from bot.domain.learning import Fitted, Hindsight, Round, Sheet
     from bot.domain.order import Account, Plan, Wish
     from bot.domain.prompt import Answer, Completion, Dialect, Price, Prompt, Sampling, Tool
     from bot.domain.question import Question, QuestionRef
@@ -380,6 +380,16 @@ class Learner(Protocol):
     def fit(self, examples: Sequence[Example], *, before: datetime) -> Mapping[str, Json]:
         """Return parameters as a JSON object; raises LeakError for an example not known before the moment."""
         ...
+
+
+@runtime_checkable
+class Historian(Learner, Protocol):
+    """A learner that also looks at what it, and the ``others`` that it names, said of what has resolved."""
+
+    @property
+    def others(self) -> Collection[str]: ...
+    def recall(self, pasts: Sequence[Hindsight], *, before: datetime) -> Mapping[str, Json]:
+        """Return parameters to add to those of ``fit``, from pasts in the order in which they became known."""
 
 
 class Notifier(Protocol):

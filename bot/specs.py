@@ -186,7 +186,9 @@ class ForecasterSpec(Configurable[S]):
     ``shipped`` returns the parameters that come with the package, each usable for cutoffs at or after its ``before``.
     ``trials`` is how many independent trials a forecast has where config does not say; ``steps`` returns how many steps
     a trial takes at most under these settings, whatever the limits allow; ``roles`` are those in which it cannot do
-    without a model.
+    without a model, and ``may_ask`` those that it asks where a model plays them (``juror_*`` for any number of jurors).
+    ``members`` returns the names of other forecasters whose answers it builds on: they forecast before it, and unless
+    it asks models itself it reads them with the tool ``peer_forecasts`` (``bot.desk.peers``).
     """
 
     table: ClassVar[Table] = Table.FORECASTERS
@@ -196,6 +198,8 @@ class ForecasterSpec(Configurable[S]):
     trials: int = 1
     steps: Callable[[S], int] | None = None
     roles: tuple[str, ...] = ()
+    may_ask: tuple[str, ...] = ()
+    members: Callable[[S], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,9 +228,10 @@ class DataSpec(Configurable[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Configurable[S]):
-    """A provider of language models."""
+    """A provider of language models. One that ``converses`` asks a person on the terminal, which is left to it then."""
 
     table: ClassVar[Table] = Table.MODELS
+    converses: bool = False
     open: Callable[[S, Workplace], AbstractAsyncContextManager[Llm]]
 
 

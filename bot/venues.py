@@ -9,11 +9,13 @@ import structlog
 from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
 from bot.config.tables import place_of
+from bot.domain.question import Question
 from bot.domain.submission import Mode
 from bot.domain.wire import Rate
 from bot.errors import ConfigError
 from bot.gate.gate import Lane
 from bot.gate.lanes import lane_in
+from bot.members import with_members
 from bot.outfit import Outfitter
 from bot.ports import Archive, Planner, PriceFeed, Submitter, Venue
 from bot.registry import Registry
@@ -68,8 +70,22 @@ def usable(config: Config, registry: Registry) -> Iterator[str]:
 
 
 def forecasters_of(config: Config, registry: Registry, venue: str) -> tuple[str, ...]:
-    """Return the forecasters of a venue whose plugins work, the one whose forecasts leave first."""
-    return tuple(name for name in config.venues[venue].forecasters if name in registry.forecasters)
+    """Return the forecasters of a venue whose plugins work, and those that they build on.
+
+    The one whose forecasts leave is the first.
+    """
+    return _usable(config, registry, config.venues[venue].everyone)
+
+
+def forecasters_for(config: Config, registry: Registry, question: Question) -> tuple[str, ...]:
+    """Return those of them who forecast a question; nobody for one of a venue without a table."""
+    table = config.venues.get(question.ref.venue)
+    return () if table is None else _usable(config, registry, table.forecasters_of(question))
+
+
+def _usable(config: Config, registry: Registry, names: Sequence[str]) -> tuple[str, ...]:
+    own = [name for name in names if name in registry.forecasters]
+    return tuple(dict.fromkeys((*own, *with_members(config, registry, own))))
 
 
 def discovered_every(config: Config, registry: Registry, venue: str) -> float:
@@ -87,10 +103,13 @@ def discovered_every(config: Config, registry: Registry, venue: str) -> float:
 def lane_of(config: Config, registry: Registry, name: str) -> Lane:
     """Return how forecasts of a venue leave; raises ConfigError for a clairvoyant one that would."""
     table = config.venues[name]
-    if config.forecaster(table.forecasters[0]).clairvoyant:
-        place = place_of(config, "venues", name, "forecasters", 0)
-        message = f"{place}{table.forecasters[0]} is clairvoyant, so its forecasts never leave; put another one first"
-        raise ConfigError(message)
+    firsts: list[tuple[tuple[str | int, ...], str]] = [(("forecasters", 0), table.forecasters[0])]
+    firsts += [(("choose", nth, "forecasters", 0), chosen.forecasters[0]) for nth, chosen in enumerate(table.choose)]
+    for key, first in firsts:
+        if config.forecaster(first).clairvoyant:
+            place = place_of(config, "venues", name, *key)
+            message = f"{place}{first} is clairvoyant, so its forecasts never leave; put another one first"
+            raise ConfigError(message)
     return lane_in(config, name, registry.configurable)
 
 

@@ -1,6 +1,7 @@
 """Asks before much money is spent, and tells what waits for a yes."""
 
 import sys
+from collections.abc import Sequence
 from typing import Protocol
 
 import typer
@@ -44,11 +45,28 @@ async def agree(payer: Payer, questions: int, *, yes: bool, above_usd: float, us
     said = "an unknown amount" if cost is None else f"about {usd(cost)} US dollars"
     forecasts = "1 forecast by" if questions == 1 else f"{questions:,} forecasts by"
     are = "is" if questions == 1 else "are"
-    question = f"{forecasts} {payer.seat.name} {are} expected to cost {said}. Go on?"
-    if sys.stdin.isatty() and typer.confirm(question, err=True):
+    _confirm(f"{forecasts} {payer.seat.name} {are} expected to cost {said}.")
+
+
+async def agree_to(gateway: Estimates | None, seats: Sequence[Seat], *, yes: bool, above_usd: float) -> None:
+    """Ask a person once where a forecast by each of these together is expected to cost more than a threshold.
+
+    Raises as ``agree`` does.
+    """
+    asking = [seat for seat in seats if seat.asks]
+    if gateway is None or not asking or yes:
         return
-    message = f"{question.removesuffix(' Go on?')} Say yes with --yes, or raise llm.budget.ask_above_usd"
-    raise ConfigError(message)
+    costs = [await expected(gateway, seat, 1) for seat in asking]
+    known = [cost for cost in costs if cost is not None]
+    if len(known) == len(costs) and sum(known) <= above_usd:
+        return
+    if len(known) < len(costs):
+        await require_prices(gateway)
+    said = f"about {usd(sum(known))} US dollars" if len(known) == len(costs) else "an unknown amount"
+    if len(asking) == 1:
+        _confirm(f"1 forecast by {asking[0].name} is expected to cost {said}.")
+    else:
+        _confirm(f"forecasts by {', '.join(seat.name for seat in asking)} are expected to cost {said}.")
 
 
 async def require_prices(gateway: Estimates) -> None:
@@ -57,6 +75,13 @@ async def require_prices(gateway: Estimates) -> None:
         # What cannot be asked for its price now is not known, but may be paid.
         if isinstance(fault, ConfigError):
             raise fault
+
+
+def _confirm(said: str) -> None:
+    if sys.stdin.isatty() and typer.confirm(f"{said} Go on?", err=True):
+        return
+    message = f"{said} Say yes with --yes, or raise llm.budget.ask_above_usd"
+    raise ConfigError(message)
 
 
 async def held_back(app: App) -> str | None:

@@ -123,7 +123,7 @@ def _venues(config: Config, registry: Registry) -> Iterator[Finding]:
 
 
 def _models(config: Config, registry: Registry) -> Iterator[Finding]:
-    used = dict.fromkeys(name for table in config.venues.values() for name in table.forecasters)
+    used = dict.fromkeys(name for table in config.venues.values() for name in table.everyone)
     for name in used:
         lacking = lacking_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
         if lacking is not None:

@@ -135,7 +135,7 @@ async def _priced(tariff: Tariff, model: str, llm: Llm) -> list[Finding]:
 
 
 def _used(config: Config, registry: Registry) -> list[str]:
-    used = dict.fromkeys(name for table in config.venues.values() for name in table.forecasters)
+    used = dict.fromkeys(name for table in config.venues.values() for name in table.everyone)
     return [name for name in used if name in registry.forecasters]
 
 

@@ -7,7 +7,7 @@ from bot.app import Records
 from bot.domain.forecast import Forecast
 from bot.domain.question import Question, QuestionRef
 from bot.domain.resolution import Resolution
-from bot.jobs.judging import Answer, Marks, marks_of
+from bot.judging import Answer, Marks, marks_of
 from bot.store.forecasts import Trace
 from bot.store.submissions import DecisionRow, IntentRow
 

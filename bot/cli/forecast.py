@@ -1,9 +1,9 @@
 """``foxcast forecast``: one question now, step by step before your eyes, by this process or by the daemon that runs."""
 
-import dataclasses
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,44 +11,31 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from bot.app import App, Bay, Records, open_app, open_records
-from bot.cli.agree import agree
+from bot.app import App, Records, open_app, open_records
+from bot.cli.agree import agree_to
 from bot.cli.beside import Beside as Following
 from bot.cli.beside import newest_attempt
 from bot.cli.call import Call
 from bot.cli.explain import explanation_of
+from bot.cli.here import Here, converses, is_current, view_steps
 from bot.cli.interrupt import Terminated, run_until_told
 from bot.cli.leaving import TokenFile
 from bot.cli.options import spread
 from bot.cli.output.console import PlainConsole, emit, stdout
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
 from bot.cli.output.live import View
+from bot.cli.output.several import Aside, Several, print_several
+from bot.cli.output.several import as_plain as several_as_plain
 from bot.cli.session import equipped
-from bot.cli.wanted import Sources, Wanted, chosen, free_ones, remark_on, require_future
+from bot.cli.wanted import Sources, Wanted, chosen, free_ones, remark_on, require_future, several
 from bot.clock import SystemClock
 from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
-from bot.desk.desk import cutoff_of
-from bot.desk.workshop import Workshop, is_backdated
-from bot.domain.forecast import Forecast
 from bot.domain.question import Question
-from bot.errors import (
-    ConfigError,
-    FoxcastError,
-    InstanceLocked,
-    Rejected,
-    StoreError,
-    Unauthorized,
-    Unavailable,
-    unnamed,
-)
+from bot.errors import FoxcastError, InstanceLocked, StoreError, Unavailable, unnamed
 from bot.jobs.attend import require_open
-from bot.jobs.sitting import ASKED_FOR, NoAnswer, Seat, begin
-from bot.outfit import no_search
+from bot.members import with_members
 from bot.ports import Clock
 from bot.registry import Registry
-from bot.store.codec import version_of
-from bot.store.forecasts import Trace
 
 app = typer.Typer(add_completion=False)
 
@@ -85,8 +72,6 @@ and explanation.
 
 \[facts] is whatever else is known, as texts by name."""
 HELP = "\n\n".join(" ".join(part.split()) for part in _WORDS.split("\n\n"))
-# What the failure of every trial is told as.
-CAUSES: tuple[type[FoxcastError], ...] = (ConfigError, Unauthorized, Rejected, Unavailable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +81,10 @@ class Options:
     name: Annotated[str, typer.Argument(metavar="ID|URL|FILE", help=NAME_HELP)]
     forecaster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who forecasts; else the first that asks models, else the first.")
+    ] = None
+    beside: Annotated[
+        str | None,
+        typer.Option("--with", metavar="NAME,NAME", help="Forecast with each of these, and show them side by side."),
     ] = None
     yes: Annotated[bool, typer.Option("--yes", help="Agree to what it is expected to cost.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
@@ -114,20 +103,32 @@ def forecast(ctx: typer.Context, options: Options) -> None:
     """Forecast one question now, and show every step."""
     from bot.cli.output.plot import draw, require_drawable
 
+    if options.beside is not None and (options.forecaster is not None or options.plot is not None):
+        message = "it names all that forecast, and none of them is drawn: leave out --forecaster and --plot"
+        raise typer.BadParameter(message, param_hint="--with")
     if options.plot is not None:
         require_drawable(options.plot)
     config, registry = equipped(ctx)
     again = shlex.join([ctx.ensure_object(Call).program, "forecast", options.name])
+    order = _Order(config, registry, SystemClock(), options)
     try:
-        made = run_until_told(_Order(config, registry, SystemClock(), options).made())
+        made = run_until_told(order.made() if options.beside is None else order.several(options.beside))
     except (KeyboardInterrupt, Terminated) as end:
         how = "ended by SIGTERM" if isinstance(end, Terminated) else "interrupted"
         typer.echo(f"foxcast: {how}; what was answered is on record, go on with: {again}", err=True)
         raise
-    if made is None:
-        return
-    if options.plot is not None:
-        draw(made.found.trace, options.plot)
+    if isinstance(made, Several):
+        if options.as_json:
+            emit(several_as_plain(made))
+        else:
+            print_several(stdout(), made)
+    elif made is not None:
+        if options.plot is not None:
+            draw(made.found.trace, options.plot)
+        _tell(ctx, options, made)
+
+
+def _tell(ctx: typer.Context, options: Options, made: Made) -> None:
     if options.as_json:
         emit(as_plain(made))
     else:
@@ -147,12 +148,52 @@ class _Order:
 
     async def made(self) -> Made | None:
         """Forecast here, or, where a daemon runs, ask that one; None where it was only asked."""
-        wanted = await Sources(config=self.config, registry=self.registry, clock=self.clock).find(self.options.name)
-        venue = wanted.question.ref.venue
-        name = chosen(self.config, self.registry, venue, asked=self.options.forecaster)
+        wanted = await self._wanted()
+        name = chosen(self.config, self.registry, wanted.question, asked=self.options.forecaster)
         view = self._view(wanted.question, name)
-        if remark := remark_on(self.config, self.registry, venue, name, asked=self.options.forecaster):
+        if remark := remark_on(self.config, self.registry, wanted.question, name, asked=self.options.forecaster):
             view.say(remark)
+        return await self._by(wanted, name, view)
+
+    async def several(self, names: str) -> Several | None:
+        """Forecast with each of them in turn; one that fails is left out with its reason.
+
+        Raises Unavailable where all of them fail.
+        """
+        wanted = await self._wanted()
+        asides: list[Aside] = []
+        listed = several(self.config, self.registry, wanted.question, names)
+        await self._agree(listed)
+        for name in listed:
+            view = self._view(wanted.question, name)
+            view.say(f"{name} forecasts")
+            if self.config.forecaster(name).clairvoyant:
+                view.say(remark_on(self.config, self.registry, wanted.question, name, asked=name) or "")
+            began = self.clock.monotonic()
+            made, why = await self._tried(wanted, name, view)
+            asides.append(Aside(name=name, made=made, why=why, seconds=self.clock.monotonic() - began))
+        if not any(aside.made or aside.why for aside in asides):
+            # All of them were only asked for.
+            return None
+        if not any(aside.made for aside in asides):
+            reasons = "; ".join(f"{aside.name}: {aside.why or 'asked for'}" for aside in asides)
+            message = f"no forecaster came to an answer: {reasons}"
+            raise Unavailable(message)
+        return Several(question=wanted.question, asides=asides)
+
+    async def _wanted(self) -> Wanted:
+        return await Sources(config=self.config, registry=self.registry, clock=self.clock).find(self.options.name)
+
+    async def _tried(self, wanted: Wanted, name: str, view: View) -> tuple[Made | None, str]:
+        try:
+            return await self._by(wanted, name, view), ""
+        except StoreError:
+            raise
+        except FoxcastError as error:
+            view.say(f"{name} is left out: {error}")
+            return None, str(error)
+
+    async def _by(self, wanted: Wanted, name: str, view: View) -> Made | None:
         while True:
             try:
                 return await self._here(wanted, name, view)
@@ -162,21 +203,39 @@ class _Order:
                     return made
                 view.say("the other Foxcast has ended; the forecast goes on here")
 
+    async def _agree(self, names: Sequence[str]) -> None:
+        """Ask once whether all of them may cost what they are expected to cost together; a daemon asks by itself."""
+        try:
+            async with self._opened(names) as opened:
+                await self._require_payable(opened, opened.seats)
+        except InstanceLocked:
+            return
+
+    def _opened(self, names: Sequence[str]) -> AbstractAsyncContextManager[App]:
+        only = with_members(self.config, self.registry, names)
+        return open_app(self.config, self.registry, clock=self.clock, only=only)
+
+    async def _require_payable(self, opened: App, names: Iterable[str]) -> None:
+        seats = [opened.seats[name] for name in names]
+        if any(seat.asks for seat in seats):
+            await opened.spending.look()
+        above_usd = self.config.llm.budget.ask_above_usd
+        await agree_to(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
+
     async def _here(self, wanted: Wanted, name: str, view: View) -> Made:
-        free = free_ones(self.config, self.registry, but=name)
-        async with open_app(self.config, self.registry, clock=self.clock, only=(name, *free)) as opened:
+        free = () if self.options.beside else free_ones(self.config, self.registry, but=name)
+        async with self._opened((name, *free)) as opened:
             ledger, now = opened.ledger, self.clock.now()
             if wanted.fresh:
                 await ledger.questions.record([wanted.question], seen_at=now)
             question = await ledger.questions.get(wanted.question.ref)
             await require_open(ledger, question, name, now=now)
-            seat = opened.seats[name]
             require_future(question, now)
-            await _require_payable(opened, seat, yes=self.options.yes)
-            _say_no_search(opened, seat, question, view)
-            with view.shown():
-                made = await _forecast(opened, seat, question, view)
-            beside = [await _free(opened, opened.seats[one], question) for one in free]
+            if not self.options.beside:
+                await self._require_payable(opened, with_members(self.config, self.registry, (name,)))
+            here = Here(opened, question, lambda one: view if one == name else self._view(question, one))
+            made = await here.forecast(name)
+            beside = [await here.beside(one) for one in free]
             return await _told(Records(config=self.config, folder=opened.folder, ledger=ledger), made, beside)
 
     async def _beside(self, wanted: Wanted, name: str, view: View) -> tuple[Made | None, bool]:
@@ -207,13 +266,9 @@ class _Order:
             console=_console(as_json=self.options.as_json),
             question=question,
             trials=trials,
-            steps=_most_steps(self.config, self.registry, name),
+            steps=view_steps(self.config, self.registry, name),
+            live=not converses(self.config, self.registry),
         )
-
-
-def _most_steps(config: Config, registry: Registry, name: str) -> int:
-    spec, allowed = registry.forecasters[name], config.limits.steps
-    return allowed if spec.steps is None else min(allowed, spec.steps(settings_of(spec, config)))
 
 
 def _console(*, as_json: bool) -> Console:
@@ -223,71 +278,9 @@ def _console(*, as_json: bool) -> Console:
     return PlainConsole(stderr=True, markup=False, highlight=False, quiet=not sys.stderr.isatty())
 
 
-async def _require_payable(opened: App, seat: Seat, *, yes: bool) -> None:
-    bay = Bay(seat=seat, random=opened.means.random, workshop=None, gateway=opened.gateway)
-    if seat.asks:
-        await opened.spending.look()
-    await agree(bay, 1, yes=yes, above_usd=opened.config.llm.budget.ask_above_usd)
-
-
-def _say_no_search(opened: App, seat: Seat, question: Question, view: View) -> None:
-    """Say it where an earlier moment stands in the way of searches; that there are none at all is a warning."""
-    workshop, now = opened.means.benches, opened.clock.now()
-    if not seat.asks or seat.clairvoyant or not isinstance(workshop, Workshop) or not workshop.engines:
-        return
-    backdated = is_backdated(question, cutoff_of(question, now), now)
-    if backdated and (why := no_search(workshop, backdated=True)) is not None:
-        view.say(why)
-
-
-async def _forecast(opened: App, seat: Seat, question: Question, view: View) -> str:
-    """Forecast and return the id; raises why the first trial failed where none has an answer."""
-    sitting = await begin(dataclasses.replace(opened.means, watch=view), seat, question, ASKED_FOR)
-    if sitting.running.trials:
-        view.say(f"forecast {sitting.running.id} was cut off; it goes on")
-    view.recall([record for record in sitting.running.trials if record.trial is not None])
-    try:
-        return (await sitting.forecast()).id
-    except NoAnswer as nothing:
-        forecasts = opened.ledger.forecasts
-        await forecasts.fail(sitting.running.id, why=str(nothing), at=opened.clock.now())
-        raise _cause(await forecasts.trace(sitting.running.id)) from nothing
-
-
-def _cause(trace: Trace) -> FoxcastError:
-    details = [record.trial.detail for record in trace.trials if record.trial is not None]
-    first = details[0] if details else ""
-    name, _, text = first.partition(": ")
-    kind: Callable[[str], FoxcastError] = {one.__name__: one for one in CAUSES}.get(name, Unavailable)
-    return kind(text if name in {one.__name__ for one in CAUSES} else f"no trial has an answer: {first}")
-
-
-async def _free(opened: App, seat: Seat, question: Question) -> Beside:
-    """Forecast with a free forecaster, unless what it said can only be repeated; its failure is no trouble."""
-    ledger, now = opened.ledger, opened.clock.now()
-    known = await ledger.forecasts.latest(question.ref, seat.name)
-    if known is not None and _is_current(known, question) and known.cutoff == cutoff_of(question, now):
-        return Beside(name=seat.name, forecast=known)
-    sitting = await begin(opened.means, seat, question, ASKED_FOR)
-    try:
-        return Beside(name=seat.name, forecast=await sitting.forecast())
-    except NoAnswer as nothing:
-        why = str(nothing)
-    except StoreError:
-        raise
-    except FoxcastError as error:
-        why = str(error)
-    await ledger.forecasts.fail(sitting.running.id, why=why, at=opened.clock.now())
-    return Beside(name=seat.name, forecast=None, why=why)
-
-
 async def _recorded(records: Records, names: tuple[str, ...], question: Question) -> list[Beside]:
     found = [(name, await records.ledger.forecasts.latest(question.ref, name)) for name in names]
-    return [Beside(name=name, forecast=one) for name, one in found if one is not None and _is_current(one, question)]
-
-
-def _is_current(made: Forecast, question: Question) -> bool:
-    return made.version == version_of(question)
+    return [Beside(name=name, forecast=one) for name, one in found if one is not None and is_current(one, question)]
 
 
 async def _told(records: Records, made: str, beside: list[Beside]) -> Made:

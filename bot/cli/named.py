@@ -77,7 +77,9 @@ async def preferred(records: Records, history: Sequence[Forecast]) -> str:
     It is the venue's first forecaster, else the last one that heard a model, else the last one.
     """
     table = records.config.venues.get(history[-1].ref.venue)
-    first = next(iter(table.forecasters), None) if table is not None else None
+    first = None
+    if table is not None:
+        first = table.forecasters_of(await records.ledger.questions.get(history[-1].ref))[0]
     if first is not None and any(one.forecaster == first for one in history):
         return first
     if len({one.forecaster for one in history}) == 1:

@@ -14,7 +14,6 @@ from bot.cli.records import read
 from bot.cli.session import configured
 from bot.cli.venues import require_venue
 from bot.clock import SystemClock
-from bot.config.model import Config
 from bot.domain.forecast import Forecast
 from bot.store.codec import PREDICTIONS
 from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
@@ -72,14 +71,16 @@ async def listed(records: Records, chosen: QuestionFilter, now: datetime) -> lis
     ledger = records.ledger
     found = []
     for row in await ledger.questions.rows(chosen, now=now):
-        primary = _primary(records.config, row)
+        primary = await _primary(records, row)
         found.append(Listed(row, await ledger.forecasts.latest(row.ref, primary) if primary else None))
     return found
 
 
-def _primary(config: Config, row: QuestionRow) -> str | None:
-    venue = config.venues.get(row.ref.venue)
-    return venue.forecasters[0] if venue else None
+async def _primary(records: Records, row: QuestionRow) -> str | None:
+    venue = records.config.venues.get(row.ref.venue)
+    if venue is None or not venue.choose:
+        return venue.forecasters[0] if venue else None
+    return venue.forecasters_of(await records.ledger.questions.get(row.ref))[0]
 
 
 def _cells(item: Listed, now: datetime) -> tuple[str, ...]:

@@ -170,7 +170,7 @@ def _json(
         name: _report(by_forecaster.get(name, ()), SeededRandom(config.seed), graded.get(name, ()))
         for name in sorted({*by_forecaster, *graded})
     }
-    named = [name for table in config.venues.values() for name in table.forecasters if name in reports]
+    named = [name for table in config.venues.values() for name in table.everyone if name in reports]
     first = next(iter([*named, *reports]), None)
     top = reports[first] if first else _report((), SeededRandom(config.seed))
     return {"forecaster": first, **top, "by_forecaster": reports}

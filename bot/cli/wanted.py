@@ -116,10 +116,11 @@ def _may_be_a_name(text: str) -> bool:
     return len(text.split()) == 1
 
 
-def chosen(config: Config, registry: Registry, venue: str, *, asked: str | None) -> str:
-    """Return who forecasts a question of the venue: the one asked for, else the first that asks models, else the first.
+def chosen(config: Config, registry: Registry, question: Question | str, *, asked: str | None) -> str:
+    """Return who forecasts a question, or any of a venue.
 
-    Those of the venue come before all others. Raises NotFound for a name that nobody has, with the nearest ones, and
+    It is the one asked for, else the first that asks models, else the first; those of the question come before all
+    others. Raises NotFound for a name that nobody has, with the nearest ones, and
     ConfigError where there is nobody.
     """
     there = registry.forecasters
@@ -128,7 +129,7 @@ def chosen(config: Config, registry: Registry, venue: str, *, asked: str | None)
             message = f"no enabled plugin offers a forecaster {asked}; {'; '.join(faults)}"
             raise ConfigError(message)
         return there[asked].name
-    names = _names(config, registry, venue)
+    names = _names(config, registry, question)
     seeing = [name for name in names if not config.forecaster(name).clairvoyant]
     if not seeing:
         message = 'no forecaster is enabled: name a plugin that offers one in plugins, such as plugins = ["baseline"]'
@@ -138,19 +139,35 @@ def chosen(config: Config, registry: Registry, venue: str, *, asked: str | None)
     return _preferred(registry, seeing)
 
 
-def remark_on(config: Config, registry: Registry, venue: str, name: str, *, asked: str | None) -> str | None:
+def several(config: Config, registry: Registry, question: Question, names: str) -> tuple[str, ...]:
+    """Return the forecasters named in a list with commas, each once; raises as ``chosen`` for one that nobody has."""
+    listed = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not listed:
+        message = f"--with names no forecaster; there are: {', '.join(registry.forecasters.names) or 'none'}"
+        raise ConfigError(message)
+    try:
+        return tuple(chosen(config, registry, question, asked=name) for name in listed)
+    except NotFound as error:
+        message = f"{error}; there are: {', '.join(registry.forecasters.names) or 'none'}"
+        raise NotFound(message) from error
+
+
+def remark_on(
+    config: Config, registry: Registry, question: Question | str, name: str, *, asked: str | None
+) -> str | None:
     """Say that who forecasts is clairvoyant, or that somebody was passed over because that one is; else None."""
     if config.forecaster(name).clairvoyant:
         return f"{name} is clairvoyant: nothing keeps it from what came after the cutoff, so its forecast never leaves"
-    first = _preferred(registry, _names(config, registry, venue))
+    first = _preferred(registry, _names(config, registry, question))
     if asked is not None or not config.forecaster(first).clairvoyant:
         return None
     return f"{first} is clairvoyant, so {name} forecasts; to ask {first} all the same: --forecaster {first}"
 
 
-def _names(config: Config, registry: Registry, venue: str) -> list[str]:
-    """Return all forecasters, those of the venue before all others."""
-    own = config.venues[venue].forecasters if venue in config.venues else ()
+def _names(config: Config, registry: Registry, question: Question | str) -> list[str]:
+    """Return all forecasters, those of the question, or of the venue, before all others."""
+    table = config.venues.get(question if isinstance(question, str) else question.ref.venue)
+    own = () if table is None else table.forecasters if isinstance(question, str) else table.forecasters_of(question)
     return [name for name in dict.fromkeys((*own, *registry.forecasters.names)) if name in registry.forecasters]
 
 
@@ -164,5 +181,9 @@ def free_ones(config: Config, registry: Registry, *, but: str) -> tuple[str, ...
     return tuple(
         spec.name
         for spec in registry.forecasters
-        if spec.name != but and Can.ASK_MODELS not in spec.abilities and not config.forecaster(spec.name).clairvoyant
+        if spec.name != but
+        and Can.ASK_MODELS not in spec.abilities
+        # What those cost that it builds on, it costs.
+        and spec.members is None
+        and not config.forecaster(spec.name).clairvoyant
     )

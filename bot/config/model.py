@@ -4,49 +4,20 @@ Building a ``Config`` reads no file and no environment; ``bot.config.load`` does
 a raw table here and is checked by the plugin's own settings model in ``bot.config.plugin_settings``.
 """
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
+from bot.config.choose import ChooseTable
+from bot.config.section import HostName, Hours, ModelName, Name, Seconds, Section
 from bot.config.sources import Sources
 from bot.domain.prompt import Dialect
+from bot.domain.question import Question
 from bot.domain.submission import Mode
-from bot.specs import NAME_PATTERN, Table
-
-Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=60)]
-_MODEL = re.compile(r"[a-z][a-z0-9_]*:\S+")
-_LABEL = r"[\w](?:[\w-]{0,61}[\w])?"
-_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-
-
-def _require_host(name: str) -> str:
-    if len(name) > 253 or not _HOST.fullmatch(name) or "_" in name:
-        message = f"{name!r} is no host name; write the host alone, such as example.org, which holds for all below it"
-        raise ValueError(message)
-    return name
-
-
-def _require_model(name: str) -> str:
-    if not _MODEL.fullmatch(name):
-        message = 'should be "PROVIDER:NAME", the provider as in [models], with no space in it'
-        raise ValueError(message)
-    return name
-
-
-ModelName = Annotated[str, StringConstraints(max_length=200), AfterValidator(_require_model)]
-HostName = Annotated[str, AfterValidator(_require_host)]
-Seconds = Annotated[float, Field(gt=0, le=366 * 86_400)]
-Hours = Annotated[float, Field(ge=0, le=366 * 24)]
-
-
-class Section(BaseModel):
-    """A table of config.toml: frozen, unknown keys refused, values kept out of error texts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+from bot.specs import Table
 
 
 class LogLevel(StrEnum):
@@ -195,12 +166,15 @@ class PaperSection(Section):
 class VenueTable(PluginTable):
     """One venue: its mode where it differs from the common one, and who forecasts; the first one's forecast leaves.
 
+    ``choose`` names others for some of its questions; the first table that fits a question counts.
+
     Nothing leaves in the last ``close_margin_s`` before a question closes. ``approval_h`` is how long a person's
     approval is waited for, and how long it holds. ``discover_every_s`` replaces that of the daemon.
     """
 
     mode: Mode | None = None
     forecasters: tuple[Name, ...] = Field(min_length=1)
+    choose: tuple[ChooseTable, ...] = ()
     account: str = Field(default="default", min_length=1, max_length=100)
     comment: bool = False
     close_margin_s: float = Field(default=60.0, ge=0, le=30 * 86_400)
@@ -209,6 +183,16 @@ class VenueTable(PluginTable):
     caps: CapsSection = CapsSection()
     trading: TradingSection = TradingSection()
     paper: PaperSection = PaperSection()
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """All who forecast some of its questions, each once."""
+        chosen = (name for table in self.choose for name in table.forecasters)
+        return tuple(dict.fromkeys((*self.forecasters, *chosen)))
+
+    def forecasters_of(self, question: Question) -> tuple[str, ...]:
+        """Return who forecasts a question, the one whose forecast leaves first."""
+        return next((table.forecasters for table in self.choose if table.fits(question)), self.forecasters)
 
 
 class RoleSection(Section):

@@ -80,11 +80,21 @@ def _unknown_forecasters(
 ) -> Iterator[str]:
     forecasters = offered[Table.FORECASTERS]
     for venue in sorted(set(config.venues).intersection(offered[Table.VENUES])):
-        for index, name in enumerate(config.venues[venue].forecasters):
-            place = place_of(config, "venues", venue, "forecasters", index)
+        for key, name in _named(config, venue):
+            place = place_of(config, "venues", venue, *key)
             if name in forecasters:
                 continue
             if name in dormant:
                 yield f"{place}the plugin {name} is not enabled; add it to plugins"
             else:
                 yield f"{place}no enabled plugin offers this forecaster; {instead(name, forecasters)}"
+
+
+def _named(config: Config, venue: str) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the forecasters that the table of a venue names, each with its key."""
+    table = config.venues[venue]
+    for index, name in enumerate(table.forecasters):
+        yield ("forecasters", index), name
+    for nth, chosen in enumerate(table.choose):
+        for index, name in enumerate(chosen.forecasters):
+            yield ("choose", nth, "forecasters", index), name

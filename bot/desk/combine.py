@@ -68,6 +68,39 @@ def pooled(question: Question, opinions: Sequence[Mapping[str, Prediction]], poo
     return {key: _distribution([opinion[key] for opinion in opinions], pool) for key in keys}
 
 
+def mixed(
+    question: Question, opinions: Sequence[Mapping[str, Prediction]], weights: Sequence[float]
+) -> Mapping[str, Prediction]:
+    """Return one prediction per target from opinions of different weight: of yes or no the mean of the log-odds.
+
+    Of options and of curves it is the mean of their probabilities. A single opinion is returned unchanged. Raises
+    ValueError for no opinion, and for weights that are negative, all 0, or not as many.
+    """
+    if len(opinions) != len(weights) or not opinions or min(weights) < 0.0 or sum(weights) <= 0.0:
+        message = f"{question.ref}: {len(opinions)} opinions and the weights {list(weights)} make no mixture"
+        raise ValueError(message)
+    if len(opinions) == 1:
+        return opinions[0]
+    keys = [target.key for target in question.targets]
+    return {key: _mixture([opinion[key] for opinion in opinions], weights) for key in keys}
+
+
+def _mixture(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
+    from bot.science.logit import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
+    from bot.science.pooling import linear_pool  # noqa: PLC0415 - as above
+
+    match predictions[0]:
+        case Choice(probabilities=first):
+            masses = [[p.probabilities[option] for option in first] for p in predictions if isinstance(p, Choice)]
+            return Choice(dict(zip(first, linear_pool(masses, weights).tolist(), strict=True)))
+        case Curve():
+            return Curve(tuple(linear_pool([p.cdf for p in predictions if isinstance(p, Curve)], weights).tolist()))
+        case _:
+            logits = logit([p.probability for p in predictions if isinstance(p, Binary)])
+            shares = [weight / sum(weights) for weight in weights]
+            return Binary(float(sigmoid(sum(share * value for share, value in zip(shares, logits, strict=True)))))
+
+
 def _binary(opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: Pool) -> list[Binary]:
     from bot.science import aggregate, shrinkage  # noqa: PLC0415 - numpy, which a single trial does not need
 

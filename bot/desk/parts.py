@@ -1,6 +1,7 @@
 """What a workshop is put together from: models, engines, gauges, shelves, and the reader of pages."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from bot.domain.conduct import Conduct
@@ -32,6 +33,23 @@ class PageReader(Protocol):
 
     async def read(self, fetched: Fetched) -> Page:
         """Return the visible text; raises ContractError where there is none to be had."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """What a calculation came to: what it printed, the value of its last line, and what went wrong, each if any."""
+
+    printed: str = ""
+    value: str = ""
+    error: str = ""
+
+
+class Calculator(Protocol):
+    """Runs a piece of Python that can reach nothing."""
+
+    async def run(self, code: str, *, now: datetime) -> Sum:
+        """Return what it came to with its clock standing at ``now``; raises Unavailable where it could not run."""
         ...
 
 

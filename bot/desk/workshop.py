@@ -1,7 +1,7 @@
 """The workshop: everything that may be used in trials, out of which each trial gets a bench of its own."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -12,11 +12,12 @@ from bot.desk.leaks.blocks import Blocks, blocks_of
 from bot.desk.leaks.content import ROLE as FILTER
 from bot.desk.notebook import Notebook
 from bot.desk.opening import OPENING, Opening
-from bot.desk.parts import Engine, Gauge, Models, PageReader, Shelf
+from bot.desk.parts import Calculator, Engine, Gauge, Models, PageReader, Shelf
 from bot.desk.policy import permitted, policy_for
 from bot.desk.record import Record, digest_of
 from bot.desk.tools.own import NAME as EARLIER
 from bot.desk.tools.own import earlier
+from bot.desk.tools.related import HISTORY, RELATED
 from bot.desk.tools.scene import Guards, Scene
 from bot.desk.tools.search import usable
 from bot.desk.tools.summary import ROLE as SUMMARISER
@@ -26,7 +27,7 @@ from bot.desk.troubles import Troubles
 from bot.desk.voices import Voices
 from bot.domain.forecast import Limits
 from bot.domain.inquiry import Charge
-from bot.domain.question import Question
+from bot.domain.question import Question, QuestionRef
 from bot.domain.research import SourcePolicy
 from bot.errors import ConfigError
 from bot.ports import Clock, Fetcher
@@ -59,6 +60,7 @@ class Workshop:
     shelves: Mapping[str, Shelf] = field(default_factory=dict)
     blocked: frozenset[str] = frozenset()
     models: Models | None = None
+    calculator: Calculator | None = None
     sealed: bool = False
     forgiving: bool = False
     cast: Mapping[str, str] = field(default_factory=dict)
@@ -171,8 +173,7 @@ class Workshop:
         self, opening: Opening, scene: Scene, instruments: Mapping[str, Instrument], charge: Charge
     ) -> Opening:
         names = set(instruments)
-        if names and not await earlier(scene.question, self.ledger.forecasts, charge, opening.bound):
-            names.discard(EARLIER)
+        names -= await self._idle(names, scene.question.ref, charge, opening.bound)
         tools = (instrument.tool for name, instrument in instruments.items() if name in names)
         text = f"{scene.question.title}\n{scene.question.background}\n{scene.question.criteria}"
         own = (scene.question.url,) if scene.question.url else ()
@@ -183,6 +184,18 @@ class Workshop:
         # As it will be read from the record, down to the order of keys, from which prompts are made.
         return OPENING.decode(OPENING.encode(complete))
 
+    async def _idle(self, names: Collection[str], ref: QuestionRef, charge: Charge, before: datetime) -> set[str]:
+        """Return the tools that could only say that there is nothing."""
+        if not names:
+            return set()
+        related = self.ledger.related
+        there = {
+            EARLIER: bool(await earlier(ref, self.ledger.forecasts, charge, before)),
+            RELATED: not await related.alone(ref, before=before),
+            HISTORY: await related.moved(ref, before=before),
+        }
+        return {name for name, has_something in there.items() if not has_something}
+
     def _blocks(self, question: Question, *, backdated: bool) -> Blocks:
         return blocks_of(question, (*self.section.blocked_hosts, *self.blocked), backdated=backdated)
 
@@ -191,7 +204,9 @@ class Workshop:
             engines=self.engines,
             gauges=self.gauges,
             shelves=self.shelves,
+            calculator=self.calculator,
             forecasts=self.ledger.forecasts,
+            related=self.ledger.related,
             charge=voices.charge,
             summarised=voices.has(SUMMARISER),
         )

@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
+from bot.domain.prediction import Prediction
 from bot.domain.question import Question, QuestionRef, require_aware
-from bot.domain.resolution import Resolution
+from bot.domain.resolution import Outcome, Resolution
 from bot.domain.step import Json
+
+# A step of this name leaves the text of its argument "text" as a note to those who forecast later.
+NOTE_TO_SELF = "keep_lesson"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,29 @@ class Fitted:
         require_aware("before", self.before)
         object.__setattr__(self, "payload", MappingProxyType(dict(self.payload)))
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hindsight:
+    """The last word of a forecaster on a target, and what happened then.
+
+    ``prediction`` is what its trials said together, before calibration; ``reason`` what the last of them gave as its
+    reason, and ``notes`` are the texts of its steps of the name ``keep_lesson``: both are words of models.
+    """
+
+    forecast: str
+    forecaster: str
+    question: Question
+    prediction: Prediction
+    resolution: Resolution
+    cutoff: datetime
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """What happened."""
+        return self.resolution.outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What is asked: a question, its shape, and its targets (one per scored event)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
 from types import MappingProxyType
@@ -85,8 +85,10 @@ class Question:
     venue has the question from, ``series`` is the same for questions that ask again what an earlier one asked (the unit
     of resampling), ``batch`` names forecasts that must leave together, ``as_of`` is the moment after
     which nothing may inform the forecast where the venue fixes one, and ``facts`` carries what the venue knows beyond
-    the text under names documented by its plugin. All moments are time-zone aware. Raises ValueError for a question
-    without targets, with targets of the same key, or with a crowd that does not fit the shape.
+    the text under names documented by its plugin. ``tags`` and ``tournaments`` are the venue's short names (slugs, ids)
+    for what it files the question under; they move without making another question of it. All moments are time-zone
+    aware. Raises ValueError for a question without targets, with targets of the same key, or with a crowd that does not
+    fit the shape.
     """
 
     ref: QuestionRef
@@ -105,6 +107,8 @@ class Question:
     as_of: datetime | None = None
     crowd: Crowd | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    tournaments: tuple[str, ...] = ()
     kind: Literal["question"] = "question"
 
     def __post_init__(self) -> None:
@@ -119,6 +123,11 @@ class Question:
             message = f"{self.ref}: the crowd's {why}"
             raise ValueError(message)
         object.__setattr__(self, "facts", MappingProxyType(dict(self.facts)))
+
+    @property
+    def as_stated(self) -> Self:
+        """The question with what it says alone: without its crowd and what it is filed under, which both move."""
+        return replace(self, crowd=None, tags=(), tournaments=())
 
     def target(self, key: str) -> Target:
         """Return the target of that key; raises KeyError if the question has none such."""

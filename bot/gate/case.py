@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from bot.config.choose import ChooseTable
 from bot.config.model import CapsSection, TradingSection
 from bot.domain.forecast import Forecast
 from bot.domain.order import Order, Plan
@@ -25,8 +26,9 @@ LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
 class Lane:
     """One venue's way out: its mode, whose forecasts leave, under which account, and within which limits.
 
-    ``comment``: the reasons of a forecast that stands are left there too. ``digest`` is that of the configuration that
-    an arm record for it is bound to.
+    Forecasts of ``primary`` leave, but for questions that a table in ``choose`` fits. ``comment``: the reasons of a
+    forecast that stands are left there too. ``digest`` is that of the configuration that an arm record for it is bound
+    to.
     """
 
     venue: str
@@ -39,6 +41,11 @@ class Lane:
     approval: timedelta = timedelta(hours=12)
     comment: bool = False
     digest: str = ""
+    choose: tuple[ChooseTable, ...] = ()
+
+    def leader(self, question: Question) -> str:
+        """Return whose forecast of a question leaves."""
+        return next((table.forecasters[0] for table in self.choose if table.fits(question)), self.primary)
 
     @property
     def live(self) -> bool:

@@ -65,9 +65,10 @@ def _off(case: Case) -> Hold | None:
 
 def _not_primary(case: Case) -> Hold | None:
     lane, forecaster = case.lane, case.forecast.forecaster
-    if forecaster == lane.primary:
+    leader = lane.leader(case.question)
+    if forecaster == leader:
         return None
-    return Hold(why=f"recorded only: {lane.primary} forecasts for {lane.venue}, {forecaster} runs beside it")
+    return Hold(why=f"recorded only: {leader} forecasts for {lane.venue}, {forecaster} runs beside it")
 
 
 def _unfit(case: Case) -> Hold | None:

@@ -15,6 +15,7 @@ def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
         venue=venue,
         mode=config.mode_of(venue),
         primary=table.forecasters[0],
+        choose=table.choose,
         account=table.account,
         caps=table.caps,
         trading=table.trading,

@@ -16,6 +16,7 @@ from bot.jobs.permit import Permitting, permit, require_allowed
 from bot.jobs.sitting import ASKED_FOR, Seat
 from bot.jobs.spending import Spending
 from bot.ports import Clock
+from bot.store.codec import version_of
 from bot.store.ledger import Ledger
 from bot.store.mailbox import Waiting
 from bot.store.requests import waiting
@@ -149,9 +150,30 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
         closes_at=question.closes_at,
         answered_at=newest.made_at if newest else None,
     )
-    await ledger.schedule.plan([due])
+    await ledger.schedule.plan([*await _members_due(parts, question, name), due])
     parts.wake()
     return f"forecast of {request.ref} by {name} {ASKED_FOR}"
+
+
+async def _members_due(parts: Attending, question: Question, name: str) -> list[Due]:
+    """Return the wishes for forecasts that the one asked for builds on and that are not there."""
+    found: list[Due] = []
+    for member in parts.seats[name].members:
+        newest = await parts.ledger.forecasts.latest(question.ref, member)
+        if newest is not None and newest.version == version_of(question):
+            continue
+        found += await _members_due(parts, question, member)
+        found.append(
+            Due(
+                ref=question.ref,
+                forecaster=member,
+                due_at=parts.clock.now(),
+                why=f"{name} builds on it",
+                closes_at=question.closes_at,
+                answered_at=newest.made_at if newest else None,
+            )
+        )
+    return found
 
 
 async def _require_affordable(parts: Attending, name: str, now: datetime) -> None:

@@ -1,6 +1,6 @@
 """Find open questions, keep each version of them, and plan when they are forecast."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from bot.domain.question import Question
@@ -14,15 +14,23 @@ from bot.store.schedule import Due
 CHUNK = 250
 
 
+def _always(_forecaster: str, _question: Question) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planning:
-    """What planning forecasts of one venue needs; ``forecasters`` are those that forecast its questions."""
+    """What planning forecasts of one venue needs; ``forecasters`` are those that forecast its questions.
+
+    ``fits`` says whether one of them forecasts a question of the venue.
+    """
 
     name: str
     forecasters: Sequence[str]
     ledger: Ledger
     clock: Clock
     policy: Reforecast
+    fits: Callable[[str, Question], bool] = _always
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,7 @@ async def discover(parts: Discovery) -> str:
 
 async def plan(parts: Planning, questions: Sequence[Question], forecaster: str) -> int:
     """Plan what needs a forecast as the questions are now; return how many were brought forward."""
+    questions = [question for question in questions if parts.fits(forecaster, question)]
     bases = await parts.ledger.forecasts.bases([question.ref for question in questions], forecaster)
     now = parts.clock.now()
     dues = [

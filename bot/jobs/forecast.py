@@ -109,11 +109,16 @@ class _Pass:
             lease=max(parts.lease, timedelta(seconds=longest) + LEASE_BEYOND),
             limit=free,
             leave=held,
+            behind=self._behind,
         )
         parts.spending.begun(claim.forecaster for claim in claims)
         self.claimed_at = parts.means.clock.monotonic()
         self.exhausted = len(claims) < free
         self.running.update(group.create_task(_attempt(parts, claim, self.tally.mishaps)) for claim in claims)
+
+    @property
+    def _behind(self) -> list[tuple[str, str]]:
+        return [(name, member) for name, seat in self.parts.seats.items() for member in seat.members]
 
     async def _held(self) -> tuple[str, ...]:
         """Return who must wait for a person's yes, by what is due now."""
@@ -133,6 +138,8 @@ class _Pass:
         done, self.running = await asyncio.wait(
             self.running, timeout=pause if room else None, return_when=asyncio.FIRST_COMPLETED
         )
+        # Who builds on those that ended may have its turn now, which must not wait for the next pass.
+        self.exhausted = self.exhausted and not (done and self._behind)
         for task in done:
             # One that failed has cancelled the others already, and is raised by the group.
             made = not task.cancelled() and task.exception() is None and task.result()

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import structlog
 
-from bot.domain.learning import Fitted
+from bot.domain.learning import Fitted, Hindsight
 from bot.domain.question import Question
 from bot.domain.resolution import Example
 from bot.errors import LeakError
-from bot.ports import Archive, Clock, Learner
+from bot.ports import Archive, Clock, Historian, Learner
 from bot.store.ledger import Ledger
 
 log = structlog.get_logger()
@@ -53,29 +53,47 @@ def may_teach(question: Question) -> bool:
     return question.facts.get(TRAINING) != FORBIDDEN
 
 
-def fit(name: str, learner: Learner, archives: Sequence[Archive], *, before: datetime) -> Fitted:
-    """Fit one forecaster on everything the archives knew before the moment; takes seconds of CPU."""
+def fit(
+    name: str, learner: Learner, archives: Sequence[Archive], *, before: datetime, pasts: Sequence[Hindsight] = ()
+) -> Fitted:
+    """Fit one forecaster on everything the archives knew before the moment; takes seconds of CPU.
+
+    ``pasts`` are for a learner that also looks at what was forecast; raises LeakError for one not known before.
+    """
     examples = known_before(archives, before)
     rounds = sorted({example.question.batch or "" for example in examples})
-    return Fitted(
-        forecaster=name,
-        before=before,
-        examples=len(examples),
-        payload=learner.fit(examples, before=before),
-        provenance={"rounds": f"{len(rounds)} ({rounds[0]} to {rounds[-1]})" if rounds else "none"},
-    )
+    payload = learner.fit(examples, before=before)
+    provenance = {"rounds": f"{len(rounds)} ({rounds[0]} to {rounds[-1]})" if rounds else "none"}
+    if pasts and isinstance(learner, Historian):
+        payload = {**payload, **learner.recall(_long_known(pasts, before), before=before)}
+        provenance["forecasts"] = f"{len(pasts)}, by {', '.join(sorted({past.forecaster for past in pasts}))}"
+    seen = len(examples) + len(pasts)
+    return Fitted(forecaster=name, before=before, examples=seen, payload=payload, provenance=provenance)
 
 
-def best_known(name: str, school: School, archives: Sequence[Archive], *, before: datetime) -> Fitted | None:
+def best_known(
+    name: str, school: School, archives: Sequence[Archive], *, before: datetime, pasts: Sequence[Hindsight] = ()
+) -> Fitted | None:
     """Return what a forecaster may know at the moment, shipped or fitted now: whatever saw the most examples.
 
     None where nothing was learned strictly before it.
     """
     found = [fitted for fitted in school.shipped if fitted.before <= before]
-    if school.learner is not None and archives:
-        found.append(fit(name, school.learner, archives, before=before))
+    if school.learner is not None and (archives or pasts):
+        found.append(fit(name, school.learner, archives, before=before, pasts=pasts))
     best = max(found, key=lambda fitted: (fitted.examples, fitted.before), default=None)
     return None if best is None or best.examples == 0 else best
+
+
+def _long_known(pasts: Sequence[Hindsight], before: datetime) -> Sequence[Hindsight]:
+    for past in pasts:
+        if past.resolution.resolved_at >= before or past.cutoff >= before:
+            message = (
+                f"forecast {past.forecast} of {past.resolution.ref} (cutoff {past.cutoff.isoformat()}, resolved "
+                f"{past.resolution.resolved_at.isoformat()}) was not over before {before.isoformat()}"
+            )
+            raise LeakError(message)
+    return pasts
 
 
 def day_of(cutoff: datetime) -> datetime:
@@ -124,9 +142,15 @@ class Teacher:
         recorded = Known(*newest) if newest else None
         if recorded and recorded.fitted.before == before:
             return recorded
-        best = await asyncio.to_thread(best_known, forecaster, school, self.archives, before=before)
+        pasts = await self._pasts(forecaster, school, before)
+        best = await asyncio.to_thread(best_known, forecaster, school, self.archives, before=before, pasts=pasts)
         if best is None or (recorded and recorded.fitted.examples >= best.examples):
             return recorded
         digest = await self.ledger.learning.record(best, self.clock.now())
         log.info("learned", forecaster=forecaster, before=best.before.isoformat(), examples=best.examples)
         return Known(digest, best)
+
+    async def _pasts(self, forecaster: str, school: School, before: datetime) -> Sequence[Hindsight]:
+        if not isinstance(school.learner, Historian):
+            return ()
+        return await self.ledger.learning.pasts({forecaster, *school.learner.others}, before)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.domain.score import CROWD, Score
-from bot.jobs.judging import Answer, marks_of
+from bot.judging import Answer, marks_of
 from bot.ports import Clock
 from bot.store.ledger import Ledger
 from bot.store.scores import Scorable

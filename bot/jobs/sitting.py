@@ -67,6 +67,7 @@ class Seat:
 
     ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings`` are what
     it was opened with, without secrets, and ``uses`` the forecaster that it is a variant of: both for the record alone.
+    ``members`` are the forecasters that it builds on, which forecast before it.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Seat:
     clairvoyant: bool = False
     settings: Mapping[str, Json] = field(default_factory=dict)
     uses: str | None = None
+    members: tuple[str, ...] = ()
 
     @property
     def setup(self) -> Setup:
@@ -92,7 +94,7 @@ class Seat:
         )
 
 
-def _always(_venue: str, _forecaster: str) -> bool:
+def _always(_question: Question, _forecaster: str) -> bool:
     return True
 
 
@@ -100,7 +102,8 @@ def _always(_venue: str, _forecaster: str) -> bool:
 class Means:
     """What every sitting works with; ``benches`` is None where no forecaster asks models.
 
-    ``repeats`` says whether a forecaster forecasts the questions of a venue again by itself.
+    ``peers`` is where those that build on others read what these said. ``repeats`` says whether a forecaster forecasts
+    a question again by itself.
     """
 
     ledger: Ledger
@@ -110,8 +113,9 @@ class Means:
     clock: Clock
     random: Random
     benches: Benches | None = None
+    peers: Benches | None = None
     watch: Watch = field(default_factory=Unwatched)
-    repeats: Callable[[str, str], bool] = _always
+    repeats: Callable[[Question, str], bool] = _always
 
 
 class NoAnswer(Exception):
@@ -141,7 +145,7 @@ class Sitting:
             # What a trial begins with (the crowd's price, say) is no forecast of its own, so nothing of it may leave.
             raise NoAnswer(trials)
         forecast = await self._combined(trials, known)
-        repeated = means.repeats(running.question.ref.venue, seat.name)
+        repeated = means.repeats(running.question, seat.name)
         following = next_due(running.question, made_at=forecast.made_at, policy=means.policy) if repeated else None
         await means.ledger.forecasts.complete(forecast, next_due=following)
         return forecast
@@ -190,7 +194,8 @@ class Sitting:
         return trial
 
     async def _bench(self, number: int) -> Bench:
-        if not self.seat.asks or self.means.benches is None:
+        benches = self.means.benches if self.seat.asks else self.means.peers if self.seat.members else None
+        if benches is None:
             return BareBench()
         question = self.running.question
         charge = Charge(
@@ -200,7 +205,7 @@ class Sitting:
             forecaster=self.seat.name,
             trial=number,
         )
-        return await self.means.benches.bench(
+        return await benches.bench(
             question,
             charge=charge,
             cutoff=self.running.cutoff,

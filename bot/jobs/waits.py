@@ -26,7 +26,12 @@ class BatchWait:
 
     async def __call__(self, row: BatchRow, now: datetime) -> bool:
         """Say whether the batch may go now."""
-        load = await self.ledger.schedule.load(row.venue, row.batch, self.lanes[row.venue].primary, now=now)
+        lane = self.lanes[row.venue]
+        others: dict[str, str] = {}
+        if lane.choose:
+            questions = await self.ledger.questions.in_batch(row.venue, row.batch)
+            others = {str(question.ref): lane.leader(question) for question in questions}
+        load = await self.ledger.schedule.load(row.venue, row.batch, lane.primary, now=now, others=others)
         if load.questions == 0:
             return True
         if row.venue not in self.surveyed:

@@ -188,6 +188,7 @@ class Planting:
             gauges={"gauge": Gauge(spec=_spec("gauge"), source=_Gauge())},
             shelves={"shelf": Shelf(spec=_spec("shelf"), source=_Shelf())},
             forecasts=self.ledger.forecasts,
+            related=self.ledger.related,
             charge=charge,
             summarised=False,
         )

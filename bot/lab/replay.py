@@ -195,7 +195,7 @@ class _Theatre:
         return await run_trial(self.seat.forecaster, self.trace.question, desk, TrialRun(limits=limits, log=comparison))
 
     async def _bench(self, number: int) -> Bench:
-        if not self.seat.asks or self.workshop is None:
+        if not (self.seat.asks or self.seat.members) or self.workshop is None:
             return BareBench()
         charge = Charge(
             scope=self.forecast.id,

@@ -7,7 +7,7 @@ from bot.domain.learning import Round
 from bot.domain.prediction import Binary, Prediction
 from bot.domain.question import Question, QuestionRef
 from bot.domain.resolution import Chosen, Happened, Landed, Resolution
-from bot.jobs.judging import Answer, Marks, flat_answer, marks_of
+from bot.judging import Answer, Marks, flat_answer, marks_of
 
 Answers = Mapping[tuple[QuestionRef, str], float]
 Predictions = Mapping[tuple[QuestionRef, str], Prediction]

@@ -6,7 +6,6 @@ may hold lone surrogates, which no UTF-8 can carry: they become U+FFFD here, onc
 secrets that somebody repeated become a mark: what went through here may be kept, exported and shown.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
@@ -122,8 +121,8 @@ SETUP: Form[Setup] = Form("setup of a forecaster", Setup)
 
 
 def version_of(question: Question) -> str:
-    """Return the digest of all that the question says, but for the crowd, which moves."""
-    return digest(QUESTION.encode(dataclasses.replace(question, crowd=None)).encode())
+    """Return the digest of all that the question says, but for what moves: the crowd, and what it is filed under."""
+    return digest(QUESTION.encode(question.as_stated).encode())
 
 
 def listed(values: Iterable[object]) -> str:

@@ -1,14 +1,16 @@
 """What forecasters learned from outcomes: parameters by the digest of their content, found again by date."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlite_utils import Database
 
-from bot.domain.learning import Fitted
+from bot.domain.learning import Fitted, Hindsight
 from bot.store.codec import FITTED, clean, moment, stamp
 from bot.store.documents import Packed, get, pack, put
+from bot.store.pasts import pasts
 from bot.store.runs import Runs
 
 MEDIA_TYPE = "application/json"
@@ -54,6 +56,10 @@ class Learning:
     async def get(self, digest: str) -> Fitted:
         """Return parameters; raises NotFound."""
         return await self.readers.run(lambda database: _fitted(database, digest))
+
+    async def pasts(self, forecasters: Collection[str], before: datetime) -> list[Hindsight]:
+        """Return what forecasters said of targets whose outcome was known before, as it became known; the newest."""
+        return await self.readers.run(lambda database: pasts(database, forecasters, before))
 
     async def rows(self) -> list[FittedRow]:
         """Return what is on record, by forecaster and date."""

@@ -27,6 +27,7 @@ from bot.store.questions import Questions
 from bot.store.rates import RateStates
 from bot.store.readers import Readers
 from bot.store.readings import Readings
+from bot.store.related import Related
 from bot.store.resolutions import Resolutions
 from bot.store.restore import finish
 from bot.store.runs import Runs, Sealed, Writes
@@ -60,6 +61,7 @@ class Ledger:
     rates: RateStates
     leave: Leave
     readings: Readings
+    related: Related
 
 
 @asynccontextmanager
@@ -121,4 +123,5 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         rates=RateStates(writer, readers),
         leave=Leave(writer, readers),
         readings=Readings(writer, readers),
+        related=Related(readers),
     )

@@ -17,11 +17,19 @@ from bot.domain.question import Crowd, Question, QuestionRef
 from bot.errors import NotFound
 from bot.store.codec import listed, moment, stamp, version_of
 from bot.store.runs import Runs
-from bot.store.versions import STATED, question_from, store_crowds, store_prices, store_versions
+from bot.store.versions import (
+    STATED,
+    labels_of,
+    question_from,
+    store_crowds,
+    store_labels,
+    store_prices,
+    store_versions,
+)
 
 CHUNK = 500
 
-KNOWN = "select ref, version from question where ref in (select value from json_each(?))"
+KNOWN = "select ref, version, labels from question where ref in (select value from json_each(?))"
 NEWEST_PRICE = "left join price p on p.id = (select max(id) from price where ref = v.ref)"
 CURRENT = f"{STATED} join question q on q.ref = v.ref and q.version = v.version {NEWEST_PRICE} where q.ref = ?"
 IN_BATCH = f"""
@@ -209,7 +217,9 @@ def current(database: Database, ref: QuestionRef) -> Question:
 
 def _record(database: Database, questions: Sequence[Question], seen_at: str) -> Recorded:
     refs = listed(question.ref for question in questions)
-    before: dict[str, str] = dict(database.execute(KNOWN, [refs]).fetchall())
+    rows = database.execute(KNOWN, [refs]).fetchall()
+    before: dict[str, str] = {ref: version for ref, version, _ in rows}
+    filed: dict[str, str] = {ref: labels for ref, _, labels in rows}
     new = changed = 0
     restated: list[tuple[Question, str]] = []
     for question in questions:
@@ -219,6 +229,7 @@ def _record(database: Database, questions: Sequence[Question], seen_at: str) -> 
             restated.append((question, version))
             before[ref] = version
     store_versions(database, restated, seen_at)
+    store_labels(database, [one for one in questions if filed.get(str(one.ref), labels_of(one)) != labels_of(one)])
     store_prices(database, questions, seen_at)
     return Recorded(new=new, changed=changed, same=len(questions) - new - changed)
 

@@ -4,10 +4,12 @@ The daemon's ticker knows nothing of questions; this table is what survives a ki
 returned, and whoever held it can no longer change the row.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, TypedDict, Unpack
 
 from sqlite_utils import Database
 
@@ -42,6 +44,7 @@ from bot.store.schedule_queries import (
 
 EVERY_FORECASTER = ""
 MISSED_WINDOW = "missed window"
+NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 class Next(Protocol):
@@ -129,6 +132,17 @@ class Load:
     waiting: int
 
 
+class Passing(TypedDict, total=False):
+    """What ``claim`` passes over: the forecasters in ``leave``, and those that wait for another one.
+
+    ``behind`` holds pairs of a forecaster and one that it builds on: it waits while that one is due, or at work, on the
+    same question, unless that one is locked or left.
+    """
+
+    leave: Collection[str]
+    behind: Collection[tuple[str, str]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Order:
     """What is asked of ``claim``."""
@@ -138,6 +152,7 @@ class _Order:
     until: datetime
     limit: int
     leave: str
+    behind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +168,17 @@ class Schedule:
         return await self.writer.run(lambda database: _plan(database, rows))
 
     async def claim(
-        self, *, now: datetime, owner: str, lease: timedelta, limit: int, leave: Collection[str] = ()
+        self, *, now: datetime, owner: str, lease: timedelta, limit: int, **passing: Unpack[Passing]
     ) -> list[Claim]:
-        """Lease up to ``limit`` due and unlocked entries: open windows first, the soonest to close first of all.
-
-        Those of the forecasters in ``leave`` are left alone.
-        """
-        order = _Order(now=stamp(now), owner=owner, until=now + lease, limit=limit, leave=listed(leave))
+        """Lease up to ``limit`` due and unlocked entries: open windows first, the soonest to close first of all."""
+        order = _Order(
+            now=stamp(now),
+            owner=owner,
+            until=now + lease,
+            limit=limit,
+            leave=listed(passing.get("leave", ())),
+            behind=json.dumps([*map(list, passing.get("behind", ()))]),
+        )
         return await self.writer.run(lambda database: _claim(database, order))
 
     async def due(self, now: datetime) -> Mapping[str, int]:
@@ -221,9 +240,15 @@ class Schedule:
         )
         return ScheduleCounts(due=due, leased=leased, locked=locked, waiting=waiting)
 
-    async def load(self, venue: str, batch: str, forecaster: str, *, now: datetime) -> Load:
-        """Return what a batch still waits for from a forecaster; locked questions are not waited for."""
+    async def load(
+        self, venue: str, batch: str, forecaster: str, *, now: datetime, others: Mapping[str, str] = NOBODY
+    ) -> Load:
+        """Return what a batch still waits for from a forecaster; locked questions are not waited for.
+
+        ``others`` names the forecasters of the questions that have another one, by reference.
+        """
         values = {"venue": venue, "batch": batch, "forecaster": forecaster, "now": stamp(now)}
+        values["others"] = json.dumps(dict(others))
         questions, busy, unforecast, waiting = await self.readers.run(
             lambda database: database.execute(LOAD, values).fetchone()
         )
@@ -269,7 +294,7 @@ def _claim(database: Database, order: "_Order") -> list[Claim]:
     index = BY_CLOSE if due == CROWDED else BY_DUE
     claims: list[Claim] = []
     for window in CLAIMABLE:
-        values = {"now": order.now, "limit": order.limit - len(claims), "leave": order.leave}
+        values = {"now": order.now, "limit": order.limit - len(claims), "leave": order.leave, "behind": order.behind}
         rows = database.execute(window[index], values).fetchall()
         claims += [_lease(database, ref, forecaster, order) for ref, forecaster in rows]
     return claims

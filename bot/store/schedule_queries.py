@@ -26,6 +26,14 @@ _UNLOCKED = """not exists (select 1 from lock k where k.ref = s.ref and k.foreca
 _FREE = f"s.owner is null and s.due_at is not null and s.due_at <= :now and {_UNLOCKED}"
 # A bound list of forecasters that are left alone.
 _WANTED = "s.forecaster not in (select value from json_each(:leave))"
+# Nor one whose forecaster builds on another that is due, or at work, on the same question; :behind lists such pairs.
+_NOT_BEHIND = """not exists (select 1 from json_each(:behind) pair
+  join schedule b on b.ref = s.ref and b.forecaster = json_extract(pair.value, '$[1]')
+  where json_extract(pair.value, '$[0]') = s.forecaster and (b.owner is not null or b.due_at <= :now)
+    and b.forecaster not in (select value from json_each(:leave))
+    and not exists (select 1 from lock k where k.ref = b.ref and k.forecaster in ('', b.forecaster)
+      and (k.until is null or k.until > :now)))"""
+_TURN = f"{_FREE} and {_WANTED} and {_NOT_BEHIND}"
 DUE_BY_FORECASTER = f"select s.forecaster, count(*) from schedule s where {_FREE} group by s.forecaster"  # noqa: S608 - constants
 COUNT_DUE = """
 select count(*) from (
@@ -41,7 +49,7 @@ _WINDOWS = (
 )
 CLAIMABLE = tuple(
     {
-        rows: f"select s.ref, s.forecaster from {rows} where {_FREE} and {_WANTED} and {window} limit :limit"  # noqa: S608 - constants
+        rows: f"select s.ref, s.forecaster from {rows} where {_TURN} and {window} limit :limit"  # noqa: S608 - constants
         for rows in (BY_DUE, BY_CLOSE)
     }
     for window in _WINDOWS
@@ -96,14 +104,16 @@ from schedule s
 """  # noqa: S608 - made of constants
 # A forecast counts once the gate has decided over it: before that there is no intent that could travel.
 LOAD = """
+with wanted as (
+  select q.ref, coalesce((select value from json_each(:others) o where o.key = q.ref), :forecaster) as forecaster
+  from question q where q.venue = :venue and q.batch = :batch)
 select count(*), coalesce(sum(busy), 0), coalesce(sum(unforecast), 0), coalesce(sum(unforecast and due), 0) from (
   select s.owner is not null as busy,
          s.owner is null and s.due_at <= :now or exists (
-           select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster and f.state = 'done') as due,
-         not exists (select 1 from forecast f where f.ref = q.ref and f.forecaster = :forecaster
+           select 1 from forecast f where f.ref = w.ref and f.forecaster = w.forecaster and f.state = 'done') as due,
+         not exists (select 1 from forecast f where f.ref = w.ref and f.forecaster = w.forecaster
                                                 and f.decided_at is not null)
-         and not exists (select 1 from lock k where k.ref = q.ref and k.forecaster in ('', :forecaster)
+         and not exists (select 1 from lock k where k.ref = w.ref and k.forecaster in ('', w.forecaster)
                                                 and (k.until is null or k.until > :now)) as unforecast
-  from question q left join schedule s on s.ref = q.ref and s.forecaster = :forecaster
-  where q.venue = :venue and q.batch = :batch)
+  from wanted w left join schedule s on s.ref = w.ref and s.forecaster = w.forecaster)
 """

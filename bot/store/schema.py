@@ -392,3 +392,9 @@ def lanes(database: Database) -> None:
     """Tell paper from live in readings of accounts, and count what is at stake from indexes."""
     for statement in schema_lanes.STATEMENTS:
         database.execute(statement)
+
+
+@MIGRATIONS(name="0009_labels")
+def labels(database: Database) -> None:
+    """Keep what questions are filed under: it moves, so it is no part of their versions."""
+    database.execute("alter table question add column labels text not null default '{}'")

@@ -41,7 +41,7 @@ where forecast = :forecast and target = :target and not exists (
   select 1 from resolution r where r.ref = prediction.ref and r.target = prediction.target and r.id > :resolution)
 """
 # Some venues score what stood at one moment, which the question then names in its fact "spot_at".
-_BY_SPOT = """not exists (
+BY_SPOT = """not exists (
       select 1 from question_version v where v.version = q.version
         and julianday(json_extract(v.body, '$.facts.spot_at')) < julianday(f.cutoff))"""
 # What went on paper, or for real; a forecast that went nowhere is of neither kind.
@@ -63,7 +63,7 @@ with eligible as (
   left join price c on c.id = f.price
   where r.kind = 'happened' and p.probability is not null
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
-    and {_BY_SPOT}
+    and {BY_SPOT}
     and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
@@ -86,7 +86,7 @@ with eligible as (
   join target t on t.version = f.version and t.target = p.target
   where r.kind in ('chosen', 'landed')
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
-    and {_BY_SPOT}
+    and {BY_SPOT}
     and (:venue is null or q.venue = :venue) and (:forecaster is null or f.forecaster = :forecaster)
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
@@ -111,7 +111,7 @@ with eligible as (
   where r.kind = 'happened' and r.resolved_at < :before and p.raw_probability is not null
     and f.forecaster = :forecaster and q.family = :family
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
-    and {_BY_SPOT}
+    and {BY_SPOT}
     and not exists (
       select 1 from question_version v where v.version = f.version and json_extract(v.body, '$.facts.training') = 'no'))
 select raw, outcome, source, cutoff, resolved_at from eligible where age = 1 order by cutoff, ref, target

@@ -4,7 +4,6 @@ A version is the digest of all that a question says but for its crowd. This modu
 snapshots of others; it opens none.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,20 +13,23 @@ from sqlite_utils import Database
 from bot.domain.question import Crowd, Question, QuestionRef
 from bot.errors import NotFound
 from bot.ids import digest
-from bot.store.codec import QUESTION, clean, listed, pack_prediction, stamp
+from bot.store.codec import QUESTION, Form, clean, listed, pack_prediction, stamp
 
 PASSAGES = ("background", "criteria")
+LABELS = ("tags", "tournaments")
+_LABELS: Form[dict[str, list[str]]] = Form("set of labels", dict[str, list[str]])
 
 PUT_QUESTION = """
 insert into question (ref, venue, key, version, title, source, family, series, batch, url, opens_at, closes_at, as_of,
-                      first_seen_at, changed_at)
+                      labels, first_seen_at, changed_at)
 values (:ref, :venue, :key, :version, :title, :source, :family, :series, :batch, :url, :opens_at, :closes_at, :as_of,
-        :seen_at, :seen_at)
+        :labels, :seen_at, :seen_at)
 on conflict (ref) do update set
   version = excluded.version, title = excluded.title, source = excluded.source, family = excluded.family,
   series = excluded.series, batch = excluded.batch, url = excluded.url, opens_at = excluded.opens_at,
-  closes_at = excluded.closes_at, as_of = excluded.as_of, changed_at = excluded.changed_at
+  closes_at = excluded.closes_at, as_of = excluded.as_of, labels = excluded.labels, changed_at = excluded.changed_at
 """
+PUT_LABELS = "update question set labels = :labels where ref = :ref"
 ADD_PASSAGE = "insert into passage (digest, body) values (?, ?) on conflict do nothing"
 ADD_VERSION = """
 insert into question_version (version, ref, seen_at, body, background, criteria)
@@ -50,7 +52,8 @@ select max(id) from price
 where ref = :ref and at = :at and probability is :probability and body is :body and explanation = :explanation
 """
 STATED = """
-select v.body, b.body, c.body, p.at, p.probability, p.body, p.explanation
+select v.body, b.body, c.body, p.at, p.probability, p.body, p.explanation,
+       (select labels from question where ref = v.ref)
 from question_version v
 left join passage b on b.digest = v.background
 left join passage c on c.digest = v.criteria
@@ -67,6 +70,12 @@ def store_versions(database: Database, questions: Sequence[tuple[Question, str]]
     database.conn.executemany(
         ADD_TARGET, [row for question, version in questions for row in _targets(question, version)]
     )
+
+
+def store_labels(database: Database, questions: Iterable[Question]) -> None:
+    """Write what known questions are filed under now."""
+    rows = [{"ref": str(question.ref), "labels": labels_of(question)} for question in questions]
+    database.conn.executemany(PUT_LABELS, rows)
 
 
 def store_prices(database: Database, questions: Iterable[Question], seen_at: str) -> None:
@@ -110,8 +119,8 @@ def stated(database: Database, version: str, *, price: int | None) -> Question:
 
 def question_from(row: tuple[Any, ...]) -> Question:
     """Read a row of ``STATED``."""
-    body, background, criteria, at, probability, prediction, explanation = row
-    plain = json.loads(body)
+    body, background, criteria, at, probability, prediction, explanation, labels = row
+    plain = {**json.loads(body), **json.loads(labels)}
     plain.update({name: text for name, text in zip(PASSAGES, (background, criteria), strict=True) if text is not None})
     if at is not None:
         shown = {"kind": "binary", "probability": probability} if prediction is None else json.loads(prediction)
@@ -120,7 +129,7 @@ def question_from(row: tuple[Any, ...]) -> Question:
 
 
 def _plain(question: Question) -> dict[str, Any]:
-    plain: dict[str, Any] = QUESTION.plain(dataclasses.replace(question, crowd=None))
+    plain: dict[str, Any] = QUESTION.plain(question.as_stated)
     return plain | {name: clean(plain[name]) for name in PASSAGES if name in plain}
 
 
@@ -162,8 +171,14 @@ def _columns(question: Question, version: str, seen_at: str) -> dict[str, Any]:
         "opens_at": stamp(question.opens_at),
         "closes_at": stamp(question.closes_at),
         "as_of": stamp(question.as_of),
+        "labels": labels_of(question),
         "seen_at": seen_at,
     }
+
+
+def labels_of(question: Question) -> str:
+    """Return what a question is filed under, as it is kept beside its versions."""
+    return _LABELS.text({name: list(found) for name in LABELS if (found := getattr(question, name))})
 
 
 def _price(ref: QuestionRef, crowd: Crowd, seen_at: str) -> dict[str, Any]:

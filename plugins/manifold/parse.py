@@ -227,6 +227,7 @@ def _question(
         closes_at=closes,
         crowd=crowd,
         facts=_facts(market, answer),
+        tags=tuple(cleaned(group) for group in market.groups or ()),
     )
 
 

@@ -137,6 +137,10 @@ def shape_of(asked: RawQuestion) -> Shape:
     raise ContractError(message)
 
 
+# The kinds of projects in which a round may be.
+_ROUNDS = ("tournament", "question_series")
+
+
 def steps_of(asked: RawQuestion) -> int:
     """Return how many steps the CDF of a continuous question has; where that is null, the usual number."""
     return asked.inbound_outcome_count or FULL
@@ -168,6 +172,18 @@ def question_of(entry: Entry) -> Question:
             closes_at=asked.scheduled_close_time,
             crowd=crowd_of(asked, shape),
             facts=_facts(entry),
+            tags=tuple(_slugs(entry.post.projects, "category", "topic", "tag")),
+            tournaments=tuple(
+                dict.fromkeys(
+                    name
+                    for name in (
+                        _home(entry.post.projects),
+                        *_slugs(entry.post.projects, *_ROUNDS),
+                        *_projects(entry.post.projects),
+                    )
+                    if name
+                )
+            ),
         )
     except ValueError as error:
         message = f"post {entry.post.id}, question {asked.id}: {error}"
@@ -207,12 +223,21 @@ def _home(projects: object) -> str:
     return str(home.get("slug") or home.get("id") or "") if isinstance(home, Mapping) else ""
 
 
+def _slugs(projects: object, *kinds: str) -> Iterator[str]:
+    """Yield the slugs of a post's projects of some kinds."""
+    there = projects if isinstance(projects, Mapping) else {}
+    for kind in kinds:
+        for project in there[kind] if is_sequence(there.get(kind)) else ():
+            if isinstance(project, Mapping) and isinstance(slug := project.get("slug"), str) and slug:
+                yield slug
+
+
 def _projects(projects: object) -> Iterator[str]:
     """Yield the numbers of the tournaments and series of a post, in either of which a round may be."""
     kinds = projects if isinstance(projects, Mapping) else {}
     found = {
         str(project["id"])
-        for kind in ("tournament", "question_series")
+        for kind in _ROUNDS
         if is_sequence(kinds.get(kind))
         for project in kinds[kind]
         if isinstance(project, Mapping) and isinstance(project.get("id"), int)

@@ -134,6 +134,7 @@ class Home:
     title: str = ""
     background: str = ""
     category: str = ""
+    tags: tuple[str, ...] = ()
     augmented: bool = False
     ends_at: datetime | None = None
 
@@ -267,6 +268,7 @@ def home_of(raw: object) -> Home:
         title=text_of(said.get("title")),
         background=text_of(said.get("description")),
         category=_category(said),
+        tags=_tags(said),
         augmented=flag_of(said.get("negRiskAugmented")) or False,
         ends_at=moment_of(said.get("endDate")),
     )
@@ -288,6 +290,7 @@ def _home_of_market(said: Mapping[str, object]) -> Home:
         title=home.title,
         background=home.background,
         category=_category(said),
+        tags=home.tags or _tags(said),
         augmented=home.augmented,
         ends_at=home.ends_at,
     )
@@ -334,6 +337,11 @@ def _id_of(said: Mapping[str, object]) -> str:
 
 def _category(said: Mapping[str, object]) -> str:
     """Return the first telling tag by slug, or the category of older records."""
-    slugs = [text_of(record_of(tag).get("slug")).lower() for tag in list_of(said.get("tags")) or ()]
-    telling = [slug for slug in slugs if slug not in _PLAIN_TAGS]
+    telling = _tags(said)
     return telling[0] if telling else text_of(said.get("category")).lower()
+
+
+def _tags(said: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the telling tags by slug."""
+    slugs = [text_of(record_of(tag).get("slug")).lower() for tag in list_of(said.get("tags")) or ()]
+    return tuple(dict.fromkeys(slug for slug in slugs if slug not in _PLAIN_TAGS))

@@ -122,6 +122,7 @@ def question_of_market(market: Market, seen: Seen) -> Question:
         closes_at=market.ends_at,
         crowd=None if price is None else _crowd(Binary(price), seen.at, _told(book)),
         facts=facts,
+        tags=market.home.tags,
     )
     return draft.question(market.condition)
 
@@ -156,6 +157,7 @@ def question_of_group(group: Group, seen: Seen) -> Question:
         closes_at=group.ends_at,
         crowd=None if choice is None else _crowd(choice, seen.at, f"prices of the options sum to {total:.3f}"),
         facts=facts,
+        tags=group.home.tags,
     )
     return draft.question(group.key)
 
@@ -182,6 +184,7 @@ class _Draft:
     closes_at: datetime | None
     crowd: Crowd | None
     facts: Mapping[str, str]
+    tags: tuple[str, ...]
 
     def question(self, key: str) -> Question:
         """Return the question; raises ContractError where the parts do not go together."""
@@ -200,6 +203,7 @@ class _Draft:
                 closes_at=closes_at,
                 crowd=self.crowd,
                 facts={name: text for name, text in self.facts.items() if text},
+                tags=self.tags,
             )
         except ValueError as error:
             message = f"{key}: {error}"

@@ -132,7 +132,7 @@ def _print_trials(console: Console, made: Made) -> None:
             (
                 str(trial.number),
                 ending(trial),
-                "-" if belief is None else _shortly(belief.predictions, made),
+                "-" if belief is None else shortly(belief.predictions, made),
                 "-" if belief is None else str(belief.confidence),
                 str(trial.steps),
                 f"{trial.usage.tokens_in + trial.usage.tokens_out:,}",
@@ -148,7 +148,8 @@ def _print_trials(console: Console, made: Made) -> None:
         console.print(line)
 
 
-def _shortly(predictions: Mapping[str, Prediction], made: Made) -> str:
+def shortly(predictions: Mapping[str, Prediction], made: Made) -> str:
+    """Return predictions of the question in a few words."""
     shape = made.found.trace.question.shape
     if isinstance(shape, CurveShape) and len(predictions) == 1:
         return words(next(iter(predictions.values())), shape)
@@ -160,14 +161,14 @@ def _print_making(console: Console, made: Made) -> None:
     if how is not None:
         counted = ", ".join(map(str, how.counted))
         pool = f"{how.pool} of the trials {counted}" if how.pool else f"trial {counted} as it is"
-        console.print(f"aggregate: {pool}: {_shortly(forecast.raw, made)}")
+        console.print(f"aggregate: {pool}: {shortly(forecast.raw, made)}")
         for number, why in how.left_out.items():
             console.print(f"left out: trial {number}, {why}")
     if forecast.raw == forecast.predictions:
         console.print("calibration: changes nothing")
     else:
         digest = (forecast.calibration or "")[:DIGEST_SHOWN]
-        console.print(f"calibration {digest}: {_shortly(forecast.predictions, made)}")
+        console.print(f"calibration {digest}: {shortly(forecast.predictions, made)}")
 
 
 def _print_answer(console: Console, made: Made) -> None:

@@ -54,13 +54,15 @@ class _Course:
 class View:
     """Shows steps and ends of trials as they come, each once; told the same again it shows nothing.
 
-    ``steps`` is how many a trial may have. It is a ``bot.jobs.sitting.Watch``.
+    ``steps`` is how many a trial may have. Without ``live`` nothing is kept below the steps: a person is asked on this
+    terminal. It is a ``bot.jobs.sitting.Watch``.
     """
 
     console: Console
     question: Question
     trials: int
     steps: int
+    live: bool = True
     _courses: dict[int, _Course] = field(default_factory=dict)
     _status: str = ""
     _reasons: dict[str, int] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class View:
     @contextmanager
     def shown(self) -> Iterator[None]:
         """On a terminal, keep the standing of all trials below the steps while the block runs; nothing of it stays."""
-        if not self.console.is_terminal:
+        if not (self.live and self.console.is_terminal):
             yield
             return
         live = Live(

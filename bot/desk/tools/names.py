@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from bot.desk.tools import lookup, market, own, search, summary
+from bot.desk.tools import calculate, lookup, market, own, related, search, summary
 from bot.desk.tools.series import Reading
 
 FIXED: Final = (
@@ -13,6 +13,9 @@ FIXED: Final = (
     summary.NAME,
     lookup.NAME,
     own.NAME,
+    related.RELATED,
+    related.HISTORY,
+    calculate.NAME,
 )
 
 

@@ -12,9 +12,11 @@ from bot.domain.forecast import Forecast
 from bot.domain.inquiry import Charge
 from bot.domain.prediction import Binary, Choice, CurveShape, Prediction
 from bot.domain.prompt import Tool
-from bot.domain.question import Question
+from bot.domain.question import Question, QuestionRef
 from bot.domain.step import Json
+from bot.store.codec import PREDICTION, PREDICTIONS, version_of
 from bot.store.forecasts import Forecasts
+from bot.store.related import Related
 
 NAME = "earlier_forecasts"
 _NEWEST = 20
@@ -28,6 +30,7 @@ class EarlierForecasts:
 
     scene: Scene
     forecasts: Forecasts
+    related: Related
     charge: Charge
 
     @property
@@ -35,19 +38,46 @@ class EarlierForecasts:
         return described(NAME, "Your own earlier forecasts of this question.")
 
     async def run(self, arguments: Mapping[str, Json], take: Take) -> Outcome:
-        made = await earlier(self.scene.question, self.forecasts, self.charge, self.scene.bound)
+        made = await earlier(self.scene.question.ref, self.forecasts, self.charge, self.scene.bound)
         lines = [_line(forecast, self.scene.question) for forecast in made[-_NEWEST:]]
         text = self.scene.quoted("\n".join(lines), "your earlier forecasts", self.scene.section.passage_chars)
-        return Outcome(text=text if lines else "There are none.", data=len(lines))
+        return Outcome(text=text if lines else "There are none.", data=await self._last(made) if made else None)
+
+    async def _last(self, made: Sequence[Forecast]) -> dict[str, Json]:
+        """Return for code the last one as the forecaster said it, and what has become of the question since.
+
+        ``since`` is when it was said first, if it was repeated, and ``crowd`` what the crowd said then; ``same_text``
+        whether the question still says what it said. ``why`` is why the forecast under way was begun.
+        """
+        last, first = made[-1], _first_said(made)
+        crowd = await self.related.crowd_of(first.id)
+        return {
+            "count": len(made),
+            "made_at": last.made_at.isoformat(),
+            "since": first.made_at.isoformat(),
+            "predictions": PREDICTIONS.plain(last.raw),
+            "crowd": PREDICTION.plain(crowd) if crowd else None,
+            "same_text": first.version == version_of(self.scene.question),
+            "why": await self.related.why(self.charge.scope),
+        }
 
 
-async def earlier(question: Question, forecasts: Forecasts, charge: Charge, before: datetime) -> Sequence[Forecast]:
+async def earlier(ref: QuestionRef, forecasts: Forecasts, charge: Charge, before: datetime) -> Sequence[Forecast]:
     """Return what the forecaster said of the question before the moment, oldest first."""
     return [
         forecast
-        for forecast in await forecasts.history(question.ref)
+        for forecast in await forecasts.history(ref)
         if forecast.forecaster == charge.forecaster and forecast.made_at < before and forecast.id != charge.scope
     ]
+
+
+def _first_said(made: Sequence[Forecast]) -> Forecast:
+    first = made[-1]
+    for forecast in reversed(made):
+        if forecast.raw != first.raw:
+            break
+        first = forecast
+    return first
 
 
 def _line(forecast: Forecast, question: Question) -> str:

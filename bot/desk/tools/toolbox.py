@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.desk.leaks.blocks import is_data
-from bot.desk.parts import Engine, Gauge, Shelf
+from bot.desk.parts import Calculator, Engine, Gauge, Shelf
+from bot.desk.tools.calculate import Calculate
 from bot.desk.tools.lookup import LookupUrl
 from bot.desk.tools.market import MarketHistory, price_gauge
 from bot.desk.tools.own import EarlierForecasts
+from bot.desk.tools.related import QuestionHistory, RelatedQuestions
 from bot.desk.tools.scene import Scene
 from bot.desk.tools.search import WebSearch, usable
 from bot.desk.tools.series import Reading, SeriesTool, names_of
@@ -18,6 +20,7 @@ from bot.domain.inquiry import Charge
 from bot.domain.prediction import BinaryShape
 from bot.domain.question import Question
 from bot.store.forecasts import Forecasts
+from bot.store.related import Related
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,9 @@ class Parts:
     engines: Sequence[Engine]
     gauges: Mapping[str, Gauge]
     shelves: Mapping[str, Shelf]
+    calculator: Calculator | None = None
     forecasts: Forecasts
+    related: Related
     charge: Charge
     summarised: bool
 
@@ -48,7 +53,11 @@ def _instruments(scene: Scene, parts: Parts) -> Iterator[Instrument]:
         yield SummarizeResults(scene=scene, summarised=parts.summarised)
     if scene.guards.fresh_pages:
         yield LookupUrl(scene)
-    yield EarlierForecasts(scene, parts.forecasts, parts.charge)
+    yield EarlierForecasts(scene, parts.forecasts, parts.related, parts.charge)
+    yield RelatedQuestions(scene, parts.related, parts.forecasts, parts.charge)
+    yield QuestionHistory(scene, parts.related)
+    if parts.calculator is not None:
+        yield Calculate(scene, parts.calculator)
 
 
 def _series(scene: Scene, gauges: Mapping[str, Gauge]) -> Iterator[Instrument]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.api import Choice, ChoiceShape, Chosen, ContractError, Happened, Landed, Outcome, Void
-from bot.jobs.judging import Answer, marks_of
+from bot.judging import Answer, marks_of
 from bot.science.log_score import (
     CONTINUOUS_SCALE,
     Buckets,

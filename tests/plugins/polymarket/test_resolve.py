@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.api import Choice, ChoiceShape, Chosen, Happened, Unavailable, Void
-from bot.jobs.judging import Answer, marks_of
+from bot.judging import Answer, marks_of
 from bot.testing.loopback import Sent
 from plugins.polymarket.parse import market_of
 from plugins.polymarket.resolve import pair_of, payouts, strict_pair

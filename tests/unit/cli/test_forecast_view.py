@@ -125,12 +125,14 @@ def test_what_strangers_wrote_moves_no_cursor() -> None:
     assert "clouds" in file.getvalue()
 
 
-def test_only_a_terminal_sees_how_each_trial_stands() -> None:
-    for terminal in (False, True):
+def test_only_a_terminal_on_which_nobody_is_asked_shows_how_each_trial_stands() -> None:
+    for terminal, live in ((False, True), (True, True), (True, False)):
         shown, file = view(terminal=terminal)
+        shown.live = live
         with shown.shown():
             shown.step(1, 1, searching(believing(0.5)))
-        assert ("did last" in file.getvalue()) is terminal
+        assert ("did last" in file.getvalue()) is (terminal and live)
+        assert "step 1 of 10" in file.getvalue()
 
 
 def made(*, end: TrialEnd = TrialEnd.FINISHED, beside: tuple[Beside, ...] = ()) -> Made:

@@ -11,7 +11,7 @@ from sklearn.metrics import brier_score_loss
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
 from bot.domain.score import BRIER, CHOICE_BASELINE, CHOICE_BRIER, CHOICE_LOG, CRPS, CURVE_BASELINE, RULES, rules_of
-from bot.jobs.judging import Answer, Marks, flat_answer, marks_of
+from bot.judging import Answer, Marks, flat_answer, marks_of
 
 YES_OR_NO = BinaryShape()
 COLOURS = ChoiceShape(options=("red", "green", "blue"))

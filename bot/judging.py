@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 Marks = dict[str, float]
 
+# The proper scores that tell how far an answer was off, and how much of each is the worst.
+_WORST = {BRIER: 1.0, CHOICE_BRIER: 2.0, CRPS: 1.0}
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -41,6 +44,15 @@ def marks_of(answers: Sequence[Answer]) -> list[Marks]:
             for place, value in zip(places, values.tolist(), strict=True):
                 marks[place][rule] = value
     return marks
+
+
+def loss_of(prediction: Prediction, shape: Shape, outcome: Outcome) -> float | None:
+    """Return how far an answer was off, from 0 (best) to 1; None where it cannot be judged.
+
+    That is the Brier score, of a choice half of it, and of a curve the CRPS in shares of its range.
+    """
+    (marks,) = marks_of([Answer(prediction, shape, outcome)])
+    return next((marks[rule] / worst for rule, worst in _WORST.items() if rule in marks), None)
 
 
 def _can_be_judged(answer: Answer) -> bool:

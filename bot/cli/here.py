@@ -1,0 +1,127 @@
+"""A forecast that this process makes: watched, paid for with a person's yes, and behind those that it builds on."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bot.app import App
+from bot.cli.output.forecast import Beside
+from bot.cli.output.live import View
+from bot.config.model import Config
+from bot.config.plugin_settings import settings_of
+from bot.desk.desk import cutoff_of
+from bot.desk.workshop import Workshop, is_backdated
+from bot.domain.forecast import Forecast
+from bot.domain.question import Question
+from bot.errors import ConfigError, FoxcastError, Rejected, StoreError, Unauthorized, Unavailable
+from bot.jobs.sitting import ASKED_FOR, NoAnswer, Seat, begin
+from bot.llm.roles import models_of, provider_of
+from bot.outfit import no_search
+from bot.registry import Registry
+from bot.store.codec import version_of
+from bot.store.forecasts import Trace
+
+# What the failure of every trial is told as.
+CAUSES: tuple[type[FoxcastError], ...] = (ConfigError, Unauthorized, Rejected, Unavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """One question in an open Foxcast; ``view_of`` makes the view of a forecaster."""
+
+    opened: App
+    question: Question
+    view_of: Callable[[str], View]
+
+    async def forecast(self, name: str) -> str:
+        """Forecast, after those that it builds on, and return the id; raises why the first trial failed.
+
+        A member that is there as it would be made now is not made again; one that fails is left out.
+        """
+        opened, seat, question = self.opened, self.opened.seats[name], self.question
+        view = self.view_of(name)
+        for member in seat.members:
+            await self._member(member, view)
+        _say_no_search(opened, seat, question, view)
+        with view.shown():
+            return await _forecast(opened, seat, question, view)
+
+    async def beside(self, name: str) -> Beside:
+        """Forecast with a free forecaster, unless what it said can only be repeated; its failure is no trouble."""
+        opened, seat, question = self.opened, self.opened.seats[name], self.question
+        ledger, now = opened.ledger, opened.clock.now()
+        known = await ledger.forecasts.latest(question.ref, name)
+        if known is not None and is_current(known, question) and known.cutoff == cutoff_of(question, now):
+            return Beside(name=name, forecast=known)
+        sitting = await begin(opened.means, seat, question, ASKED_FOR)
+        try:
+            return Beside(name=name, forecast=await sitting.forecast())
+        except NoAnswer as nothing:
+            why = str(nothing)
+        except StoreError:
+            raise
+        except FoxcastError as error:
+            why = str(error)
+        await ledger.forecasts.fail(sitting.running.id, why=why, at=opened.clock.now())
+        return Beside(name=name, forecast=None, why=why)
+
+    async def _member(self, name: str, view: View) -> None:
+        opened, question = self.opened, self.question
+        known = await opened.ledger.forecasts.latest(question.ref, name)
+        oldest = cutoff_of(question, opened.clock.now()) - opened.means.policy.min_gap
+        if known is not None and is_current(known, question) and known.cutoff >= oldest:
+            return
+        try:
+            await self.forecast(name)
+        except StoreError:
+            raise
+        except FoxcastError as error:
+            view.say(f"{name} is left out: {error}")
+
+
+def view_steps(config: Config, registry: Registry, name: str) -> int:
+    """Return how many steps a trial of a forecaster may have."""
+    spec, allowed = registry.forecasters[name], config.limits.steps
+    return allowed if spec.steps is None else min(allowed, spec.steps(settings_of(spec, config)))
+
+
+def converses(config: Config, registry: Registry) -> bool:
+    """Say whether a person plays a role, and is asked on this terminal."""
+    named = {provider_of(model) for model in models_of(config.llm)}
+    return any(spec.converses for spec in registry.models if spec.name in named)
+
+
+def is_current(made: Forecast, question: Question) -> bool:
+    """Say whether a forecast is of the question as it stands."""
+    return made.version == version_of(question)
+
+
+def _say_no_search(opened: App, seat: Seat, question: Question, view: View) -> None:
+    """Say it where an earlier moment stands in the way of searches; that there are none at all is a warning."""
+    workshop, now = opened.means.benches, opened.clock.now()
+    if not seat.asks or seat.clairvoyant or not isinstance(workshop, Workshop) or not workshop.engines:
+        return
+    backdated = is_backdated(question, cutoff_of(question, now), now)
+    if backdated and (why := no_search(workshop, backdated=True)) is not None:
+        view.say(why)
+
+
+async def _forecast(opened: App, seat: Seat, question: Question, view: View) -> str:
+    sitting = await begin(dataclasses.replace(opened.means, watch=view), seat, question, ASKED_FOR)
+    if sitting.running.trials:
+        view.say(f"forecast {sitting.running.id} was cut off; it goes on")
+    view.recall([record for record in sitting.running.trials if record.trial is not None])
+    try:
+        return (await sitting.forecast()).id
+    except NoAnswer as nothing:
+        forecasts = opened.ledger.forecasts
+        await forecasts.fail(sitting.running.id, why=str(nothing), at=opened.clock.now())
+        raise _cause(await forecasts.trace(sitting.running.id)) from nothing
+
+
+def _cause(trace: Trace) -> FoxcastError:
+    details = [record.trial.detail for record in trace.trials if record.trial is not None]
+    first = details[0] if details else ""
+    name, _, text = first.partition(": ")
+    kind: Callable[[str], FoxcastError] = {one.__name__: one for one in CAUSES}.get(name, Unavailable)
+    return kind(text if name in {one.__name__ for one in CAUSES} else f"no trial has an answer: {first}")

@@ -1,0 +1,269 @@
+"""What was said in court, read from the record: as text, as HTML, two trials side by side, and how well jurors did.
+
+All of it starts from what ``foxcast explain --json`` prints of a forecast, so nothing is told that is not on record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from statistics import fmean
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from plugins.society.pacing import SEVERAL
+
+Found = Mapping[str, Any]
+
+AGGREGATES = ("mean", "median", "logit_mean", "judge")
+_WIDTH = 100
+_STYLE = (
+    "body{font-family:Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;line-height:1.5;color:#222}"
+    "article{border-left:3px solid #bbb;padding:.1rem 1rem;margin:1rem 0}h2{font-size:1.05rem;margin:.4rem 0}"
+    "p{white-space:pre-wrap;margin:.4rem 0}.belief{color:#345;font-size:.9rem}.remark{color:#a33;font-size:.9rem}"
+    "table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2rem .6rem;text-align:left}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One move as it is read: who to whom, what was said, what should not be missed, what was believed after it."""
+
+    title: str
+    text: str
+    remarks: tuple[str, ...] = ()
+    belief: str = ""
+    arguments: Found = field(default_factory=dict)
+
+
+def seen(text: str) -> str:
+    """Return a text with a mark for each character that draws nothing but may move a cursor or turn a line."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+
+
+def entries(trial: Found) -> Iterator[Entry]:
+    """Yield the moves of one trial in order, also where a step holds several."""
+    for step in trial["steps"]:
+        moves = list(_moves(step))
+        for number, (name, arguments, text) in enumerate(moves):
+            is_last = number == len(moves) - 1
+            yield Entry(
+                title=_title(name, arguments, step.get("number", "?")),
+                text="(kept out of the transcript)" if arguments.get("silent") else text,
+                remarks=tuple(step.get("remarks", ())) if number == 0 else (),
+                belief=_belief(step["belief"]) if is_last else "",
+                arguments=arguments,
+            )
+
+
+def transcript(found: Found) -> str:
+    """Return all trials of a forecast as text."""
+    lines = [found["question"]["title"], _source(found), ""]
+    for trial in found["trials"]:
+        lines += [f"== Trial {trial['number']} ==", ""]
+        for entry in entries(trial):
+            lines += [f"-- {entry.title}", *(f"   ! {remark}" for remark in entry.remarks), entry.text]
+            lines += [f"   believed: {entry.belief}"] if entry.belief else []
+            lines.append("")
+        lines += [*_numbers(closing(trial)), ""]
+    return seen("\n".join(lines))
+
+
+def page(found: Found) -> str:
+    """Return all trials as an HTML page of its own. Every word is put in as text: nothing said becomes markup."""
+    html = ET.Element("html", lang="en")
+    head, body = ET.SubElement(html, "head"), ET.SubElement(html, "body")
+    ET.SubElement(head, "meta", charset="utf-8")
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    ET.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": policy})
+    _add(head, "title", found["question"]["title"])
+    _add(head, "style", _STYLE)
+    _add(body, "h1", found["question"]["title"])
+    _add(body, "p", _source(found))
+    for trial in found["trials"]:
+        _add(body, "h1", f"Trial {trial['number']}")
+        for entry in entries(trial):
+            _entry(body, entry)
+        _table(body, closing(trial))
+    return f"<!doctype html>\n{ET.tostring(html, encoding='unicode', method='html')}\n"
+
+
+def closing(trial: Found) -> Found:
+    """Return the last count of the jury in a trial, {} where there is none."""
+    counts = [arguments["tally"] for step in trial["steps"] for _, arguments, _ in _moves(step) if "tally" in arguments]
+    return counts[-1] if counts else {}
+
+
+def compared(first: Found, second: Found) -> str:
+    """Return two forecasts of one question side by side: what was changed, each juror's answer, each aggregate."""
+    lines = [first["question"]["title"], "", f"A  {_source(first)}", f"B  {_source(second)}", ""]
+    lines += [f"{name}  {line}" for name, one in (("A", first), ("B", second)) for line in _interventions(one)]
+    for one, other in zip_longest(first["trials"], second["trials"]):
+        number = (one or other)["number"]
+        these, those = (closing(trial) if trial else {} for trial in (one, other))
+        lines += ["", f"{f'trial {number}':<24}{'A':>12}{'B':>12}{'B - A':>12}"]
+        for name in dict.fromkeys((*rows(these), *rows(those))):
+            lines.append(_row(name, rows(these).get(name), rows(those).get(name)))
+        lines += _first_difference(one, other)
+    lines += ["", *(_row(f"forecast {key}", *pair) for key, pair in _forecasts(first, second).items())]
+    return seen("\n".join(lines))
+
+
+def rows(tally: Found) -> dict[str, float | str]:
+    """Return the numbers of a count by name, one per target; of options and curves each share or value by itself."""
+    found: dict[str, float | str] = {}
+    named = {**tally.get("votes", {}), **{name: tally[name] for name in (*AGGREGATES, "spread") if name in tally}}
+    for name, by_target in named.items():
+        for target, value in by_target.items():
+            label = name if len(by_target) == 1 else f"{name} {target}"
+            parts = value if isinstance(value, dict) else {"": value}
+            found |= {f"{label} {part}".strip(): number for part, number in parts.items()}
+    return found
+
+
+def scored(forecasts: Sequence[Found]) -> str:
+    """Return how jurors and aggregates did on yes-or-no questions that are decided, and how spread goes with error.
+
+    Brier is (p - outcome)^2, the mean over all trials and targets; seats are by number, since jurors change.
+    """
+    misses: dict[str, list[tuple[float, float]]] = {}
+    pairs: list[tuple[float, float]] = []
+    for found in forecasts:
+        outcomes = _outcomes(found)
+        for trial in found["trials"]:
+            _score(closing(trial), outcomes, misses, pairs)
+    if not misses:
+        return "No yes-or-no question among these is decided, so nothing can be scored."
+    lines = [f"{'':<16}{'n':>5}{'Brier':>9}{'mean p':>9}{'mean outcome':>14}"]
+    for name, given in misses.items():
+        brier = fmean((p - outcome) ** 2 for p, outcome in given)
+        means = (fmean(p for p, _ in given), fmean(outcome for _, outcome in given))
+        lines.append(f"{name:<16}{len(given):>5}{brier:>9.4f}{means[0]:>9.3f}{means[1]:>14.3f}")
+    lines.append(f"correlation of spread with the error of the mean: {_correlation(pairs)}")
+    return "\n".join(lines)
+
+
+def _score(
+    tally: Found, outcomes: Mapping[str, float], misses: dict[str, list[tuple[float, float]]], pairs: list[Any]
+) -> None:
+    named = {**tally.get("votes", {}), **{name: tally[name] for name in AGGREGATES if name in tally}}
+    for name, by_target in named.items():
+        for target, value in by_target.items():
+            if target in outcomes and isinstance(value, int | float):
+                misses.setdefault(name, []).append((float(value), outcomes[target]))
+    for target, value in tally.get("mean", {}).items():
+        if target in outcomes and isinstance(value, int | float):
+            pairs.append((tally["spread"][target], abs(value - outcomes[target])))
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
+    if len(pairs) < 3:
+        return "too few trials"
+    means = [fmean(values) for values in zip(*pairs, strict=True)]
+    parts = [[value - mean for value in values] for values, mean in zip(zip(*pairs, strict=True), means, strict=True)]
+    size = math.sqrt(math.fsum(a * a for a in parts[0]) * math.fsum(b * b for b in parts[1]))
+    return f"{math.fsum(a * b for a, b in zip(*parts, strict=True)) / size:.2f}" if size > 0 else "not defined"
+
+
+def _outcomes(found: Found) -> dict[str, float]:
+    told = {key: row.get("outcome") or {} for key, row in (found.get("outcomes") or {}).items()}
+    return {key: float(outcome["value"]) for key, outcome in told.items() if outcome.get("kind") == "happened"}
+
+
+def _moves(step: Found) -> Iterator[tuple[str, Found, str]]:
+    action = step["action"]
+    # What stands at its default is left out of the record.
+    if action["name"] != SEVERAL:
+        yield action["name"], action.get("arguments", {}), step.get("observation", {}).get("text", "")
+        return
+    for move in action["arguments"]["moves"]:
+        yield move["name"], move["arguments"], move["text"]
+
+
+def _title(name: str, arguments: Found, step: int | str) -> str:
+    place = f"{arguments.get('step', step)}. {str(arguments.get('name') or name).replace('_', ' ')}"
+    turn = f" ({arguments['turn']} of {arguments['turns']})" if "turns" in arguments else ""
+    if "to" not in arguments:
+        return f"{place}{turn}, by {arguments['agent']}" if "agent" in arguments else f"{place}{turn}"
+    label = " ".join(str(arguments.get("label", "")).split())
+    return f"{place}{turn}: {label} ({arguments['to']}), asked by {arguments['from']}"
+
+
+def _belief(belief: Found) -> str:
+    told = []
+    for key, prediction in belief["predictions"].items():
+        if "probability" in prediction:
+            told.append(f"{key} {100 * prediction['probability']:.1f} %")
+        elif "probabilities" in prediction:
+            shares = prediction["probabilities"].items()
+            told.append(f"{key} " + ", ".join(f"{option} {100 * share:.1f} %" for option, share in shares))
+    return "; ".join([*told, belief.get("reason", "")])
+
+
+def _source(found: Found) -> str:
+    forecast = found.get("forecast") or {}
+    by = f" by {forecast['forecaster']}, {forecast['made_at']}" if forecast else f", {found['state']}"
+    return f"forecast {found['id']}{by}"
+
+
+def _numbers(tally: Found) -> list[str]:
+    return [f"{name:<24}{_figure(value):>12}" for name, value in rows(tally).items()]
+
+
+def _interventions(found: Found) -> list[str]:
+    steps = [trial["steps"][0] for trial in found["trials"] if trial["steps"]][:1]
+    return [remark for step in steps for remark in step.get("remarks", ()) if remark.startswith("intervention")]
+
+
+def _first_difference(one: Found | None, other: Found | None) -> list[str]:
+    if one is None or other is None:
+        return ["only one of them has this trial"]
+    for mine, yours in zip_longest(entries(one), entries(other)):
+        if mine is None or yours is None or (mine.title, mine.text) != (yours.title, yours.text):
+            sides = (("A", mine), ("B", yours))
+            told = [f"  {name}: {' '.join(entry.text.split())[:_WIDTH]}" for name, entry in sides if entry]
+            return [f"first said otherwise: {(mine or yours).title if mine or yours else ''}", *told]
+    return ["every word is the same"]
+
+
+def _forecasts(first: Found, second: Found) -> dict[str, tuple[float | None, float | None]]:
+    sides = []
+    for found in (first, second):
+        predictions = (found.get("forecast") or {}).get("predictions", {})
+        sides.append({key: one["probability"] for key, one in predictions.items() if "probability" in one})
+    return {key: (sides[0].get(key), sides[1].get(key)) for key in dict.fromkeys((*sides[0], *sides[1]))}
+
+
+def _row(name: str, one: float | str | None, other: float | str | None) -> str:
+    gap = f"{other - one:+.4g}" if isinstance(one, int | float) and isinstance(other, int | float) else ""
+    return f"{name:<24}{_figure(one):>12}{_figure(other):>12}{gap:>12}"
+
+
+def _figure(value: float | str | None) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else value or "-"
+
+
+def _entry(body: ET.Element, entry: Entry) -> None:
+    article = ET.SubElement(body, "article")
+    _add(article, "h2", entry.title)
+    for remark in entry.remarks:
+        _add(article, "p", remark).set("class", "remark")
+    _add(article, "p", entry.text)
+    if entry.belief:
+        _add(article, "p", f"believed: {entry.belief}").set("class", "belief")
+
+
+def _table(body: ET.Element, tally: Found) -> None:
+    table = ET.SubElement(body, "table")
+    for name, value in rows(tally).items():
+        row = ET.SubElement(table, "tr")
+        _add(row, "th", name)
+        _add(row, "td", _figure(value))
+
+
+def _add(parent: ET.Element, tag: str, text: str) -> ET.Element:
+    element = ET.SubElement(parent, tag)
+    element.text = seen(text)
+    return element

@@ -1,0 +1,160 @@
+"""What is asked of an answer beyond its form: criteria restated before it is extreme, sources, length, two decimals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from bot.api import Binary, Choice, Json, Prediction, Predictions, Question, reading
+
+BOTTOM_LINE = "bottom_line"
+RATIONALE = "rationale"
+RESTATED = "criteria_restated"
+BOTTOM_CHARS = 400
+REASON_CHARS = 6000
+RESTATED_CHARS = 2000
+
+# Fewer words than these beyond the title restate nothing; fewer than those of the question's own restate another one.
+_NEW_WORDS = 4
+_OWN_WORDS = 3
+_WORD = re.compile(r"\w{3,}")
+_ADDRESS = re.compile(r"https?://([^\s/\"'<>\])]+)", re.IGNORECASE)
+_HOST = re.compile(r"\b(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}\b", re.IGNORECASE)
+_FOUND = re.compile(r'label="(search_\d+_result_\d+)">\n(.*?)</untrusted-', re.DOTALL)
+_NAME = re.compile(r"\bsearch_\d+_result_\d+\b")
+# Second parts of names such as example.co.uk, which belong to nobody.
+_SHARED = frozenset({"ac", "co", "com", "edu", "gov", "net", "or", "org"})
+# Tools that bring data of a source of their own.
+_DATA = ("series_", "fetch_", "market_")
+
+
+class Sources:
+    """The sites and data that a trial has met, so that one that was made up counts for nothing."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, str] = {}
+        self._met: set[str] = set()
+
+    def meet(self, tool: str, text: str) -> None:
+        """Remember what a tool of the desk brought."""
+        for name, body in _FOUND.findall(text):
+            if (host := _ADDRESS.search(body)) is not None:
+                self._named[name] = _site(host[1])
+        self._met.update(_site(host) for host in _ADDRESS.findall(text))
+        if tool.startswith(_DATA):
+            self._met.add(tool)
+
+    def cited(self, texts: Iterable[str]) -> set[str]:
+        """Return the sites and tools that the texts name, by address, by name or by the number of a result."""
+        said = "\n".join(texts)
+        named = {self._named[name] for name in _NAME.findall(said) if name in self._named}
+        hosts = {_site(host) for host in _HOST.findall(said)}
+        tools = {name for name in self._met if name.startswith(_DATA) and name in said}
+        return named | (hosts & self._met) | tools
+
+
+def is_extreme(predictions: Predictions, extreme: float) -> bool:
+    """Say whether an answer is nearly certain of anything; a low share of one option of many is not."""
+    return any(_most(prediction) >= extreme for prediction in predictions.values())
+
+
+def held_back(predictions: Predictions, extreme: float) -> Predictions:
+    """Return the answer with nothing beyond the bound of what is extreme."""
+    return {key: _within(prediction, extreme) for key, prediction in predictions.items()}
+
+
+def two_decimals(predictions: Predictions) -> Predictions:
+    """Return the answer in whole percent; shares of options still sum to 1, and none that was possible is 0."""
+    return {key: _rounded(prediction) for key, prediction in predictions.items()}
+
+
+def why_not_restated(raw: Json, question: Question, least: int) -> str | None:
+    """Say why a text does not restate the criteria of the question; None where it does, as far as words tell."""
+    said = reading.text(raw, RESTATED_CHARS)
+    if len(said) < least:
+        return f"{RESTATED} should say in {least} characters or more what exactly must happen, by when, and who decides"
+    words, title = _words(said), _words(question.title)
+    if len(words - title) < _NEW_WORDS:
+        return f"{RESTATED} should say more than the title does"
+    if len(words & _words(f"{question.title} {question.background} {question.criteria}")) < 0:
+        return f"{RESTATED} should be about the criteria of this question"
+    return None
+
+
+def too_long(arguments: Mapping[str, Json], words: int) -> str | None:
+    """Say why a rationale is too long; None where it is not."""
+    count = len(reading.text(arguments.get(RATIONALE), REASON_CHARS).split())
+    return f"{RATIONALE} has {count} words, and {words} are the most" if count > words else None
+
+
+def no_bottom_line(arguments: Mapping[str, Json]) -> str | None:
+    """Say that the bottom line is missing; None where it is there."""
+    said = reading.text(arguments.get(BOTTOM_LINE), BOTTOM_CHARS)
+    return None if said else f"{BOTTOM_LINE} should say in one sentence what you conclude"
+
+
+def reason_of(arguments: Mapping[str, Json], words: int) -> str:
+    """Return the reason that was given: the bottom line, then the rationale, cut where it is too long."""
+    rationale = reading.text(arguments.get(RATIONALE), REASON_CHARS)
+    if too_long(arguments, words):
+        rationale = f"{' '.join(rationale.split()[:words])} ..."
+    return "\n".join(part for part in (reading.text(arguments.get(BOTTOM_LINE), BOTTOM_CHARS), rationale) if part)
+
+
+def _most(prediction: Prediction) -> float:
+    match prediction:
+        case Binary(probability=probability):
+            return max(probability, 1.0 - probability)
+        case Choice(probabilities=shares):
+            return max(shares.values())
+        case _:
+            return 0.0
+
+
+def _within(prediction: Prediction, extreme: float) -> Prediction:
+    match prediction:
+        case Binary(probability=probability):
+            return Binary(min(max(probability, 1.0 - extreme), extreme))
+        case Choice(probabilities=shares) if max(shares.values()) > extreme:
+            most = max(shares, key=lambda option: shares[option])
+            rest = 1.0 - shares[most]
+            others = {
+                option: (1.0 - extreme) * (share / rest if rest else 1.0 / (len(shares) - 1))
+                for option, share in shares.items()
+            }
+            return Choice({**others, most: extreme})
+        case _:
+            return prediction
+
+
+def _rounded(prediction: Prediction) -> Prediction:
+    match prediction:
+        case Binary(probability=probability):
+            return Binary(min(max(round(probability, 2), 0.01), 0.99) if 0.0 < probability < 1.0 else probability)
+        case Choice(probabilities=shares) if len(shares) <= 100:
+            return Choice({option: hundredths / 100.0 for option, hundredths in _hundredths(shares).items()})
+        case _:
+            return prediction
+
+
+def _hundredths(shares: Mapping[str, float]) -> dict[str, int]:
+    """Return shares in hundredths that sum to 100, by largest remainder, at least 1 for what was possible."""
+    whole = {option: max(int(100.0 * share), int(share > 0.0)) for option, share in shares.items()}
+    by_lack = sorted(shares, key=lambda option: whole[option] - 100.0 * shares[option])
+    missing = 100 - sum(whole.values())
+    for option in by_lack[:missing] if missing > 0 else ():
+        whole[option] += 1
+    for _ in range(-missing):
+        whole[max(whole, key=lambda option: whole[option])] -= 1
+    return whole
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))
+
+
+def _site(host: str) -> str:
+    """Return the part of a host name that one owner has."""
+    parts = host.casefold().partition(":")[0].strip(".").split(".")
+    wide = len(parts) > 2 and len(parts[-1]) == 2 and parts[-2] in _SHARED
+    return ".".join(parts[-3:] if wide else parts[-2:])

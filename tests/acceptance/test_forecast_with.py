@@ -1,0 +1,123 @@
+"""``foxcast forecast --with``: several forecasters side by side, and the ensemble that is made of them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import Foxcast, Inside, installed
+from tests.acceptance.scripted import HARBOUR, RAIN
+
+VOICES = """
+from contextlib import asynccontextmanager
+from bot.api import Action, Belief, Binary, ForecasterSpec, Observation, Settings, Step, hookimpl
+
+class Voice:
+    def __init__(self, *said):
+        self.said = said
+
+    async def steps(self, question, desk):
+        for number, said in enumerate(self.said, 1):
+            belief = Belief(predictions={target.key: Binary(said) for target in question.targets})
+            yield Step(action=Action(name="say"), observation=Observation(), belief=belief, final=number == 2)
+        if not self.said:
+            raise RuntimeError("lost my voice")
+
+def voice(name, *said):
+    @asynccontextmanager
+    async def opened(settings, workplace):
+        yield Voice(*said)
+    return ForecasterSpec(name=name, summary=f"Says {said}", settings=Settings, open=opened)
+
+@hookimpl
+def foxcast_forecasters():
+    return [voice("high", 0.6, 0.8), voice("even", 0.4, 0.5), voice("mute")]
+"""
+CONFIG = """
+plugins = ["ensemble", "harbour", "voices"]
+plugin_files = ["voices.py", "HARBOUR"]
+
+[forecasters.ensemble.settings]
+members = ["high", "even", "mute"]
+"""
+
+
+@pytest.fixture
+def foxcast(tmp_path: Path) -> Foxcast:
+    (tmp_path / "voices.py").write_text(VOICES)
+    (tmp_path / "q.toml").write_text(RAIN)
+    return installed(tmp_path, CONFIG.replace("HARBOUR", str(HARBOUR)))
+
+
+def test_named_forecasters_stand_side_by_side_with_what_each_took(foxcast: Foxcast, inside: Inside) -> None:
+    told = inside(foxcast, "forecast", "q.toml", "--with", "high,even,high,mute", "--json").json
+    assert list(told["forecasts"]) == ["high", "even"]
+    assert told["start"]["kind"] == "crowd"
+    high = told["forecasts"]["high"]
+    assert high["forecast"]["predictions"]["outcome"]["probability"] == 0.8
+    assert high["summary"] | {"seconds": 0.0} == {
+        "moved": pytest.approx(0.4),
+        "confidence": "low",
+        "steps": 2,
+        "calls": 0,
+        "tokens": 0,
+        "cost_usd": 0.0,
+        "seconds": 0.0,
+        "end": "finished",
+    }
+    assert "RuntimeError (voices.py" in told["left_out"]["mute"]
+    shown = inside(foxcast, "forecast", "file:rain", "--with", "even,high")
+    assert shown.code == 0
+    assert "2 forecasters on file:rain" in shown.out
+    assert "moved: from the crowd's estimate of" in shown.out
+    assert "+0.400" in shown.out
+    # Each is on record as ever.
+    assert inside(foxcast, "show", "file:rain").out.count("high") >= 2
+
+
+def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(foxcast: Foxcast, inside: Inside) -> None:
+    told = inside(foxcast, "forecast", "q.toml", "--with", "ensemble", "--json").json
+    made = told["forecasts"]["ensemble"]
+    # Odds of 4 and 1: their geometric mean is 2.
+    assert made["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)
+    (step,) = made["trials"][0]["steps"]
+    assert step["remarks"] == ["mute is left out: it has no forecast of this question"]
+    replayed = inside(foxcast, "replay", made["id"])
+    assert replayed.code == 0, replayed.err
+    # What the members said a moment ago is not asked for again.
+    second = inside(foxcast, "forecast", "file:rain", "--with", "ensemble", "--json").json
+    assert second["forecasts"]["ensemble"]["forecast"]["revision"] == 2
+    again = inside(foxcast, "forecast", "file:rain", "--with", "high", "--json").json
+    assert again["forecasts"]["high"]["forecast"]["revision"] == 2
+
+
+def test_what_cannot_be_is_refused_with_what_there_is(foxcast: Foxcast, inside: Inside) -> None:
+    unknown = inside(foxcast, "forecast", "q.toml", "--with", "high,evn")
+    assert unknown.refuses(8, "did you mean even?", "there are: ensemble, keeper, high, even, mute")
+    assert inside(foxcast, "forecast", "q.toml", "--with", " , ").refuses(2, "there are: ensemble")
+    assert inside(foxcast, "forecast", "q.toml", "--with", "mute").refuses(3, "no forecaster came to an answer: mute:")
+    both = inside(foxcast, "forecast", "q.toml", "--with", "high", "--forecaster", "even")
+    assert both.refuses(2, "leave out --forecaster")
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ('["hihg"]', ("did you mean high?",)),
+        ('["ensemble"]', ("builds on itself: ensemble -> ensemble",)),
+        ('["high", "seer"]', ("its member seer is clairvoyant",)),
+        ("[]", ("has no members",)),
+    ],
+)
+def test_members_that_cannot_be_are_refused(
+    foxcast: Foxcast, inside: Inside, members: str, words: tuple[str, ...]
+) -> None:
+    config = foxcast.config.read_text().replace('["high", "even", "mute"]', members)
+    foxcast.config.write_text(config + '\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n')
+    refused = inside(foxcast, "forecast", "q.toml", "--forecaster", "ensemble")
+    assert refused.code != 0
+    assert all(word in refused.err for word in words), refused.err
+
+
+def test_an_ensemble_also_forecasts_alone(foxcast: Foxcast, inside: Inside) -> None:
+    alone = inside(foxcast, "forecast", "q.toml", "--forecaster", "ensemble", "--json").json
+    assert alone["forecast"]["predictions"]["outcome"]["probability"] == pytest.approx(2 / 3)

@@ -1,0 +1,179 @@
+"""An orchestra on a scripted desk: who says what in which order, and what came of it."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bot.domain.forecast import Limits
+from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape, Shape
+from bot.domain.prompt import Completion, Dialect, Prompt
+from bot.domain.question import Question, QuestionRef, Target
+from bot.domain.step import Json, Step
+from bot.errors import FoxcastError
+from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, ScriptedTool, call, tool_that_says
+from plugins.orchestra.forecaster import Orchestra
+from plugins.orchestra.settings import OrchestraSettings
+
+CUTOFF = datetime(2026, 1, 1, tzinfo=UTC)
+QUERY: Json = {"type": "string"}
+CHOICE = ChoiceShape(options=("red", "green", "blue"))
+CURVE = CurveShape(grid=tuple(float(point) for point in range(0, 101, 5)), unit="points", open_upper=True)
+LEADER = "orchestrator"
+# Far above what any orchestra here needs, so that every turn is a step of its own.
+ROOMY = Limits(steps=1000)
+_NAME = re.compile(r"You are (\S+), one of several subagents")
+_OPENINGS = {"second opinion": "critic", "all that a group of researchers": "candidate", "several answers": "merger"}
+
+
+def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
+    given = {"ref": QuestionRef("harbour", "q"), "title": "Will the ship come in?", **more}
+    return Question(
+        shape=shape or BinaryShape(),
+        targets=tuple(Target(key=key, resolves_at=CUTOFF + timedelta(days=30)) for key in targets),
+        **given,
+    )
+
+
+def speaker(prompt: Prompt) -> str:
+    """Return who is asked: the name of a subagent, or what the one is for who is none."""
+    system = prompt.messages[0].text
+    if named := _NAME.search(system):
+        return named[1]
+    return next((who for opening, who in _OPENINGS.items() if opening in system), LEADER)
+
+
+def move(name: str, arguments: Mapping[str, Any] | None = None, belief: Any = None) -> Completion:
+    sent = dict(arguments or {})
+    if belief is not None:
+        sent["updated_belief"] = belief
+    return call(name, json.dumps(sent))
+
+
+def as_json(said: Completion) -> Completion:
+    """Return a native call as a model says it that answers with one JSON object."""
+    arguments = json.loads(said.calls[0].arguments)
+    belief = arguments.pop("updated_belief", None)
+    whole = {"action": said.calls[0].name, "arguments": arguments}
+    return Completion(text=json.dumps(whole | ({} if belief is None else {"updated_belief": belief})))
+
+
+def believing(value: Any, *, field_name: str = "probability", **more: Any) -> dict[str, Any]:
+    return {field_name: value, "confidence": "medium", "update_reasoning": "because", **more}
+
+
+def make(name: str, kind: str = "researcher", **more: Any) -> Completion:
+    return move("create_subagent", {"name": name, "kind": kind, **more})
+
+
+def run(name: str, task: str = "find out") -> Completion:
+    return move("run_subagent", {"name": name, "task": task})
+
+
+def parallel(*names: str, task: str = "find out") -> Completion:
+    return move("run_parallel", {"runs": [{"name": name, "task": f"{task} {name}"} for name in names]})
+
+
+def search(query: str = "ship") -> Completion:
+    return move("web_search", {"query": query})
+
+
+def store(text: str, category: str = "research", **more: Any) -> Completion:
+    return move("shared_memory", {"operation": "store", "text": text, "category": category, **more})
+
+
+def report(findings: str = "it sailed", **more: Any) -> Completion:
+    return move("report_results", {"task_status": "complete", "findings": findings, "confidence": 70, **more})
+
+
+def ask(question: str = "which ship?") -> Completion:
+    return move("request_guidance", {"question": question, "urgency": "high"})
+
+
+def submit(value: Any = 0.7, *, field_name: str = "probability", belief: Any = None) -> Completion:
+    return move("submit", {field_name: value, "reasoning": "all in all"}, belief)
+
+
+Line = Said | Callable[[Prompt], Said]
+
+
+@dataclass
+class Cast:
+    """Says for each speaker one line after the other; a single function says all lines of one."""
+
+    lines: Mapping[str, Sequence[Line] | Callable[[Prompt], Said]]
+    said: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, prompt: Prompt) -> Said:
+        who = speaker(prompt)
+        known = self.lines[who]
+        if callable(known):
+            return known(prompt)
+        number = self.said[who] = self.said.get(who, 0) + 1
+        assert number <= len(known), f"{who} was asked {number} times and has {len(known)} lines"
+        line = known[number - 1]
+        return line(prompt) if callable(line) else line
+
+
+def searches(text: str = "search_1_result_1: the ship left port") -> ScriptedTool:
+    return tool_that_says("web_search", text, query=QUERY)
+
+
+def desk(
+    *leader: Line, dialect: Dialect = Dialect.TOOLS, others: Mapping[str, Any] | None = None, **more: Any
+) -> ScriptedDesk:
+    """Return a desk where one model plays all roles."""
+    model = ScriptedModel(Cast({LEADER: leader, **(others or {})}), dialect)
+    given: dict[str, Any] = {
+        "cutoff": CUTOFF,
+        "models": {"main": model},
+        "bench": [searches(), tool_that_says("lookup_url", "a page", url=QUERY)],
+        "limits": ROOMY,
+        **more,
+    }
+    return ScriptedDesk(**given)
+
+
+async def steps_of(
+    asked: Question, at: ScriptedDesk, settings: OrchestraSettings | None = None
+) -> tuple[list[Step], FoxcastError | None]:
+    """Return all steps, and the error with which the stream told that nothing was submitted."""
+    steps: list[Step] = []
+    try:
+        async with aclosing(Orchestra(settings or OrchestraSettings()).steps(asked, at)) as stream:
+            async for step in stream:
+                steps.append(step)  # noqa: PERF401 - those before an error count
+    except FoxcastError as error:
+        return steps, error
+    return steps, None
+
+
+def moves(steps: Sequence[Step]) -> list[tuple[Json, str]]:
+    """Return who made which move, in order."""
+    return [(step.action.arguments.get("agent", LEADER), step.action.name) for step in steps]
+
+
+def probability(step: Step) -> float:
+    (found,) = step.belief.predictions.values()
+    assert isinstance(found, Binary)
+    return found.probability
+
+
+def offered(at: ScriptedDesk, who: str) -> list[list[str]]:
+    """Return what each prompt to a speaker lets it call, read from its tools or its schema."""
+    return [_names(asked.prompt) for asked in at.asked if speaker(asked.prompt) == who]
+
+
+def told(at: ScriptedDesk, who: str) -> list[str]:
+    """Return the last message of each prompt to a speaker."""
+    return [asked.prompt.messages[-1].text for asked in at.asked if speaker(asked.prompt) == who]
+
+
+def _names(prompt: Prompt) -> list[str]:
+    if prompt.schema is None:
+        return [tool.name for tool in prompt.tools]
+    branches: Any = prompt.schema.get("anyOf", [prompt.schema])
+    return [branch["properties"]["action"]["const"] for branch in branches]

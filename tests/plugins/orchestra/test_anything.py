@@ -1,0 +1,214 @@
+"""Whoever is quick, and whatever anybody does: the order of things is the same, and the limits hold."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.domain.belief import unfit
+from bot.domain.forecast import Limits
+from bot.domain.prompt import Answer, Completion, Prompt
+from bot.domain.step import Step
+from bot.errors import FoxcastError, Rejected, Unavailable
+from bot.testing.desk import Said, ScriptedDesk, ScriptedTool, tool_that_says
+from bot.testing.loop import VirtualClock, simulate
+from plugins.orchestra.catalogue import NAMES
+from plugins.orchestra.settings import OrchestraSettings
+from tests.plugins.orchestra.cases import (
+    LEADER,
+    QUERY,
+    Line,
+    ask,
+    desk,
+    make,
+    move,
+    offered,
+    parallel,
+    question,
+    report,
+    run,
+    search,
+    speaker,
+    steps_of,
+    store,
+    submit,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class SlowDesk(ScriptedDesk):
+    """A desk whose models take the time that it is told, in turn; ``most`` is the most that were asked at once."""
+
+    clock: VirtualClock
+    delays: Sequence[float] = (1.0,)
+    running: int = 0
+    most: int = 0
+    count: int = field(default=0)
+
+    async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.count += 1
+        await self.clock.sleep(self.delays[self.count % len(self.delays)])
+        self.running -= 1
+        return await ScriptedDesk.ask(self, role, prompt, seed=seed)
+
+
+def _slow(clock: VirtualClock, delays: Sequence[float], *leader: Line, **others: Any) -> SlowDesk:
+    plain = desk(*leader, others=others)
+    return SlowDesk(
+        cutoff=plain.cutoff,
+        models=plain.models,
+        bench=[_numbered()],
+        limits=plain.limits,
+        clock=clock,
+        delays=delays,
+    )
+
+
+def _numbered() -> ScriptedTool:
+    """Return a search that names its results in the order of its use, as the desk does."""
+    count = iter(range(1, 1000))
+    plain = tool_that_says("web_search", "", query=QUERY)
+    return ScriptedTool(plain.tool, lambda _: tool_that_says("x", f"search_{next(count)}_result_1").run({}))
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 4])
+def test_no_more_subagents_work_at_once_than_allowed_and_as_many_as_that(concurrency: int) -> None:
+    names = ("ann", "bob", "cid", "dan", "eve")
+    found: list[int] = []
+
+    async def story(clock: VirtualClock) -> None:
+        others = {name: [search(name), report(name)] for name in names}
+        if concurrency > 1:
+            leader = [*map(make, names), parallel(*names), submit()]
+        else:
+            leader = [*map(make, names), *map(run, names), submit()]
+        at = _slow(clock, (1.0, 3.0, 2.0), *leader, **others)
+        _, error = await steps_of(question(), at, OrchestraSettings(concurrency=concurrency))
+        assert error is None
+        found.append(at.most)
+
+    simulate(story)
+    assert found == [concurrency]
+
+
+def test_whoever_answers_first_the_steps_and_all_prompts_are_the_same() -> None:
+    found: list[tuple[list[Step], list[str]]] = []
+
+    async def story(delays: Sequence[float], clock: VirtualClock) -> None:
+        others = {name: [search(name), search(f"{name} again"), report(name)] for name in ("ann", "bob", "cid")}
+        others["bob"] = [search("bob"), report("bob")]
+        at = _slow(
+            clock, delays, make("ann"), make("bob"), make("cid"), parallel("ann", "bob", "cid"), submit(), **others
+        )
+        steps, error = await steps_of(question(), at)
+        assert error is None
+        found.append((_without_documents(steps), sorted(repr(asked) for asked in at.asked)))
+
+    for delays in ((1.0,), (5.0, 1.0, 3.0), (0.5, 4.0, 2.0, 7.0)):
+        simulate(partial(story, delays))
+    assert found[0] == found[1] == found[2]
+
+
+def _without_documents(steps: Sequence[Step]) -> list[Any]:
+    # The scripted desk numbers its answers in the order in which they came, which is what differs here.
+    return [(step.action, step.observation.text, step.belief, step.usage, step.remarks) for step in steps]
+
+
+LEADER_MOVES = st.one_of(
+    st.builds(make, st.sampled_from(["ann", "bob", "cid", "Bad Name"]), st.sampled_from([*NAMES, "oracle"])),
+    st.builds(
+        lambda name, tools: make(name, tools=tools),
+        st.sampled_from(["dan", "eve"]),
+        st.lists(st.sampled_from(["web_search", "lookup_url", "submit"]), max_size=2),
+    ),
+    st.builds(run, st.sampled_from(["ann", "bob", "eve"]), st.text(max_size=3)),
+    st.builds(parallel, st.sampled_from(["ann", "cid"]), st.sampled_from(["bob", "dan", "ann"])),
+    st.builds(
+        lambda name, tasks: move("run_batch", {"name": name, "tasks": tasks}),
+        st.sampled_from(["ann", "bob"]),
+        st.lists(st.sampled_from(["one", "two"]), max_size=3),
+    ),
+    st.sampled_from(
+        [
+            move("answer_guidance", {"name": "ann", "answer": "the red one"}),
+            move("subagents", {"operation": "delete", "name": "ann"}),
+            move("subagents", {"operation": "list"}),
+            store("a note"),
+            search("by hand"),
+            Completion(text="Be creative!"),
+            move("read_mind", {}),
+        ]
+    ),
+)
+MEMBER_MOVES = st.one_of(
+    st.sampled_from(
+        [
+            search("x"),
+            search("y"),
+            store("fact"),
+            report(),
+            report(probability=0.2),
+            ask(),
+            move("submit", {}),
+            run("ann"),
+        ]
+    ),
+    st.sampled_from([Completion(text="hm"), move("report_results", {}), Unavailable("down"), Rejected("no money")]),
+)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(LEADER_MOVES, max_size=8),
+    st.lists(MEMBER_MOVES, min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.integers(1, 12),
+    st.sampled_from([3, 12, 1000]),
+)
+def test_whatever_everybody_does_the_limits_hold(
+    leader: list[Completion], member: list[Said], concurrency: int, turns: int, most: int
+) -> None:
+    given_settings = OrchestraSettings(subagents=3, concurrency=concurrency, turns=turns, agent_steps=4, steps=10)
+    at = _at_random(leader, member)
+    at.limits = Limits(steps=most)
+    steps, error = asyncio.run(steps_of(question(), at, given_settings))
+    assert error is None or isinstance(error, FoxcastError)
+    assert len(steps) <= min(most, given_settings.most_steps)
+    assert all(unfit(step.belief, question()) is None for step in steps)
+    granted = {"ann", "bob", "cid", "dan", "eve"}
+    assert {speaker(asked.prompt) for asked in at.asked} <= granted | {LEADER}
+    member_turns = [step for step in steps if step.action.arguments.get("agent") in granted]
+    if most == 1000:
+        assert len(member_turns) <= turns
+    made = [step for step in steps if step.action.name == "create_subagent" and " is there: " in step.observation.text]
+    assert len(made) <= 3
+    tools: dict[str, list[str]] = {str(step.action.arguments["name"]): _granted(step) for step in made}
+    for name in granted:
+        for names in offered(at, name):
+            assert {"web_search", "lookup_url"} & set(names) <= set(tools[name])
+            assert "submit" not in names
+
+
+def _granted(step: Step) -> list[str]:
+    return step.observation.text.partition(": ")[2].split(", ")
+
+
+def _at_random(leader: list[Completion], member: list[Said]) -> ScriptedDesk:
+    lines, said = iter(leader), dict[str, int]()
+
+    def member_says(prompt: Prompt) -> Said:
+        name = speaker(prompt)
+        said[name] = said.get(name, -1) + 1
+        return member[(said[name] + len(name)) % len(member)]
+
+    def leader_says(prompt: Prompt) -> Said:
+        return next(lines, submit(0.6))
+
+    return desk(others={LEADER: leader_says, **dict.fromkeys(("ann", "bob", "cid", "dan", "eve"), member_says)})

@@ -1,0 +1,74 @@
+"""``foxcast orchestra``: what is on record of one, through the real entry point."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import structlog
+
+from bot.cli.main import main
+
+PIT = """
+from contextlib import asynccontextmanager
+from bot.api import ModelSpec, Price, Settings, hookimpl
+from tests.plugins.orchestra.test_plugin import played
+
+class Pit:
+    async def price(self, model):
+        return Price(tokens_in=1.0, tokens_cached=0.1, tokens_out=4.0)
+    async def complete(self, model, prompt, sampling):
+        return played(prompt)
+
+@asynccontextmanager
+async def open_pit(settings, workplace):
+    yield Pit()
+
+@hookimpl
+def foxcast_models():
+    return [ModelSpec(name="pit", summary="Plays everybody", settings=Settings, open=open_pit)]
+"""
+CONFIG = """
+plugins = ["orchestra", "pit"]
+plugin_files = ["pit.py"]
+[limits]
+steps = 100
+[llm.roles.main]
+model = "pit:player"
+[llm.roles.researcher]
+model = "pit:other"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("FOXCAST_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text(CONFIG)
+    (tmp_path / "pit.py").write_text(PIT)
+    (tmp_path / "q.toml").write_text('title = "Will it rain\\u001b[2J in Paris?"\nkey = "rain"\n')
+    return tmp_path
+
+
+def test_what_an_orchestra_did_is_shown_move_by_move_with_its_report(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["forecast", "q.toml", "--forecaster", "orchestra", "--yes", "--json"]) == 0
+    told = capsys.readouterr()
+    assert "nobody asks" not in told.err
+    number = json.loads(told.out)["forecast"]["id"]
+    assert main(["orchestra", number]) == 0
+    shown = capsys.readouterr().out
+    lines = [line.strip() for line in shown.splitlines()]
+    assert lines[0].startswith("Will it rain")
+    assert any(line.startswith("3  ann: web_search(query=") for line in lines)
+    assert any(line.startswith("* ann reported after 3 of 8 moves") for line in lines)
+    assert "Run report" in lines
+    assert any(line.startswith("subagents made 2 of 6, at once 2 of 3; their moves 6 of 40") for line in lines)
+    assert "\x1b" not in shown
+    assert main(["orchestra", number, "--whole"]) == 0
+    assert "| submitted 0.8" in capsys.readouterr().out
+    assert main(["orchestra", "abcdef012345"]) != 0
+    assert "abcdef012345" in capsys.readouterr().err
+    structlog.reset_defaults()

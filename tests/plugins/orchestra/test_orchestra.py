@@ -1,0 +1,277 @@
+"""A whole trial: who moves when, what each is told, what is believed meanwhile, and what is left of it."""
+
+from typing import Any
+
+import pytest
+
+from bot.desk.trial import TrialRun, run_trial
+from bot.domain.belief import unfit
+from bot.domain.forecast import Limits, TrialEnd
+from bot.domain.prompt import Completion, Dialect
+from bot.domain.step import Observation, Step, ToolResult, Usage
+from bot.errors import ConfigError, ContractError, NotFound, Unavailable
+from bot.testing.desk import ScriptedModel, ScriptedTool
+from plugins.orchestra.forecaster import Orchestra
+from plugins.orchestra.settings import OrchestraSettings
+from tests.plugins.orchestra.cases import (
+    CHOICE,
+    CURVE,
+    LEADER,
+    Cast,
+    as_json,
+    believing,
+    desk,
+    make,
+    move,
+    moves,
+    offered,
+    parallel,
+    probability,
+    question,
+    report,
+    run,
+    search,
+    searches,
+    speaker,
+    steps_of,
+    store,
+    submit,
+    told,
+)
+
+
+async def test_an_orchestrator_makes_two_researchers_who_report_and_then_it_submits() -> None:
+    at = desk(
+        make("ann"),
+        make("bob"),
+        parallel("ann", "bob"),
+        submit(0.7, belief=believing(0.7)),
+        others={"ann": [search("port"), report("it left port")], "bob": [search("storm"), report("a storm is near")]},
+    )
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    assert moves(steps) == [
+        (LEADER, "create_subagent"),
+        (LEADER, "create_subagent"),
+        ("ann", "web_search"),
+        ("bob", "web_search"),
+        ("ann", "report_results"),
+        ("bob", "report_results"),
+        (LEADER, "run_parallel"),
+        (LEADER, "submit"),
+    ]
+    assert [step.final for step in steps] == [False] * 7 + [True]
+    assert probability(steps[-1]) == 0.7
+    # The orchestrator reads both reports, fenced.
+    heard = told(at, LEADER)[-1]
+    assert heard.count("<untrusted-") == 2
+    assert "it left port" in heard
+    assert "a storm is near" in heard
+
+
+async def test_the_steps_of_subagents_believe_what_the_orchestrator_believes_meanwhile() -> None:
+    at = desk(
+        make("ann"),
+        move("run_subagent", {"name": "ann", "task": "look"}, believing(0.62)),
+        submit(0.8),
+        others={"ann": [search(), report()]},
+    )
+    steps, _ = await steps_of(question(), at)
+    assert [probability(step) for step in steps] == [0.5, 0.62, 0.62, 0.62, 0.8]
+    assert all(unfit(step.belief, question()) is None for step in steps)
+
+
+async def test_where_steps_are_few_the_turns_of_subagents_are_part_of_the_orchestrators() -> None:
+    paid = ToolResult(observation=Observation(text="found"), usage=Usage(calls=1, cost_usd=0.25))
+    lines = {"ann": [search("port"), report("it left port")]}
+    few, many = (
+        desk(make("ann"), run("ann"), submit(), others=lines, limits=Limits(steps=most), bench=[_costing(paid)])
+        for most in (10, 1000)
+    )
+    short, long = [(await steps_of(question(), at, OrchestraSettings(steps=8)))[0] for at in (few, many)]
+    assert moves(short) == [(LEADER, "create_subagent"), (LEADER, "run_subagent"), (LEADER, "submit")]
+    assert len(long) == 5
+    # Nothing is lost of what it cost, and every model was asked the same.
+    assert sum(step.usage.calls for step in short) == sum(step.usage.calls for step in long) == 6
+    assert sum(step.usage.cost_usd for step in short) == 0.25
+    assert [asked.prompt for asked in few.asked] == [asked.prompt for asked in many.asked]
+    documents = [{document for step in steps for document in step.observation.documents} for steps in (short, long)]
+    assert documents[0] == documents[1]
+
+
+def _costing(result: ToolResult) -> ScriptedTool:
+    return ScriptedTool(searches().tool, lambda _: result)
+
+
+async def test_the_limit_of_steps_holds_and_the_last_step_only_submits() -> None:
+    at = desk(*[search(str(number)) for number in range(3)], submit(0.6), limits=Limits(steps=4))
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    assert len(steps) == 4
+    assert offered(at, LEADER)[-1] == ["submit"]
+
+
+async def test_a_subagent_knows_its_part_its_task_and_the_question_and_nothing_else() -> None:
+    at = desk(
+        make("ann", "custom", instructions="Count the lighthouses."),
+        run("ann", "How many are lit?"),
+        submit(),
+        others={"ann": [report()]},
+    )
+    await steps_of(question(), at)
+    (asked,) = [asked.prompt for asked in at.asked if speaker(asked.prompt) == "ann"]
+    system, first = (message.text for message in asked.messages)
+    assert "Count the lighthouses." in system
+    assert "How many are lit?" in first
+    assert "Will the ship come in?" in first
+    assert "updated_belief" not in system + first
+
+
+@pytest.mark.parametrize("dialect", [*Dialect])
+@pytest.mark.parametrize(
+    ("shape", "answer", "field"),
+    [
+        (None, 0.7, "probability"),
+        (CHOICE, {"red": 0.2, "green": 0.3, "blue": 0.5}, "probabilities"),
+        (CURVE, {"p5": 10, "p10": 15, "p25": 25, "p50": 40, "p75": 55, "p90": 70, "p95": 80}, "quantiles"),
+    ],
+)
+@pytest.mark.parametrize("targets", [("outcome",), ("early", "late")])
+async def test_it_answers_every_shape_and_every_target_in_both_dialects(
+    dialect: Dialect, shape: Any, answer: Any, field: str, targets: tuple[str, ...]
+) -> None:
+    as_said = as_json if dialect is Dialect.JSON else _same
+    stated: Any = dict.fromkeys(targets, answer) if len(targets) > 1 else answer
+    at = desk(
+        as_said(make("fay", "forecaster")),
+        as_said(run("fay")),
+        as_said(submit(stated, field_name=field, belief=believing(stated, field_name=field))),
+        others={"fay": [as_said(report(**{field: stated}))]},
+        dialect=dialect,
+    )
+    asked = question(shape, targets=targets)
+    steps, error = await steps_of(asked, at, OrchestraSettings(forecasts=1))
+    assert error is None
+    assert all(unfit(step.belief, asked) is None for step in steps)
+    assert steps[-1].final
+    # Its forecast is in the report, and with it enough forecasts came.
+    assert "Forecast of its own" in told(at, LEADER)[-1]
+    assert offered(at, LEADER)[-1] == ["submit"]
+
+
+def _same(said: Completion) -> Completion:
+    return said
+
+
+async def test_subagents_may_be_played_by_models_of_their_own() -> None:
+    lines = Cast({"ann": [report("from ann")], "cid": [report("from cid")], "dan": [report("from dan")]})
+    at = desk(
+        make("ann", "researcher"), make("cid", "critic"), make("dan", "scout"), parallel("ann", "cid", "dan"), submit()
+    )
+    at.models = {
+        **at.models,
+        "researcher": ScriptedModel(lines, name="scripted:researcher"),
+        "subagent": ScriptedModel(lines, name="scripted:subagent"),
+        "critic": ScriptedModel(lines, Dialect.JSON, name="scripted:critic"),
+    }
+    lines.lines = {**lines.lines, "cid": [as_json(report("from cid"))]}
+    _, error = await steps_of(question(), at)
+    assert error is None
+    assert [asked.role for asked in at.asked if asked.role != "main"] == ["researcher", "critic", "subagent"]
+    assert {conduct.role for conduct in at.graded} == {"main", "researcher", "critic", "subagent"}
+    assert [conduct.submitted for conduct in at.graded if conduct.role != "main"] == [None] * 3
+
+
+async def test_the_first_step_names_the_prompts_and_the_last_one_reports_the_run() -> None:
+    at = desk(
+        make("ann", tools=["web_search"]),
+        run("ann"),
+        store("tides are high"),
+        submit(),
+        others={"ann": [search(), report()]},
+    )
+    steps, _ = await steps_of(question(), at)
+    assert "kinds/researcher.txt" in at.kept[0]
+    assert "$task" in at.kept[0]
+    account = steps[-1].observation.text.partition("Run report")[2]
+    assert "subagents made 1 of 6, at once 1 of 3; their moves 2 of 40" in account
+    assert "- ann (researcher; tools web_search) reported after 2 of 8 moves (web_search, report_results)" in account
+    assert "complete, confidence 70 of 100" in account
+    assert "shared memory: 1 entries, 1 uses" in account
+
+
+async def test_an_orchestrator_that_calls_no_tool_twice_ends_at_once_with_the_reason() -> None:
+    at = desk(make("ann"), Completion(text="Be creative!"), Completion(text="Be creative!"))
+    steps, error = await steps_of(question(), at)
+    assert isinstance(error, ContractError)
+    assert moves(steps) == [(LEADER, "create_subagent"), (LEADER, "stop")]
+    assert "held no action" in steps[-1].observation.text
+    assert "Run report" in steps[-1].observation.text
+    assert len(at.asked) == 3
+
+
+async def test_an_orchestrator_that_goes_round_in_circles_is_ended() -> None:
+    at = desk(search(), search(), search())
+    steps, error = await steps_of(question(), at)
+    assert "again and again" in str(error)
+    assert len(at.used) == 1
+    assert "Run report" in steps[-1].observation.text
+
+
+async def test_nobody_plays_main() -> None:
+    steps, error = await steps_of(question(), desk(models={}))
+    assert (steps, type(error)) == ([], ConfigError)
+
+
+async def test_what_is_missing_in_a_replay_comes_through_as_itself() -> None:
+    at = desk(
+        make("ann"), make("bob"), parallel("ann", "bob"), others={"ann": [search()], "bob": [NotFound("no record")]}
+    )
+    _, error = await steps_of(question(), at)
+    assert isinstance(error, NotFound)
+
+
+async def test_the_engine_counts_every_turn_and_stops_in_the_middle_of_a_run() -> None:
+    logged: list[Step] = []
+
+    async def log(_number: int, step: Step) -> None:
+        logged.append(step)
+
+    paid = ToolResult(observation=Observation(text="found"), usage=Usage(calls=1, cost_usd=0.25))
+    others = {"ann": [search(str(number)) for number in range(7)]}
+    limits = Limits(steps=1000, cost_usd=0.6)
+    at = desk(make("ann"), run("ann"), others=others, limits=limits, bench=[_costing(paid)])
+    trial = await run_trial(Orchestra(OrchestraSettings()), question(), at, TrialRun(limits=at.limits, log=log))
+    assert trial.end is TrialEnd.COST_LIMIT
+    assert moves(logged)[1:] == [("ann", "web_search")] * 3
+    assert len(at.asked) == 5
+    assert trial.belief is not None
+
+
+async def test_the_same_trial_makes_the_same_steps() -> None:
+    found = []
+    for _ in range(2):
+        at = desk(
+            make("ann"),
+            make("bob"),
+            parallel("ann", "bob"),
+            submit(0.7),
+            others={"ann": [search("a"), store("x"), report()], "bob": [store("y"), search("b"), report()]},
+        )
+        steps, _ = await steps_of(question(), at)
+        found.append((steps, [(asked.prompt, asked.seed) for asked in at.asked], at.used))
+    assert found[0] == found[1]
+
+
+async def test_a_model_that_cannot_be_asked_ends_the_run_of_its_subagent_alone() -> None:
+    at = desk(
+        make("ann"),
+        make("bob"),
+        parallel("ann", "bob"),
+        submit(0.6),
+        others={"ann": [Unavailable("down")], "bob": [report()]},
+    )
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    assert probability(steps[-1]) == 0.6
+    assert "ann could not be asked (down)" in told(at, LEADER)[-1]

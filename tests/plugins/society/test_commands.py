@@ -1,0 +1,157 @@
+"""``foxcast court`` as a person calls it, and trials of the whole engine on record: replayed, shown and compared."""
+
+import asyncio
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # ships none
+import pytest
+from typer.main import get_command
+
+from bot.app import LEDGER_FILE
+from bot.cli.call import Call
+from bot.cli.main import app
+from bot.clock import SeededRandom
+from bot.config.load import load_config
+from bot.config.plugin_settings import settings_of
+from bot.domain.forecast import Limits
+from bot.errors import ConfigError, NotFound
+from bot.lab.replay import replay
+from bot.registry import load_registry
+from bot.testing.llm import ScriptedLlm
+from plugins.society.forecaster import Court
+from plugins.society.interventions import Interventions
+from plugins.society.loading import shipped_text
+from plugins.society.settings import CourtSettings
+from tests.plugins.society.cases import Actor
+from tests.unit.sittings import open_theatre, question
+
+CONFIG = 'plugins = ["society"]\n[forecasters.court_b]\nuses = "court"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def foxcast(folder: Path, *arguments: str) -> None:
+    call = Call()
+    command = get_command(app)
+    command.main(["--config", str(folder / "config.toml"), *arguments], standalone_mode=False, obj=call)
+
+
+def test_scenarios_are_listed_shown_checked_and_described(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foxcast(folder, "court", "scenarios")
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ten", "full"]
+    foxcast(folder, "court", "show", "full")
+    shown = capsys.readouterr().out
+    assert "28 steps, 40 moves" in shown
+    assert "juror_N, else juror, else main" in shown
+    assert " 22  defence_rebuttal 8/8: message judge -> defence (argument)" in shown
+    own = folder / "own.toml"
+    own.write_text(shipped_text("ten"))
+    foxcast(folder, "court", "check", str(own))
+    assert "own.toml holds together: 10 steps, 12 moves" in capsys.readouterr().out
+    foxcast(folder, "court", "schema")
+    jsonschema.validate(tomllib.loads(own.read_text()), json.loads(capsys.readouterr().out))
+    own.write_text(shipped_text("ten").replace("{rules}", "{ruels}", 1))
+    with pytest.raises(
+        ConfigError, match=r"own\.toml:\d+: steps\[6\]\.message: nothing fills the placeholder \{ruels\}"
+    ):
+        foxcast(folder, "court", "check", str(own))
+
+
+def test_a_variant_is_printed_as_the_table_that_makes_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [
+        "jurors=5",
+        "aggregate=median",
+        'variables.rules=Be "bold"\nnow',
+        "without_articles=a",
+        "without_articles=b",
+    ]
+    foxcast(folder, "court", "variant", "bold", *given, "roles.judge=big")
+    (folder / "config.toml").write_text(CONFIG + capsys.readouterr().out)
+    config = load_config(folder / "config.toml", {})
+    opened: Any = settings_of(load_registry(config).forecasters["bold"], config)
+    assert (opened.jurors, opened.aggregate) == (5, "median")
+    assert opened.interventions == Interventions(
+        variables={"rules": 'Be "bold"\nnow'}, without_articles=("a", "b"), roles={"judge": "big"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["variant", "x", "jurors=26"], "jurors: Input should be less than or equal to 25"),
+        (["variant", "x", "jurrors=3"], "there is no setting or intervention jurrors; did you mean jurors?"),
+        (["variant", "x", "jurors"], "'jurors' should be KEY=VALUE"),
+        (["variant", "x", "messages.ruels=x"], "there is no step ruels; did you mean rules?"),
+        (["variant"], "name a name for the variant"),
+        (["compare", "abc123"], "compare needs two forecasts"),
+        (["show"], "name a scenario, and one alone"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told(folder: Path, arguments: list[str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told.replace("?", r"\?")):
+        foxcast(folder, "court", *arguments)
+
+
+def test_an_unknown_scenario_or_a_ledger_that_is_not_there_is_told(folder: Path) -> None:
+    with pytest.raises(NotFound, match="did you mean full"):
+        foxcast(folder, "court", "show", "fulll")
+    with pytest.raises(NotFound, match="there is no ledger"):
+        foxcast(folder, "court", "transcript", "abcdef")
+
+
+async def sat_through(folder: Path) -> dict[str, str]:
+    """Let two courts that differ in one input forecast; both are replayed at once, and nothing may differ."""
+    play: Any = Actor(answers=(0.6, 0.5, 0.7, 0.8, 0.65))
+    llm = ScriptedLlm(turns=[play])
+    changed = CourtSettings(interventions=Interventions(variables={"rules": "Be <b>bold</b>."}))
+    made = {}
+    async with open_theatre(folder, llm) as theatre:
+        theatre.forecasters |= {"court": Court(CourtSettings()), "court_b": Court(changed)}
+        for name in theatre.forecasters:
+            theatre.limits = Limits(steps=10 if name == "court" else 50)
+            asked = len(llm.requests)
+            forecast = await theatre.forecast(question(), name, trials=2)
+            made[name] = forecast.id
+            trace = await theatre.ledger.forecasts.trace(forecast.id)
+            again = await replay(trace, theatre.seat(name), theatre.workshop(sealed=True), SeededRandom(1), None)
+            assert again.identical, again
+            assert [len(record.steps) for record in trace.trials] == [10 if name == "court" else 12] * 2
+            made[f"{name} asked"] = str(len(llm.requests) - asked)
+    return made
+
+
+def test_trials_on_record_are_replayed_shown_and_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "state" / "paper").mkdir(parents=True)
+    made = asyncio.run(sat_through(folder / "state" / "paper"))
+    assert (folder / "state" / "paper" / LEDGER_FILE).exists()
+    # Two trials: clerk, queries, three ratings, summary, rules, two openings, three votes, synthesis.
+    assert made["court asked"] == "26"
+    # The variant asks again from the first message on that holds the rules: openings and votes, and the synthesis where
+    # the votes are not the same by chance. What comes before is answered from the record.
+    assert 10 <= int(made["court_b asked"]) <= 12
+
+    foxcast(folder, "court", "transcript", made["court"])
+    told = capsys.readouterr().out
+    assert "== Trial 2 ==" in told
+    assert "8. votes: name 2 (juror_2), asked by judge" in told
+    page = folder / "court.html"
+    foxcast(folder, "court", "transcript", made["court_b"], "--html", str(page))
+    assert "Be &lt;b&gt;bold&lt;/b&gt;." in page.read_text()
+    capsys.readouterr()
+
+    foxcast(folder, "court", "compare", made["court"], made["court_b"])
+    told = capsys.readouterr().out
+    assert "B  intervention: variables rules = Be <b>bold</b>." in told
+    assert "first said otherwise: 6. prosecution opening" not in told
+    assert "first said otherwise: 8. votes" in told or "every word is the same" in told
+    foxcast(folder, "court", "score", made["court"], made["court_b"])
+    assert "nothing can be scored" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="cannot be written"):
+        foxcast(folder, "court", "transcript", made["court"], "--html", str(folder / "no" / "x.html"))

@@ -1,0 +1,245 @@
+"""Scenario files: those that ship, the errors of those that do not hold together, and where each fault stands."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # ships none
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.errors import ConfigError, NotFound
+from plugins.society.lines import json_lines, line_of, toml_lines
+from plugins.society.loading import parsed, read_text, shipped, shipped_text
+from plugins.society.scenario import ActionType, Kind, Scenario, laid_out
+from plugins.society.settings import moves_of
+
+SMALL = """\
+[loops]
+talk = 2
+
+[[agents]]
+name = "head"
+capabilities = { web_retrieval = true }
+
+[[agents]]
+name = "user"
+capabilities = { llm = false }
+
+[[agents]]
+name = "clerk"
+[agents.jury_selection]
+prompt_template = "You are {profile}"
+
+[[steps]]
+action = "generate_jury"
+agent = "clerk"
+store = "jury"
+
+[[steps]]
+step = 1
+loop = "talk"
+action = "message"
+initiator = "user"
+receiver = "head"
+message = "Go on: {word}"
+store = "word"
+
+[[steps]]
+step = 3
+name = "verdict"
+action = "message"
+kind = "vote"
+initiator = "user"
+receiver = "jury"
+message = "Vote on {word}."
+"""
+
+
+def places(name: str) -> dict[int, tuple[str, str | None, str | None]]:
+    return {at.place: (at.move.action, at.move.kind, at.move.receiver) for at in laid_out(shipped(name))}
+
+
+def test_the_published_scenario_has_its_ten_steps_in_order() -> None:
+    # The authors' public scenarios: jury, query, search, ranking, summary, rules, two openings, votes, synthesis.
+    assert [(action, receiver) for action, _, receiver in places("ten").values()] == [
+        ("generate_jury", None),
+        ("message", "head"),
+        ("web_search", None),
+        ("process_articles", None),
+        ("message", "head"),
+        ("message", "judge"),
+        ("message", "prosecution"),
+        ("message", "defence"),
+        ("message", "jury"),
+        ("message", "judge"),
+    ]
+    ten = shipped("ten")
+    assert [ten.steps[2].num_results, ten.steps[3].num_top_articles, ten.steps[0].num_jurors] == [20, 6, 3]
+
+
+def test_the_full_scenario_is_divided_as_the_paper_says() -> None:
+    # Section 3.4: T = {0, ..., 27}; retrieval 0-2, agents 3, judge 4, arguments 5-22, deliberation 23-26, synthesis 27.
+    full = places("full")
+    assert list(full) == list(range(28))
+    assert [full[place][0] for place in (1, 2, 3)] == ["web_search", "process_articles", "generate_jury"]
+    assert full[4][2] == "judge"
+    assert [full[place][2] for place in range(5, 23)] == ["prosecution", "defence"] * 9
+    assert {full[place][1] for place in range(5, 23)} == {Kind.ARGUMENT}
+    assert [full[place][1] for place in (23, 24, 25)] == [Kind.VOTE, Kind.DELIBERATION, Kind.VOTE]
+    assert full[26][0] == ActionType.TALLY
+    assert full[27][1:] == (Kind.SYNTHESIS, "judge")
+
+
+@pytest.mark.parametrize("name", ["ten", "full"])
+def test_the_clerk_has_requirements_of_all_four_kinds(name: str) -> None:
+    (clerk,) = [agent for agent in shipped(name).agents if agent.jury_selection is not None]
+    assert clerk.jury_selection is not None
+    told = clerk.jury_selection.requirements
+    assert all((told.demographic, told.expertise, told.socioeconomic, told.geographic))
+
+
+@pytest.mark.parametrize("name", ["ten", "full"])
+def test_what_ships_fits_the_schema_that_is_given_out(name: str) -> None:
+    jsonschema.validate(tomllib.loads(shipped_text(name)), Scenario.model_json_schema())
+
+
+def test_there_is_no_other_scenario() -> None:
+    with pytest.raises(NotFound, match="did you mean full"):
+        shipped("ful")
+
+
+def test_a_jurors_word_and_an_answer_in_an_exchange_are_moves_of_their_own() -> None:
+    assert moves_of(parsed(SMALL, "small.toml")) == 1 + 2 + 3
+    twice = SMALL.replace('receiver = "head"', 'receiver = "head"\nmax_turns = 2').replace(
+        '"user"\nreceiver = "h', '"clerk"\nreceiver = "h'
+    )
+    assert moves_of(parsed(twice, "small.toml")) == 1 + 2 * 3 + 3
+
+
+LAST = "[[steps]]\nstep = 3"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at", "told"),
+    [
+        ("{word}.", "{wrod}.", "", "steps[2].message: nothing fills the placeholder {wrod}; did you mean word?"),
+        ('name = "verdict"', 'nmae = "verdict"', "", "steps[2].nmae: there is no such key; did you mean name?"),
+        ('receiver = "head"', 'receiver = "haed"', "", "steps[1].receiver: there is no agent haed; did you mean head?"),
+        ('receiver = "head"', 'receiver = "user"', "", "steps[1].receiver: user cannot answer: its capability llm is"),
+        ("step = 3", "step = 2", "", "steps[2].step: says 2, but this step is number 3, counted from 0"),
+        ('message = "Vote on {word}."', "", LAST, "steps[2].message: is missing; a step with the action message"),
+        ('"generate_jury"', '"tally"', 'receiver = "jury"', "steps[2].receiver: there is no jury yet"),
+        ('kind = "vote"', 'kind = "synthesis"', "", "steps[2].kind: jurors are asked for text, deliberation or vote"),
+        ('kind = "vote"', 'kind = "text"', "[[steps]]", "steps: no step asks for an answer"),
+        ('name = "user"', 'name = "head"', "", "agents[0].name: is the name of two agents"),
+        ('name = "user"', 'name = "juror_1"', "", "agents[1].name: is kept for the jurors"),
+        ('loop = "talk"', 'loop = "tlak"', "", "steps[1].loop: there is no loop tlak under loops; did you mean talk?"),
+        ("talk = 2", "talk = 2\nmore = 1", "more", "loops.more: no step is part of this loop"),
+        ("talk = 2", 'talk = "often"', "", "loops.talk: should be a valid integer"),
+        ("[loops]", 'values = { a = "{b}", b = "{a}" }\n[loops]', "values", "values.a: holds itself: a -> b -> a"),
+        ('action = "generate_jury"', 'action = "generate"', "", "steps[0].action: should be"),
+        ('agent = "clerk"', 'agent = "head"', "", "steps[0].agent: head needs the capability llm and a jury_selection"),
+        ('kind = "vote"', 'kind = "vote"\nmax_turns = 3', "max_turns", "steps[2].max_turns: more than one turn needs"),
+        (LAST, f'[[steps]]\naction = "tally"\n{LAST}\nloop = "talk"', 'loop = "talk"\nname', "steps[3].loop: the step"),
+        ('agent = "clerk"', 'agent = "clerk"\nnum_jurors = 26', "num_jurors", "steps[0].num_jurors: should be less"),
+        ('action = "generate_jury"\nagent = "clerk"', 'action = "web_search"\nagent = "clerk"\nquery = "a"',
+         'agent = "clerk"', "steps[0].agent: clerk may not search: its capability web_retrieval is off"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_told_with_file_line_and_key(old: str, new: str, at: str, told: str) -> None:
+    text = SMALL.replace(old, new, 1)
+    line = 1 + text[: text.index(at or new)].count("\n")
+    with pytest.raises(ConfigError) as caught:
+        parsed(text, "court/small.toml")
+    assert any(one.startswith(f"court/small.toml:{line}: {told}") for one in str(caught.value).splitlines()), str(
+        caught
+    )
+
+
+def test_every_fault_is_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(SMALL.replace("{word}", "{wrod}").replace('"head"', '"haed"', 1), "small.toml")
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_published_json_files_are_read_with_their_own_keys() -> None:
+    published = {
+        "id": "m1",
+        "root_question": "Will it rain?",
+        "agents": [
+            {"name": "user", "capabilities": {"web_retrieval": False, "llm": False}},
+            {"name": "judge", "system_message": "Judge.", "capabilities": {"web_retrieval": False, "llm": True}},
+        ],
+        "scenario": [
+            {"step": 0, "action_type": "message", "kind": "synthesis", "initiator": "user", "receiver": "judge",
+             "message": "Conclude on {title}.", "store": "end", "max_turns": 1, "silent": False},
+        ],
+    }  # fmt: skip
+    assert parsed(json.dumps(published), "m1.json").steps[0].action is ActionType.MESSAGE
+    published["scenario"][0]["message"] = "{nothing}"  # type: ignore[index]
+    text = json.dumps(published, indent=2)
+    line = 1 + text[: text.index("{nothing}")].count("\n")
+    with pytest.raises(ConfigError, match=rf"m1\.json:{line}: scenario\[0\]\.message: nothing fills"):
+        parsed(text, "m1.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"agents = [", "is not valid TOML"),
+        (b"a = 1\nb = '\xff'", ":2: is not UTF-8 text"),
+        (b"#" * 70_000, "is larger than 65536 bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, content: bytes, told: str) -> None:
+    file = tmp_path / "court.toml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=told):
+        parsed(read_text(file), str(file))
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_text(tmp_path / "nowhere.toml")
+
+
+KEYS = st.text("abcxyz_", min_size=1, max_size=6)
+TREES: Any = st.recursive(
+    st.integers() | st.text('ab"\\\n{},:[]', max_size=8),
+    lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def keys(tree: Any, under: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Return the key of every part of a tree, in the order in which JSON writes them."""
+    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [key for name, part in parts for key in ((*under, name), *keys(part, (*under, name)))]
+
+
+@settings(max_examples=40)
+@given(tree=st.dictionaries(KEYS, TREES, min_size=1, max_size=3))
+def test_json_written_one_part_a_line_has_each_part_on_its_line(tree: dict[str, Any]) -> None:
+    lines = json_lines(json.dumps(tree, indent=1))
+    written = json.dumps(tree, indent=1).split("\n")
+    assert set(lines) == set(keys(tree))
+    for key, line in lines.items():
+        if isinstance(key[-1], str):
+            assert written[line - 1].lstrip().startswith(json.dumps(key[-1]))
+    # Parts stand in the order of the text, each on a line of its own.
+    assert sorted(lines.values()) == [lines[key] for key in keys(tree)]
+    assert len(set(lines.values())) == len(lines)
+
+
+def test_toml_has_each_key_on_its_line_also_after_texts_of_several_lines() -> None:
+    text = 'a = """\n[[b]]\nx = 1\n"""\n[[b]]\nx = { y = 1 }\n[b.c]\nz = 2\n[[b]]\nx = 3\n'
+    lines = toml_lines(text)
+    assert {key: lines[key] for key in [("a",), ("b", 0), ("b", 0, "x", "y"), ("b", 0, "c", "z"), ("b", 1, "x")]} == {
+        ("a",): 1,
+        ("b", 0): 5,
+        ("b", 0, "x", "y"): 6,
+        ("b", 0, "c", "z"): 8,
+        ("b", 1, "x"): 10,
+    }
+    assert line_of(("b", 1, "w"), lines) == 9
+    assert line_of(("w",), lines) == 1

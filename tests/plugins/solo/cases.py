@@ -1,0 +1,135 @@
+"""Questions, answers and desks that the tests of Solo share."""
+
+import json
+from collections.abc import Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bot.domain.forecast import Limits
+from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape, Shape
+from bot.domain.prompt import Completion, Dialect, Prompt
+from bot.domain.question import Crowd, Question, QuestionRef, Target
+from bot.domain.step import Json, Observation, Step, ToolResult
+from bot.errors import FoxcastError
+from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, ScriptedTool, call, in_turn, tool_that_says
+from plugins.solo.forecaster import Solo
+from plugins.solo.settings import SoloSettings
+
+CUTOFF = datetime(2026, 1, 10, tzinfo=UTC)
+TEXT: Json = {"type": "string"}
+CRITERIA = "Resolves yes if the harbour office logs the ship Aurora as moored in the inner basin by 31 January 2026."
+RESTATED = (
+    "Yes needs the harbour office to log the Aurora as moored in the inner basin at any time up to 31 January 2026."
+)
+CHOICE = ChoiceShape(options=("red", "green", "blue"))
+CURVE = CurveShape(grid=tuple(float(point) for point in range(0, 101, 5)), unit="points", open_upper=True)
+FOUND = (
+    '<untrusted-1 label="search_1_result_1">\nBay\nhttps://www.harbour.example/a (2026-01-02)\nx\n</untrusted-1>'
+    '<untrusted-2 label="search_1_result_2">\nNews\nhttps://news.pier.co.uk/a (2026-01-03)\ny\n</untrusted-2>'
+)
+
+
+def question(shape: Shape | None = None, *, targets: tuple[str, ...] = ("outcome",), **more: Any) -> Question:
+    given = {"ref": QuestionRef("harbour", "q"), "title": "Will the ship come in?", "criteria": CRITERIA, **more}
+    return Question(
+        shape=shape or BinaryShape(),
+        targets=tuple(Target(key=key, resolves_at=CUTOFF + timedelta(days=30)) for key in targets),
+        **given,
+    )
+
+
+def priced(price: float, **more: Any) -> Question:
+    return question(crowd=Crowd(prediction=Binary(price), at=CUTOFF - timedelta(days=1)), **more)
+
+
+def move(name: str, **arguments: Any) -> Completion:
+    return call(name, json.dumps(arguments))
+
+
+def update(value: Any, *, field: str = "probability", **more: Any) -> Completion:
+    said = {"bottom_line": "It will.", "rationale": "It is on its way.", "confidence": "high", field: value, **more}
+    return move("update", **said)
+
+
+def submit(value: Any, *, field: str = "probability", **more: Any) -> Completion:
+    return move("submit", **{"bottom_line": "It will.", "rationale": "All in all.", field: value, **more})
+
+
+def search(query: str = "ship") -> Completion:
+    return move("web_search", query=query)
+
+
+def evidence(*sources: str) -> list[dict[str, str]]:
+    return [{"text": f"fact {number}", "source": source} for number, source in enumerate(sources)]
+
+
+def earlier(**data: Any) -> ScriptedTool:
+    """Return the tool that tells of an own forecast of 0.25, two days old, on a price of 0.3."""
+    given: dict[str, Any] = {
+        "count": 1,
+        "made_at": (CUTOFF - timedelta(days=2)).isoformat(),
+        "since": (CUTOFF - timedelta(days=2)).isoformat(),
+        "predictions": {"outcome": {"kind": "binary", "probability": 0.25}},
+        "crowd": {"kind": "binary", "probability": 0.3},
+        "same_text": True,
+        "why": "stale",
+        **data,
+    }
+    tool = tool_that_says("earlier_forecasts", "")
+    result = ToolResult(observation=Observation(text="2026-01-08: 0.250", documents=("d" * 64,)), data=given)
+    return ScriptedTool(tool.tool, lambda _: result)
+
+
+def desk(*said: Said, critic: tuple[Said, ...] | None = None, bench: tuple[ScriptedTool, ...] = (), **more: Any) -> Any:
+    dialect = more.pop("dialect", Dialect.TOOLS)
+    models: dict[str, ScriptedModel] = {"main": ScriptedModel(in_turn(*said), dialect)}
+    if critic is not None:
+        models["critic"] = ScriptedModel(in_turn(*critic), dialect, "scripted:critic")
+    return ScriptedDesk(
+        cutoff=CUTOFF,
+        models=models,
+        bench=[tool_that_says("web_search", FOUND, query=TEXT), tool_that_says("lookup_url", "page", url=TEXT), *bench],
+        limits=more.pop("limits", Limits(steps=10)),
+        **more,
+    )
+
+
+async def steps_of(
+    asked: Question, at: ScriptedDesk, settings: SoloSettings | None = None
+) -> tuple[list[Step], FoxcastError | None]:
+    """Return all steps, and the error with which the stream told that the trial did not come to submitting."""
+    steps: list[Step] = []
+    try:
+        async with aclosing(Solo(settings or SoloSettings()).steps(asked, at)) as stream:
+            async for step in stream:
+                steps.append(step)  # noqa: PERF401 - those before an error count
+    except FoxcastError as error:
+        return steps, error
+    return steps, None
+
+
+async def final(asked: Question, at: ScriptedDesk, settings: SoloSettings | None = None) -> Step:
+    """Return the last step of a trial that came to its end."""
+    steps, error = await steps_of(asked, at, settings)
+    assert error is None
+    assert [step.final for step in steps] == [False] * (len(steps) - 1) + [True]
+    return steps[-1]
+
+
+def probability(step: Step) -> float:
+    (found,) = step.belief.predictions.values()
+    assert isinstance(found, Binary)
+    return found.probability
+
+
+def offered(prompt: Prompt) -> list[str]:
+    return [tool.name for tool in prompt.tools]
+
+
+def last_said(prompt: Prompt) -> str:
+    return prompt.messages[-1].text
+
+
+def arguments_of(step: Step) -> Mapping[str, Json]:
+    return step.action.arguments

@@ -1,0 +1,96 @@
+"""``foxcast team``: what is on record of teams, as text and as a table, through the real entry point."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import structlog
+
+from bot.cli.main import main
+
+TROUPE = """
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from bot.api import Can, Hit, ModelSpec, Price, SearchSpec, Settings, hookimpl
+from tests.plugins.team.cases import Player, fact, told
+
+def facts(prompt):
+    came = told(prompt).partition("What came of it:")[2]
+    found = [name for name in ("search_1_result_1", "search_2_result_1") if name in came]
+    return [fact("clouds\\x1b[2J gather", found[0], "status")] if found else []
+
+class Troupe:
+    def __init__(self):
+        self.player = Player(facts=facts, message=lambda _: "Clouds gather, look at it", picks=("send", "search"))
+    async def price(self, model):
+        return Price(tokens_in=1.0, tokens_cached=0.1, tokens_out=4.0)
+    async def complete(self, model, prompt, sampling):
+        return self.player(prompt)
+
+class Shelf:
+    async def search(self, query, *, before, limit):
+        at = datetime(2026, 1, 2, tzinfo=UTC)
+        return [Hit(url="https://almanac.example/rain", title="Rain", snippet=f"of {query}", published_at=at)]
+
+@asynccontextmanager
+async def open_troupe(settings, workplace):
+    yield Troupe()
+
+@asynccontextmanager
+async def open_shelf(settings, workplace):
+    yield Shelf()
+
+@hookimpl
+def foxcast_models():
+    return [ModelSpec(name="troupe", summary="Plays all members", settings=Settings, open=open_troupe)]
+
+@hookimpl
+def foxcast_search_engines():
+    can = frozenset({Can.SEARCH_BEFORE_DATE})
+    return [SearchSpec(name="shelf", summary="One page", abilities=can, settings=Settings, open=open_shelf)]
+"""
+CONFIG = """
+plugins = ["team", "troupe"]
+plugin_files = ["troupe.py"]
+[llm.roles.main]
+model = "troupe:player"
+[forecasters.team.settings]
+members = 2
+steps = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith("FOXCAST_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text(CONFIG)
+    (tmp_path / "troupe.py").write_text(TROUPE)
+    (tmp_path / "q.toml").write_text('title = "Will it rain in Paris?"\nkey = "rain"\n')
+    return tmp_path
+
+
+def test_what_a_team_did_is_told_with_its_efficiency(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["forecast", "q.toml", "--forecaster", "team", "--yes", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    number = made["forecast"]["id"]
+    assert main(["team", number]) == 0
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert lines[0] == "Will it rain in Paris?"
+    assert any(line.strip().startswith("1  Ada: web_search(query=") for line in lines)
+    assert any("send_message" in line for line in lines)
+    assert "* sub-goal status settled by Ada (1 of 6)" in shown
+    assert "\x1b" not in shown
+    assert lines[-1].split()[1:5] == ["0.17", "1/6", "6", "1"]
+    assert main(["team", number, number]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].split()[:3] == ["forecast", "efficiency", "settled"]
+    assert rows[0].split()[-2:] == ["Brier", "question"]
+    assert len(rows) == 3
+    assert rows[1] == rows[2] == lines[-1]
+    assert main(["team", "abcdef012345"]) != 0
+    assert "abcdef012345" in capsys.readouterr().err
+    structlog.reset_defaults()

@@ -1,0 +1,121 @@
+"""Who forecasts a question may depend on its tags, tournament, category and source."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.config.load import load_config
+from bot.config.model import VenueTable
+from bot.domain.prediction import BinaryShape
+from bot.domain.question import Question, QuestionRef, Target
+from bot.errors import ConfigError
+from bot.registry import load_registry
+from bot.venues import forecasters_for, forecasters_of, lane_of
+
+HARBOUR = Path(__file__).parent / "harbour.py"
+CHOICES: list[dict[str, Any]] = [
+    {"tag": ["AI", "robots"], "tournament": "autumn", "forecasters": ["court"]},
+    {"tag": "ai", "forecasters": ["team", "blf"]},
+    {"category": "sports", "forecasters": ["solo"]},
+    {"source": ["fred", "acled"], "forecasters": ["baseline"]},
+]
+
+
+def asked(venue: str = "harbour", category: str = "", **more: Any) -> Question:
+    facts = {"category": category} if category else {}
+    ref = QuestionRef(venue, "q")
+    return Question(ref=ref, title="Will it?", shape=BinaryShape(), targets=(Target(),), facts=facts, **more)
+
+
+TABLE = VenueTable.model_validate({"forecasters": ["blf", "baseline"], "choose": CHOICES})
+
+
+@pytest.mark.parametrize(
+    ("question", "who"),
+    [
+        (asked(), ("blf", "baseline")),
+        (asked(tags=("politics",)), ("blf", "baseline")),
+        (asked(tags=("politics", "ai")), ("team", "blf")),
+        (asked(tags=("Robots",), tournaments=("spring", "Autumn")), ("court",)),
+        (asked(tags=("robots",), tournaments=("spring",)), ("blf", "baseline")),
+        (asked(tags=("ai",), category="sports"), ("team", "blf")),
+        (asked(category="Sports"), ("solo",)),
+        (asked(source="acled"), ("baseline",)),
+    ],
+)
+def test_the_first_table_that_fits_counts_and_otherwise_the_list_of_the_venue(
+    question: Question, who: tuple[str, ...]
+) -> None:
+    assert TABLE.forecasters_of(question) == who
+
+
+def test_everyone_who_forecasts_something_is_known() -> None:
+    assert TABLE.everyone == ("blf", "baseline", "court", "team", "solo")
+
+
+VOICES = """
+from contextlib import asynccontextmanager
+from bot.api import ForecasterSpec, Settings, hookimpl
+from bot.testing.forecaster import ScriptedForecaster
+
+@asynccontextmanager
+async def opened(settings, workplace):
+    yield ScriptedForecaster()
+
+@hookimpl
+def foxcast_forecasters():
+    return [ForecasterSpec(name=name, summary="A voice", settings=Settings, open=opened) for name in ("pilot", "watch")]
+"""
+CONFIG = """
+plugins = ["ensemble", "harbour", "voices"]
+plugin_files = ["voices.py", "HARBOUR"]
+
+[venues.harbour]
+forecasters = ["keeper"]
+
+[[venues.harbour.choose]]
+tag = "lamps"
+forecasters = ["FIRST", "watch"]
+
+[forecasters.ensemble.settings]
+members = ["pilot", "watch"]
+"""
+
+
+def loaded(folder: Path, first: str, more: str = "") -> Any:
+    (folder / "voices.py").write_text(VOICES)
+    (folder / "config.toml").write_text(CONFIG.replace("HARBOUR", str(HARBOUR)).replace("FIRST", first) + more)
+    config = load_config(folder / "config.toml", {})
+    return config, load_registry(config)
+
+
+def test_who_is_chosen_is_open_with_all_that_it_builds_on(tmp_path: Path) -> None:
+    config, registry = loaded(tmp_path, "ensemble")
+    assert forecasters_of(config, registry, "harbour") == ("keeper", "ensemble", "watch", "pilot")
+    assert forecasters_for(config, registry, asked()) == ("keeper",)
+    assert forecasters_for(config, registry, asked(tags=("lamps",))) == ("ensemble", "watch", "pilot")
+    assert forecasters_for(config, registry, asked("elsewhere")) == ()
+
+
+def test_the_forecast_of_the_first_who_is_chosen_leaves(tmp_path: Path) -> None:
+    config, registry = loaded(tmp_path, "pilot")
+    lane = lane_of(config, registry, "harbour")
+    assert lane.leader(asked()) == "keeper"
+    assert lane.leader(asked(tags=("lamps",))) == "pilot"
+
+
+def test_a_name_that_nobody_has_is_refused_with_its_place_and_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"venues\.harbour\.choose\[0\]\.forecasters\[0\].*did you mean pilot\?"):
+        loaded(tmp_path, "piolt")
+
+
+def test_a_table_that_chooses_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name a tag, tournament, category or source"):
+        loaded(tmp_path, "pilot", '\n[[venues.harbour.choose]]\nforecasters = ["watch"]\n')
+
+
+def test_a_clairvoyant_may_not_lead_where_it_is_chosen(tmp_path: Path) -> None:
+    config, registry = loaded(tmp_path, "seer", '\n[forecasters.seer]\nuses = "pilot"\nclairvoyant = true\n')
+    with pytest.raises(ConfigError, match=r"choose\[0\]\.forecasters\[0\]: seer is clairvoyant"):
+        lane_of(config, registry, "harbour")
