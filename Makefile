@@ -62,7 +62,7 @@ bench: $(TOOLS) ## measure speed, memory and start-up time
 test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine
 	$(BIN)/pytest --numprocesses 0 --run-model-campaign tests/model $(PYTEST_ARGS)
 
-test-slow: $(TOOLS) ## run the tests that take minutes, mostly waiting for the rates of venues
+test-slow: $(TOOLS) ## run the tests that take minutes: stages, waiting for the rates of venues
 	$(BIN)/pytest --numprocesses 4 --run-slow -m slow $(PYTEST_ARGS)
 
 test-live: $(TOOLS) ## ask the real services whose keys are set, with LIVE=1
