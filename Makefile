@@ -12,6 +12,7 @@ JOBS ?= 2
 SIMULATE_ARGS ?=
 LIVE ?=
 BENCH_ARGS ?=
+DEMO_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,12 +28,17 @@ TOOLS := $(VENV)/.tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check format lint types cover bench crash simulate test-model test-slow test-live hostile signer lock clean
+.PHONY: help run demo sample test check format lint types cover bench crash simulate scoreboard test-model test-slow test-live hostile signer lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(RUNTIME) ## install what is needed and run the sample job: no keys, no network use
+run: $(RUNTIME) ## install what is needed and show everything at work in a simulated world: no keys, no network use
+	$(BIN)/foxcast demo $(DEMO_ARGS)
+
+demo: run ## the same as make run (DEMO_ARGS="--seed 7" for another world)
+
+sample: $(RUNTIME) ## forecast, resolve and score the bundled sample of real questions: no keys, no network use
 	$(BIN)/foxcast run --once
 
 test: $(TOOLS) ## run all tests (PYTEST_ARGS="-k word" for some)
@@ -62,7 +68,7 @@ bench: $(TOOLS) ## measure speed, memory and start-up time
 test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine
 	$(BIN)/pytest --numprocesses 0 --run-model-campaign tests/model $(PYTEST_ARGS)
 
-test-slow: $(TOOLS) ## run the tests that take minutes, mostly waiting for the rates of venues
+test-slow: $(TOOLS) ## run the tests that take minutes: stages, waiting for the rates of venues
 	$(BIN)/pytest --numprocesses 4 --run-slow -m slow $(PYTEST_ARGS)
 
 test-live: $(TOOLS) ## ask the real services whose keys are set, with LIVE=1
@@ -82,8 +88,12 @@ signer: $(SIGNER)/.installed ## install the signer of real orders apart: no libr
 	@echo 'In [venues.polymarket.settings]: signer_python = "$(CURDIR)/$(SIGNER)/bin/python"'
 
 simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DAYS=3, or SEED=7 to replay one)
-	$(BIN)/python -m tests.simulation.whole --days $(DAYS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS)) \
+	$(BIN)/python -m tests.simulation.whole --days $(DAYS) \
+		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS) --keep simulate) \
 		$(if $(MUTANT),--mutant $(MUTANT)) $(SIMULATE_ARGS)
+
+scoreboard: $(TOOLS) ## add up what simulations kept: state/scoreboard.json, and a table
+	$(BIN)/python -m tests.scoreboard
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files
 	$(COMPILE) --upgrade --group build $(EXTRAS) pyproject.toml --output-file requirements.lock

@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("foxcast")
     group.addoption("--run-model-campaign", action="store_true", help="forecast 50 questions with the real small model")
     group.addoption("--whole-corpus", action="store_true", help="play all hostile pages, not every third of them")
-    group.addoption("--run-slow", action="store_true", help="also what takes minutes, mostly waiting for rates")
+    group.addoption("--run-slow", action="store_true", help="also what takes minutes: stages, waiting for rates")
     group.addoption("--run-live", action="store_true", help="ask the real services whose keys are set")
 
 
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "model_campaign: takes many minutes with the small model; --run-model-campaign")
     config.addinivalue_line("markers", "live: asks a real service; --run-live")
-    config.addinivalue_line("markers", "slow: takes minutes, mostly waiting for rates; --run-slow")
+    config.addinivalue_line("markers", "slow: takes minutes: stages, waiting for rates; --run-slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "run": Entry("bot.cli.run", "Find questions, forecast, submit, resolve and score: for ever, or once."),
+    "demo": Entry("bot.cli.demo", "Show everything at work in a simulated world: no keys, no network, nothing real."),
     "status": Entry("bot.cli.status", "Say how things stand: modes, heartbeat, counts, last runs, last backup."),
     "questions": Entry("bot.cli.questions", "List questions, soonest close first."),
     "show": Entry("bot.cli.show", "Show one question: forecasts, every change of mind, decision, outcome, score."),
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Entry] = {
     "score": Entry("bot.cli.score", "Score what has resolved, or forecast files written by anyone."),
     "backtest": Entry("bot.cli.backtest", "Forecast past rounds with only what was known then, and score that."),
     "leaks": Entry("bot.cli.leaks", "Check everything that forecasts read for knowledge of the future."),
+    "lab": Entry("bot.cli.lab", "Experiments that need no network and no key."),
     "fit": Entry("bot.cli.fit", "Let a forecaster learn from outcomes known before a date."),
     "lock": Entry("bot.cli.lock", "Leave a question alone: no forecast, no submission.", "locking"),
     "unlock": Entry("bot.cli.lock", "Take a lock off a question.", "unlocking"),

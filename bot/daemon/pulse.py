@@ -89,7 +89,8 @@ class Pulse:
             self._runner.give_up(ExitReason.STALLED, f"no heartbeat for {silent_s:.0f} s; start the daemon again")
         elif silent_s >= self._watch.wake_after_s:
             log.warning("no heartbeat, waking the scheduler", silent_s=silent_s)
-            self._ticker.wakeup()
+            # A clock set forward and back again between two looks left a slot far ahead, and no step to be seen.
+            self._ticker.realign(self._runner.clock.now())
 
     def _judge_lag(self, p99: float) -> None:
         state = "lagging" if p99 > self._watch.lag_warn_s else ""

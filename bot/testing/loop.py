@@ -32,9 +32,11 @@ ASKING = ("apscheduler.schedulers.base", "apscheduler.executors.base", "apschedu
 class _JumpingSelector(selectors.DefaultSelector):
     """Instead of waiting for a timer, moves the loop's time to it."""
 
-    def __init__(self, *, in_step: bool) -> None:
+    def __init__(self, *, in_step: bool, patience_s: float, grace_s: float) -> None:
         super().__init__()
         self.elapsed_s = 0.0
+        self._patience_s = patience_s
+        self._grace_s = grace_s
         self.threads_busy: Callable[[], bool] = lambda: False
         # What threads told the loop in step, by thread, until its next turn; set with each of them.
         self.told: list[tuple[Thread, Callable[[], object]]] = []
@@ -55,12 +57,16 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None or self.threads_busy():
             return self._wait_for_threads()
+        if self._grace_s:
+            self.news.wait(self._grace_s)
+            if late := super().select(0):
+                return late
         self.elapsed_s += timeout
         return []
 
     def let_threads_end(self) -> None:
         """Wait for all that threads have to do, so that it does not depend on their speed what the loop sees first."""
-        for _ in range(round(PATIENCE_S / _LOOK_S)):
+        for _ in range(round(self._patience_s / _LOOK_S)):
             if not self.threads_busy():
                 return
             self.news.wait(_LOOK_S)
@@ -80,7 +86,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         return True
 
     def _wait_for_threads(self) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(PATIENCE_S)
+        ready = super().select(self._patience_s)
         if not ready:
             message = "deadlock: the loop is idle, has no timer it may jump to, and no thread answers"
             raise RuntimeError(message)
@@ -92,11 +98,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     Time stands still while work runs in an executor. ``busy`` says the same of other threads, a database writer for
     instance; a thread that the loop does not know of would make the trace depend on its real speed. ``in_step``, the
-    loop takes no turn while they are busy.
+    loop takes no turn while they are busy. ``patience_s`` is how long, in real seconds, it waits for them. Connections
+    that leave this process, or this loop, may deliver a moment later: ``grace_s`` is waited for them before each jump.
     """
 
-    def __init__(self, busy: Callable[[], bool] = lambda: False, *, in_step: bool = False) -> None:
-        self._jumping = _JumpingSelector(in_step=in_step)
+    def __init__(
+        self,
+        busy: Callable[[], bool] = lambda: False,
+        *,
+        in_step: bool = False,
+        patience_s: float = PATIENCE_S,
+        grace_s: float = 0.0,
+    ) -> None:
+        self._jumping = _JumpingSelector(in_step=in_step, patience_s=patience_s, grace_s=grace_s)
         super().__init__(self._jumping)
         # A timer counts as due this early. In simulated years two neighbouring floats differ by more than the real
         # clock's nanosecond, and a timer that is never quite due would be waited for in zero steps for ever.
@@ -143,10 +157,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """Implements the port Clock on a virtual loop; ``step`` sets the wall clock apart from the monotonic one."""
+    """Implements the port Clock on a virtual loop; ``step`` sets the wall clock apart from the monotonic one.
+
+    ``steps`` counts how often it was set.
+    """
 
     def __init__(self, loop: VirtualLoop, start: datetime = START) -> None:
         self.loop = loop
+        self.steps = 0
         self._zero = start
 
     def now(self) -> datetime:
@@ -163,6 +181,7 @@ class VirtualClock:
     def step(self, seconds: float) -> None:
         """Set the wall clock forward, or back where negative; monotonic time does not notice."""
         self._zero += timedelta(seconds=seconds)
+        self.steps += seconds != 0.0
 
 
 class Trace:

@@ -19,8 +19,9 @@ PROBS_AT_ONCE = 100
 MOST_ROWS = 10_000
 # Later than whatever is there, also where the two clocks differ.
 _AHEAD_MS = 3_600_000
-# Longer than any cache holds an answer.
-_SPREAD_MS = 100_000
+# Longer than any cache holds an answer, and no part of the periods of jobs: what comes at the same second of each hour
+# would ask under the same address each time.
+_SPREAD_MS, _SPREAD_ROWS = 99_991, 997
 
 Value = str | bool | float | Sequence[str]
 Asked = Mapping[str, Value | None]
@@ -144,7 +145,7 @@ class Client:
     async def metrics(self, user_id: str) -> Record:
         """Return all positions of a user, by market."""
         # Never quite so many twice, for the same reason.
-        asked: Asked = {"userId": user_id, "limit": MOST_ROWS - self.stamp_ms() % 1_000, "perAnswer": True}
+        asked: Asked = {"userId": user_id, "limit": MOST_ROWS - self.stamp_ms() % _SPREAD_ROWS, "perAnswer": True}
         path = "get-user-contract-metrics-with-contracts"
         return _record(await self.get(path, asked), path)
 

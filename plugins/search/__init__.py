@@ -1,1 +1,1 @@
-"""Search engines, one file each; none knows of another."""
+"""Search engines, one file each; what they share is in ``_results``, and none knows of another."""

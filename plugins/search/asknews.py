@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from bot.api import (
     Can,
-    ContractError,
     Hit,
     SearchEngine,
     SearchSpec,
@@ -25,9 +24,8 @@ from bot.api import (
     Unavailable,
     Workplace,
     hookimpl,
-    parse_date,
-    plain_snippet,
 )
+from plugins.search._results import Address, hit, in_time, is_web, parsed
 
 MAX_BYTES = 16_000_000
 MAX_RESULTS = 100
@@ -43,10 +41,7 @@ class AskNewsSettings(Settings):
     key: SecretStr
     """The API key."""
 
-    base_url: str = Field(
-        default="https://api.asknews.app",
-        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
-    )
+    base_url: Address = "https://api.asknews.app"
     """Where the service is."""
 
     method: Literal["nl", "kw", "both"] = "nl"
@@ -99,9 +94,12 @@ class AskNews:
         if before is not None:
             # The second that holds the last moment before the bound; what comes later in it is dropped below.
             asked["end_timestamp"] = str(int(end.timestamp()))
-        reply = _parsed(await self._get(f"{self._settings.base_url.rstrip('/')}/v1/news/search?{urlencode(asked)}"))
-        hits = [self._hit(article) for article in reply.as_dicts if _is_web(article.article_url)]
-        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+        reply = parsed(
+            _Reply,
+            await self._get(f"{self._settings.base_url.rstrip('/')}/v1/news/search?{urlencode(asked)}"),
+            engine="asknews",
+        )
+        return in_time([self._hit(article) for article in reply.as_dicts if is_web(article.article_url)], before, limit)
 
     async def _get(self, url: str) -> bytes:
         headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}", "Accept": "application/json"}
@@ -130,11 +128,8 @@ class AskNews:
             self._free_at = self._clock.monotonic() + self._settings.interval_s
 
     def _hit(self, article: _Article) -> Hit:
-        return Hit(
-            url=article.article_url,
-            title=plain_snippet(article.eng_title or article.title or "", longest=500),
-            snippet=plain_snippet(article.summary or ""),
-            published_at=parse_date(article.pub_date, now=self._clock.now()),
+        return hit(
+            article.article_url, article.eng_title or article.title, article.summary, article.pub_date, self._clock
         )
 
 
@@ -156,16 +151,3 @@ def foxcast_search_engines() -> list[SearchSpec[AskNewsSettings]]:
             open=open_asknews,
         )
     ]
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and url.isprintable()
-
-
-def _parsed(body: bytes) -> _Reply:
-    try:
-        return _Reply.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"asknews: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None

@@ -6,15 +6,14 @@ whole days, so what was published later on the last day is dropped here.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from bot.api import (
     Can,
-    ContractError,
     Hit,
     SearchEngine,
     SearchSpec,
@@ -24,6 +23,7 @@ from bot.api import (
     parse_date,
     plain_snippet,
 )
+from plugins.search._results import Address, in_time, is_web, last_day, parsed
 
 MAX_BYTES = 4_000_000
 MAX_RESULTS = 20
@@ -40,10 +40,7 @@ class BraveSettings(Settings):
     key: SecretStr
     """The subscription token."""
 
-    base_url: str = Field(
-        default="https://api.search.brave.com",
-        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
-    )
+    base_url: Address = "https://api.search.brave.com"
     """Where the service is."""
 
     country: str = Field(default="US", pattern=r"^([A-Z]{2}|ALL)$")
@@ -99,12 +96,16 @@ class Brave:
             "extra_snippets": str(self._settings.extra_snippets).lower(),
         }
         if before is not None:
-            asked["freshness"] = f"{EARLIEST}to{_last_day(before)}"
+            asked["freshness"] = f"{EARLIEST}to{last_day(before)}"
         url = f"{self._settings.base_url.rstrip('/')}/res/v1/web/search?{urlencode(asked)}"
         headers = {"X-Subscription-Token": self._settings.key.get_secret_value(), "Accept": "application/json"}
-        reply = _parsed(await self._http.get(url, max_bytes=MAX_BYTES, headers=headers))
-        hits = [self._hit(result) for result in (reply.web.results if reply.web else []) if _is_web(result.url)]
-        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+        body = await self._http.get(url, max_bytes=MAX_BYTES, headers=headers)
+        reply = parsed(_Reply, body, engine="brave")
+        return in_time(
+            [self._hit(result) for result in (reply.web.results if reply.web else []) if is_web(result.url)],
+            before,
+            limit,
+        )
 
     def _hit(self, result: _Result) -> Hit:
         snippets = [result.description or "", *(result.extra_snippets or ())]
@@ -134,21 +135,3 @@ def foxcast_search_engines() -> list[SearchSpec[BraveSettings]]:
             open=open_brave,
         )
     ]
-
-
-def _last_day(before: datetime) -> date:
-    """Return the last day (UTC) of which at least a moment lies before the bound."""
-    return (before.astimezone(UTC) - timedelta(microseconds=1)).date()
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and url.isprintable()
-
-
-def _parsed(body: bytes) -> _Reply:
-    try:
-        return _Reply.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"brave: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None

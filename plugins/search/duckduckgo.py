@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bot.api import (
     ConfigError,
-    ContractError,
     Hit,
     LeakError,
     Rejected,
@@ -27,6 +26,7 @@ from bot.api import (
     hookimpl,
     plain_snippet,
 )
+from plugins.search._results import is_web, unlike
 
 # The library tells an empty page from a fault by these words alone.
 NOTHING = "No results found."
@@ -96,7 +96,7 @@ class DuckDuckGo:
                 published_at=None,
             )
             for result in results
-            if result.href.startswith(("https://", "http://")) and result.href.isprintable()
+            if is_web(result.href)
         ][:limit]
 
     async def _ask(self, query: str, limit: int) -> object:
@@ -155,6 +155,4 @@ def _parsed(results: object) -> list[_Result]:
     try:
         return _RESULTS.validate_python(results)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"duckduckgo: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None
+        raise unlike(error, engine="duckduckgo") from None

@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from bot.api import (
     Can,
-    ContractError,
     Hit,
     Json,
     SearchEngine,
@@ -24,6 +23,7 @@ from bot.api import (
     parse_date,
     plain_snippet,
 )
+from plugins.search._results import Address, in_time, is_web, parsed
 
 MAX_BYTES = 32_000_000
 MAX_RESULTS = 100
@@ -39,10 +39,7 @@ class ExaSettings(Settings):
     key: SecretStr
     """The API key."""
 
-    base_url: str = Field(
-        default="https://api.exa.ai",
-        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
-    )
+    base_url: Address = "https://api.exa.ai"
     """Where the service is."""
 
     kind: Literal["auto", "neural", "fast"] = "auto"
@@ -93,9 +90,9 @@ class Exa:
             asked["endPublishedDate"] = before.astimezone(UTC).isoformat(timespec="milliseconds")[:23] + "Z"
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"x-api-key": self._settings.key.get_secret_value()}
-        reply = _parsed(await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers))
-        hits = [self._hit(result) for result in reply.results if _is_web(result.url)]
-        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+        body = await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers)
+        reply = parsed(_Reply, body, engine="exa")
+        return in_time([self._hit(result) for result in reply.results if is_web(result.url)], before, limit)
 
     def _hit(self, result: _Result) -> Hit:
         text = plain_snippet(result.text or "", longest=TEXT_CHARS)
@@ -126,16 +123,3 @@ def foxcast_search_engines() -> list[SearchSpec[ExaSettings]]:
             open=open_exa,
         )
     ]
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and url.isprintable()
-
-
-def _parsed(body: bytes) -> _Reply:
-    try:
-        return _Reply.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"exa: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None

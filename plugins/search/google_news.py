@@ -26,6 +26,7 @@ from bot.api import (
     parse_date,
     plain_snippet,
 )
+from plugins.search._results import is_web
 
 MAX_BYTES = 4_000_000
 
@@ -78,7 +79,7 @@ class GoogleNews:
 
     def _hit(self, item: ET.Element, number: int) -> Hit:
         url = (item.findtext("link") or "").strip()
-        if not url.startswith(("https://", "http://")) or not url.isprintable():
+        if not is_web(url):
             message = f"google_news: item {number}: link: no address of the web"
             raise ContractError(message)
         return Hit(
@@ -113,7 +114,7 @@ def foxcast_search_engines() -> list[SearchSpec[GoogleNewsSettings]]:
 def _publisher(item: ET.Element) -> str:
     source = item.find("source")
     url = "" if source is None else source.get("url", "").strip()
-    return url if url.startswith(("https://", "http://")) and url.isprintable() else ""
+    return url if is_web(url) else ""
 
 
 def _items(body: bytes) -> list[ET.Element]:

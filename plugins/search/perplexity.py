@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from bot.api import (
     Can,
-    ContractError,
     Hit,
     Json,
     SearchEngine,
@@ -20,9 +19,8 @@ from bot.api import (
     Settings,
     Workplace,
     hookimpl,
-    parse_date,
-    plain_snippet,
 )
+from plugins.search._results import Address, hit, in_time, is_web, parsed
 
 MAX_BYTES = 8_000_000
 MAX_RESULTS = 20
@@ -36,10 +34,7 @@ class PerplexitySettings(Settings):
     key: SecretStr
     """The API key."""
 
-    base_url: str = Field(
-        default="https://api.perplexity.ai",
-        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
-    )
+    base_url: Address = "https://api.perplexity.ai"
     """Where the service is."""
 
     country: str | None = Field(default=None, pattern=r"^[A-Z]{2}$")
@@ -81,17 +76,13 @@ class Perplexity:
             asked["search_before_date_filter"] = _first_day_after(before)
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}"}
-        reply = _parsed(await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers))
-        hits = [self._hit(result) for result in reply.results if _is_web(result.url)]
-        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+        reply = parsed(
+            _Reply, await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers), engine="perplexity"
+        )
+        return in_time([self._hit(result) for result in reply.results if is_web(result.url)], before, limit)
 
     def _hit(self, result: _Result) -> Hit:
-        return Hit(
-            url=result.url,
-            title=plain_snippet(result.title or "", longest=500),
-            snippet=plain_snippet(result.snippet or ""),
-            published_at=parse_date(result.date, now=self._clock.now()),
-        )
+        return hit(result.url, result.title, result.snippet, result.date, self._clock)
 
 
 @asynccontextmanager
@@ -118,16 +109,3 @@ def _first_day_after(before: datetime) -> str:
     """Return, as month/day/year, the first day (UTC) that begins at the bound or after it."""
     last = before.astimezone(UTC) - timedelta(microseconds=1)
     return f"{last + timedelta(days=1):%m/%d/%Y}"
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and url.isprintable()
-
-
-def _parsed(body: bytes) -> _Reply:
-    try:
-        return _Reply.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"perplexity: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None

@@ -11,10 +11,9 @@ from datetime import datetime
 from typing import Literal
 from urllib.parse import urlencode
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from bot.api import (
-    ContractError,
     Hit,
     LeakError,
     SearchEngine,
@@ -22,9 +21,8 @@ from bot.api import (
     Settings,
     Workplace,
     hookimpl,
-    parse_date,
-    plain_snippet,
 )
+from plugins.search._results import hit, is_web, parsed
 
 MAX_BYTES = 8_000_000
 
@@ -81,16 +79,15 @@ class Searxng:
         if self._settings.time_range is not None:
             asked["time_range"] = self._settings.time_range
         url = f"{self._settings.base_url.rstrip('/')}/search?{urlencode(asked)}"
-        reply = _parsed(await self._http.get(url, max_bytes=MAX_BYTES, headers={"Accept": "application/json"}))
-        return [self._hit(result, result.url) for result in reply.results if result.url and _is_web(result.url)][:limit]
+        reply = parsed(
+            _Reply,
+            await self._http.get(url, max_bytes=MAX_BYTES, headers={"Accept": "application/json"}),
+            engine="searxng",
+        )
+        return [self._hit(result, result.url) for result in reply.results if result.url and is_web(result.url)][:limit]
 
     def _hit(self, result: _Result, url: str) -> Hit:
-        return Hit(
-            url=url,
-            title=plain_snippet(result.title or "", longest=500),
-            snippet=plain_snippet(result.content or ""),
-            published_at=parse_date(result.published, now=self._clock.now()),
-        )
+        return hit(url, result.title, result.content, result.published, self._clock)
 
 
 @asynccontextmanager
@@ -110,16 +107,3 @@ def foxcast_search_engines() -> list[SearchSpec[SearxngSettings]]:
             open=open_searxng,
         )
     ]
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and url.isprintable()
-
-
-def _parsed(body: bytes) -> _Reply:
-    try:
-        return _Reply.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"searxng: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None

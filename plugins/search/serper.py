@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from bot.api import (
     Can,
-    ContractError,
     Hit,
     Json,
     SearchEngine,
@@ -20,9 +19,8 @@ from bot.api import (
     Settings,
     Workplace,
     hookimpl,
-    parse_date,
-    plain_snippet,
 )
+from plugins.search._results import Address, hit, in_time, is_web, parsed
 
 MAX_BYTES = 4_000_000
 MAX_RESULTS = 100
@@ -37,10 +35,7 @@ class SerperSettings(Settings):
     key: SecretStr
     """The API key."""
 
-    base_url: str = Field(
-        default="https://google.serper.dev",
-        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
-    )
+    base_url: Address = "https://google.serper.dev"
     """Where the service is."""
 
     country: str = Field(default="us", pattern=r"^[a-z]{2}$")
@@ -81,17 +76,12 @@ class Serper:
             asked["tbs"] = f"cdr:1,cd_min:{EARLIEST},cd_max:{_last_day(before)}"
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"X-API-KEY": self._settings.key.get_secret_value()}
-        reply = _parsed(await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers))
-        hits = [self._hit(result) for result in reply.organic if _is_web(result.link)]
-        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+        body = await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers)
+        reply = parsed(_Reply, body, engine="serper")
+        return in_time([self._hit(result) for result in reply.organic if is_web(result.link)], before, limit)
 
     def _hit(self, result: _Result) -> Hit:
-        return Hit(
-            url=result.link,
-            title=plain_snippet(result.title or "", longest=500),
-            snippet=plain_snippet(result.snippet or ""),
-            published_at=parse_date(result.date, now=self._clock.now()),
-        )
+        return hit(result.link, result.title, result.snippet, result.date, self._clock)
 
 
 @asynccontextmanager
@@ -118,16 +108,3 @@ def _last_day(before: datetime) -> str:
     """Return, as month/day/year, the last day (UTC) of which at least a moment lies before the bound."""
     last = before.astimezone(UTC) - timedelta(microseconds=1)
     return f"{last.month}/{last.day}/{last.year}"
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and url.isprintable()
-
-
-def _parsed(body: bytes) -> _Reply:
-    try:
-        return _Reply.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"serper: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None

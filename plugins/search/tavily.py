@@ -7,14 +7,13 @@ An exhausted plan (432, 433) comes as Rejected with the service's own words.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from bot.api import (
     Can,
-    ContractError,
     Hit,
     Json,
     SearchEngine,
@@ -25,6 +24,7 @@ from bot.api import (
     parse_date,
     plain_snippet,
 )
+from plugins.search._results import Address, in_time, is_web, last_day, parsed
 
 MAX_BYTES = 32_000_000
 MAX_RESULTS = 20
@@ -41,10 +41,7 @@ class TavilySettings(Settings):
     key: SecretStr
     """The API key."""
 
-    base_url: str = Field(
-        default="https://api.tavily.com",
-        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])([:/]|$))",
-    )
+    base_url: Address = "https://api.tavily.com"
     """Where the service is."""
 
     topic: Literal["general", "news", "finance"] = "general"
@@ -97,12 +94,12 @@ class Tavily:
         if self._settings.country is not None:
             asked["country"] = self._settings.country
         if before is not None:
-            asked["end_date"] = _last_day(before).isoformat()
+            asked["end_date"] = last_day(before).isoformat()
         url = f"{self._settings.base_url.rstrip('/')}/search"
         headers = {"Authorization": f"Bearer {self._settings.key.get_secret_value()}"}
-        reply = _parsed(await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers))
-        hits = [self._hit(result) for result in reply.results if _is_web(result.url)]
-        return [hit for hit in hits if before is None or hit.published_at is None or hit.published_at < before][:limit]
+        body = await self._http.post(url, asked, max_bytes=MAX_BYTES, headers=headers)
+        reply = parsed(_Reply, body, engine="tavily")
+        return in_time([self._hit(result) for result in reply.results if is_web(result.url)], before, limit)
 
     def _hit(self, result: _Result) -> Hit:
         return Hit(
@@ -132,21 +129,3 @@ def foxcast_search_engines() -> list[SearchSpec[TavilySettings]]:
             open=open_tavily,
         )
     ]
-
-
-def _last_day(before: datetime) -> date:
-    """Return the last day (UTC) of which at least a moment lies before the bound."""
-    return (before.astimezone(UTC) - timedelta(microseconds=1)).date()
-
-
-def _is_web(url: str) -> bool:
-    return url.startswith(("https://", "http://")) and url.isprintable()
-
-
-def _parsed(body: bytes) -> _Reply:
-    try:
-        return _Reply.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        message = f"tavily: {'.'.join(map(str, fault['loc'])) or 'the answer'}: {fault['msg']}"
-        raise ContractError(message) from None

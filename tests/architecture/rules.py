@@ -122,8 +122,13 @@ def overloaded(modules: Iterable[Module], *, complexity: int, nesting: int, para
 
 
 def busy_on_import(modules: Iterable[Module]) -> list[str]:
-    """Find statements at the top of a module that do more than define or import."""
-    return [module.at(node) for module in modules for node in module.tree.body if not _is_inert(node)]
+    """Find statements at the top of a module that do more than define or import; a program may start when it is run."""
+    return [
+        module.at(node)
+        for module in modules
+        for node in module.tree.body
+        if not (_is_inert(node) or (module.name.endswith(".__main__") and _is_start(node)))
+    ]
 
 
 def undocumented(modules: Iterable[Module]) -> list[str]:
@@ -163,6 +168,10 @@ def _is_inert(node: ast.stmt) -> bool:
             return all(map(_is_inert, body))
         case _:
             return isinstance(node, INERT)
+
+
+def _is_start(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'" and not node.orelse
 
 
 def _own(function: Function) -> Iterator[ast.AST]:

@@ -157,6 +157,13 @@ def test_work_on_import_is_found(source: str) -> None:
     assert busy_on_import([Module(name="bot.x", text=f"from typing import TYPE_CHECKING\n{source}")]) == ["bot.x:2"]
 
 
+def test_only_a_program_may_start_and_only_when_it_is_run() -> None:
+    start = 'if __name__ == "__main__":\n    run()'
+    assert busy_on_import([Module(name="bot.x.__main__", text=start)]) == []
+    assert busy_on_import([Module(name="bot.x", text=start)]) == ["bot.x:1"]
+    assert busy_on_import([Module(name="bot.x.__main__", text="if __name__:\n    run()")]) == ["bot.x.__main__:1"]
+
+
 def test_definitions_on_import_are_allowed() -> None:
     source = '"""Why."""\nimport a\nX: int = 1\nif TYPE_CHECKING:\n    import b\ndef f(): ...\nclass C: ...'
     assert busy_on_import([Module(name="bot.x", text=source)]) == []

@@ -13,7 +13,8 @@ from bot.testing.sealer_contract import Bench, TraderContract
 from bot.testing.venues.faults import Fault
 from plugins.manifold import foxcast_venues
 from tests.contracts.wiring import LossyTrader
-from tests.plugins.manifold.stand import KEY, Stand, intent_of, order_of, standing
+from tests.intents import intent_of
+from tests.plugins.manifold.stand import KEY, Stand, order_of, standing
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))

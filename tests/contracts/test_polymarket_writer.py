@@ -13,7 +13,8 @@ from bot.testing.sealer_contract import Bench, TraderContract
 from bot.testing.venues.faults import Fault
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.terms import OrderType
-from tests.plugins.polymarket.writer_stand import BOOK, FEES, KEY, Stand, batch_of, intent_of, order_of, standing
+from tests.intents import batch_of, intent_of
+from tests.plugins.polymarket.writer_stand import BOOK, FEES, KEY, Stand, order_of, standing
 
 SPEC: VenueSpec[Any] = foxcast_venues()[0]
 

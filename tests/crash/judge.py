@@ -10,28 +10,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.paper.book import BOOK_FILE
 from bot.paper.check import faults
-from bot.store.audit import verify
-from bot.store.checks import full_check
 from bot.store.database import open_reader
-from bot.store.invariants import INVARIANTS
 from tests.crash.desks import DESKS, KEY, TOKEN
 from tests.crash.grounds import Ground
 from tests.crash.mortal import LIFE_HEADER
 from tests.crash.outbox_lives import CAPPED
-from tests.crash.reading import rows_of
 from tests.crash.story import Violation
+from tests.ledgers import CENT, rows_of, telltales, unanswered, unsound
 from tests.plugins.polymarket.writer_stand import KEY as DOLLAR_KEY
 
 SECRETS = (TOKEN, KEY, DOLLAR_KEY.removeprefix("0x"))
 FINAL = {"acked", "superseded", "refused"}
-CENT = 1e-6
 _INTENTS = "select id, state, ref, forecast, cost from intent order by seq"
 _UNDECIDED = "select id from forecast where decided_at is null"
 _UNANSWERED = """
@@ -46,7 +42,7 @@ select count(*) as count, total(detail not like '%expire in the past%') as wrong
 _AT_STAKE = """
 select coalesce(sum(cost), 0) as cost from intent where action = 'order' and state not in ('refused', 'superseded')
 """
-_AUDITED = "select kind, body from audit where kind in ('write', 'answer')"
+_WRITTEN = "select body from audit where kind = 'write'"
 _BOOKED = """
 select t.intent, t.state, coalesce(-sum(f.cash), 0) / 1e6 as paid, count(f.ticket) as fills
 from ticket t left join fill f on f.ticket = t.seq group by t.seq
@@ -87,13 +83,15 @@ def require(fine: bool, message: str, case: Case) -> None:  # noqa: FBT001 - an 
         raise Violation(text)
 
 
+def refuse(wrong: Iterable[str], case: Case) -> None:
+    """Raise Violation for the first thing that is wrong, if there is one."""
+    for one in wrong:
+        require(fine=False, message=one, case=case)
+
+
 def sound(case: Case) -> None:
     """After each life: the file is whole, its rules hold, and no more is at stake than may be."""
-    health = full_check(case.ledger, INVARIANTS)
-    require(health.sound, str(health.problems), case)
-    with closing(open_reader(case.ledger)) as database:
-        verdict = verify(database)
-    require(verdict.sound, f"I7: {verdict.why}", case)
+    refuse(unsound(case.ledger), case)
     if case.ground.trades:
         [row] = rows_of(case.ledger, _AT_STAKE)
         cap = DESKS[case.ground.name].cap
@@ -112,7 +110,7 @@ def done(case: Case) -> Counter[str]:
     quiet(case)
     sound(case)
     _all_ended(case)
-    _no_secret(case)
+    refuse(telltales(case.folder, SECRETS), case)
     effects = Counter[str]() if case.paper else case.ground.effects(case.ledger)
     _once(case, effects)
     _answered(case)
@@ -155,19 +153,11 @@ def _answered(case: Case) -> None:
 
 
 def _audited(case: Case) -> None:
-    bodies = [(row["kind"], json.loads(row["body"])) for row in rows_of(case.ledger, _AUDITED)]
-    known = {body.get(name) for kind, body in bodies if kind == "write" for name in ("request", "tag")}
+    bodies = [json.loads(row["body"]) for row in rows_of(case.ledger, _WRITTEN)]
+    known = {body.get(name) for body in bodies for name in ("request", "tag")}
     strange = case.ground.heard() - known
     require(not strange, f"I7: heard at the venue and not in the audit: {strange}", case)
-    asked = Counter(body["intent"] for kind, body in bodies if kind == "write")
-    told = {body["intent"] for kind, body in bodies if kind == "answer"}
-    require(set(asked) == told, f"I7: no answer in the audit to {set(asked) - told}", case)
-
-
-def _no_secret(case: Case) -> None:
-    for path in case.folder.rglob("*"):
-        found = path.is_file() and any(secret.encode() in path.read_bytes() for secret in SECRETS)
-        require(not found, f"I8: a secret is in {path.name}", case)
+    refuse(unanswered(case.ledger), case)
 
 
 def _paper(case: Case) -> None:
@@ -176,8 +166,7 @@ def _paper(case: Case) -> None:
     if not book.exists():
         return
     with closing(open_reader(book)) as database:
-        wrong = faults(database)
-    require(not wrong, f"the paper book: {wrong}", case)
+        refuse((f"the paper book: {wrong}" for wrong in faults(database)), case)
     [money] = rows_of(book, _MONEY)
     _same(case, "cash", money["cash"], money["begun"] + money["moved"])
     _same(case, "stock", money["stock"], -money["moved"])

@@ -7,13 +7,12 @@ from datetime import datetime
 
 from sqlite_utils import Database
 
-from bot.domain.forecast import Forecast
 from bot.domain.prediction import Binary
 from bot.domain.question import Question, QuestionRef
-from bot.store.forecasts import Opening
 from bot.store.ledger import Ledger
+from bot.testing.records import forecast_on_record
 
-ACCOUNT, FORECASTER = "default", "plain"
+ACCOUNT = "default"
 _KNOWN = """
 select q.ref, (select count(*) from forecast f where f.ref = q.ref and f.state = 'done') from question q
 order by q.rowid
@@ -40,24 +39,5 @@ async def record(ledger: Ledger, revisions: int, now: datetime) -> None:
     for number, (ref, there) in enumerate(await ledger.leave.read(known)):
         for revision in range(there + 1, (revisions if number % 2 == 0 else 1) + 1):
             question = await ledger.questions.get(QuestionRef.parse(ref))
-            await _forecast(ledger, question, probability_of(number, revision), now)
-
-
-async def _forecast(ledger: Ledger, question: Question, probability: float, now: datetime) -> None:
-    running = await ledger.forecasts.begin(
-        Opening(question=question, forecaster=FORECASTER, cutoff=now, why="new", now=now)
-    )
-    predictions = {"outcome": Binary(probability)}
-    forecast = Forecast(
-        id=running.id,
-        ref=question.ref,
-        version=running.version,
-        forecaster=FORECASTER,
-        revision=running.revision,
-        cutoff=running.cutoff,
-        made_at=now,
-        why="new",
-        raw=predictions,
-        predictions=predictions,
-    )
-    await ledger.forecasts.complete(forecast, next_due=None)
+            predictions = {"outcome": Binary(probability_of(number, revision))}
+            await forecast_on_record(ledger, question, predictions, now)

@@ -1,6 +1,6 @@
 """Whole trials with a real small model: what it says is of no account, that every trial ends in order is.
 
-Three questions in every run, fifty in the campaign (``make test-model``), which prints how they ended.
+Three questions with ``make test-slow``, fifty in the campaign (``make test-model``), which prints how they ended.
 """
 
 import sys
@@ -109,6 +109,7 @@ def require_order(played: Played) -> None:
         assert (played.trial.end, played.trial.steps) == (TrialEnd.FAILED, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_three_questions_end_in_order(small_model: SmallModel, tmp_path: Path) -> None:
     ways = ((COMPATIBLE, "json"), (LITELLM, "json"), (COMPATIBLE, "tools"))

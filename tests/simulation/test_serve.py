@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -152,6 +153,23 @@ def test_a_wall_clock_that_is_set_is_reported_and_costs_no_job_its_next_slot(ste
     assert max(b - a for a, b in pairwise(ran)) <= 30 + CALM.look_s
     beats = [beat.monotonic_s for beat in daemon.of(Beat) if isinstance(beat, Beat)]
     assert max(b - a for a, b in pairwise(beats)) <= 30
+
+
+def test_a_clock_set_forward_and_back_between_two_looks_stops_no_heart_for_good() -> None:
+    # The slot between the two leaves the next one an hour ahead, and the looks see no step.
+    watch = replace(CALM, look_s=7.0)
+
+    async def main(clock: VirtualClock) -> tuple[Daemon, Exit]:
+        daemon = Daemon(clock, watch)
+        daemon.at(29, clock.step, 3600.0)
+        daemon.at(33, clock.step, -3600.0)
+        return daemon, await daemon.serve(until_s=2000)
+
+    daemon, end = simulate(main)
+    assert daemon.of(ClockStep) == []
+    assert end.reason is ExitReason.ASKED
+    beats = [beat.monotonic_s for beat in daemon.of(Beat) if isinstance(beat, Beat)]
+    assert 30 < max(b - a for a, b in pairwise(beats)) <= watch.wake_after_s + watch.look_s + watch.heartbeat_s
 
 
 def test_a_clock_slewed_gently_is_no_step() -> None:

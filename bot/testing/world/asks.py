@@ -94,8 +94,9 @@ class _Maker:
         dues = [*_steps(FIRST_ROUND, LAST_OPENING, BETWEEN_ROUNDS)]
         a_round = max(1, round(count / len(dues)))
         pool = [self._subject(f"b{number:03d}", [*THEMES][number % len(THEMES)]) for number in range(2 * a_round)]
-        for number in range(count):
-            due, place = dues[number // a_round % len(dues)], number % (2 * a_round)
+        # One more would be asked twice in the same round.
+        for number in range(min(count, a_round * len(dues))):
+            due, place = dues[number // a_round], number % (2 * a_round)
             slot, plot, strip = pool[place]
             yield Draft(asks=(self._dated(plot, slot, strip, due),), strips=(strip,))
 

@@ -31,7 +31,8 @@ class Habits:
     ``noise`` is the standard deviation, in log-odds, of a misjudgement that lasts for a conversation; ``factor``
     multiplies log-odds (above 1: overconfident). ``latency_s`` is the median time to answer, with a log-normal spread
     of ``latency_spread``. ``vices`` says how often an answer has each of them; at most one at a time. It searches
-    ``searches`` times and reads ``pages`` pages at most.
+    ``searches`` times and reads ``pages`` pages at most. As a judge of texts it lets pass ``lenient`` of those that it
+    sees through.
     """
 
     noise: float = 0.2
@@ -41,6 +42,7 @@ class Habits:
     vices: Mapping[Vice, float] = field(default_factory=dict)
     searches: int = 2
     pages: int = 5
+    lenient: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what nobody can be like."""

@@ -14,6 +14,7 @@ from bot.testing.loopback import Sent
 from bot.testing.model_server import Asked, Reply, obedient
 from bot.testing.schema import variant
 from bot.testing.world.habits import Habits, Mood, Vice, marred, mood_of
+from bot.testing.world.mind_company import CRITIC, RUN_ALL, SUBMIT, asked_searches, chosen, closing, leading
 from bot.testing.world.mind_opinion import Bent, Opinion, opinion_of
 from bot.testing.world.mind_reading import Done, Source, Task, fenced, opening, steps_of
 from bot.testing.world.mind_roles import is_judging, judged, shortened, summary
@@ -22,7 +23,7 @@ from bot.testing.world.mind_writing import Pen
 
 CHARS_PER_TOKEN = 4
 MOST_TOKENS = 4096
-SUBMIT = "submit"
+UPDATE, FEEDBACK = "update", "feedback"
 # Moves that need nothing said and bring numbers.
 _LOOKS = ("series_history", "market_history", "series_combo")
 _QUERY_WORDS = 12
@@ -54,14 +55,15 @@ class Mind:
     def _good(self, asked: Asked, mood: Mood, forced: float | None) -> Reply:
         schema, offers = asked.schema, offers_of(asked)
         if schema is not None and is_judging(schema):
-            return _told(judged(asked.messages, schema))
+            return _told(judged(asked.messages, schema, lenient=self.habits.lenient))
         bent = Bent(factor=self.habits.factor, shift=self.habits.noise * mood.deviate)
         opinion = opinion_of(asked.messages, bent, forced)
         if not offers:
             return self._plain(asked, opinion)
         done = steps_of(asked.messages)
         name, arguments = self._chosen(offers, opinion, done, asked)
-        pen = Pen(opinion=opinion, given=arguments, stated=_stated(asked), queries=[*_queries_in(done)])
+        queries = [*_queries_in(done)]
+        pen = Pen(opinion=opinion, given=arguments, stated=_stated(asked), queries=queries, messages=asked.messages)
         written = pen.write(offers[name])
         if asked.tools:
             return Reply(calls=((name, json.dumps(written, ensure_ascii=False)),))
@@ -70,7 +72,7 @@ class Mind:
     def _plain(self, asked: Asked, opinion: Opinion) -> Reply:
         """Answer where no move is offered: in the form that is asked for, or in words."""
         if asked.schema is not None:
-            return _told(Pen(opinion=opinion).write(asked.schema))
+            return _told(Pen(opinion=opinion, messages=asked.messages).write(asked.schema))
         told = summary(asked.messages)
         return Reply(text=told or f"(simulated) I would say {opinion.chance():.0%}. {opinion.anchor}")
 
@@ -78,13 +80,36 @@ class Mind:
         """Return the next move: look at numbers, search and read in turn, submit."""
         if len(offers) == 1:
             (name,) = offers
-            return name, shortened(asked.messages) if name == "keep_notes" else _fitting(name, offers[name], opinion)
-        for plan in self._wishes(offers, opinion, done):
-            if not any(one.name == plan[0] and _same(one.arguments, plan[1]) for one in done):
+            return name, self._only(name, offers[name], opinion, asked)
+        queries = asked_searches(asked.messages) or queries_for(opinion.task)
+        for plan in self._wishes(offers, opinion, done, queries):
+            if plan[0] in offers and not any(one.name == plan[0] and _same(one.arguments, plan[1]) for one in done):
                 return plan
-        return (SUBMIT, {}) if SUBMIT in offers else (next(iter(offers)), {})
+        return closing(offers), {}
 
-    def _wishes(self, offers: Mapping[str, Schema], opinion: Opinion, done: Sequence[Done]) -> Iterator[Plan]:
+    def _only(self, name: str, schema: Schema, opinion: Opinion, asked: Asked) -> Mapping[str, Any]:
+        """Return the arguments of the only move there is."""
+        if name == "keep_notes":
+            return shortened(asked.messages)
+        if {"option", "words"} <= _fields(schema):
+            habits, queries = self.habits, queries_for(opinion.task)
+            return chosen(asked.messages, queries, searches=habits.searches, pages=habits.pages)
+        return _fitting(name, schema, opinion)
+
+    def _wishes(
+        self, offers: Mapping[str, Schema], opinion: Opinion, done: Sequence[Done], queries: Sequence[str]
+    ) -> Iterator[Plan]:
+        """Yield what is worth doing, in order; what cannot be done now, or was done, is passed over."""
+        yield from leading(offers, queries)
+        led = any(one.name == RUN_ALL for one in done)
+        yield from () if led else self._looks(offers, opinion, done, queries)
+        # Before the end: a belief that stands, and somebody who finds fault with it.
+        yield UPDATE, {}
+        yield from ((name, {}) for name in (FEEDBACK, CRITIC))
+
+    def _looks(
+        self, offers: Mapping[str, Schema], opinion: Opinion, done: Sequence[Done], queries: Sequence[str]
+    ) -> Iterator[Plan]:
         task = opinion.task
         if looks := [name for name in _LOOKS if name in offers]:
             if task.series and "name" in _fields(offers[looks[0]]):
@@ -94,7 +119,7 @@ class Mind:
         searching = next((name for name, one in offers.items() if {"query", "queries"} & _fields(one)), None)
         reading = next((name for name, one in offers.items() if "url" in _fields(one)), None)
         read = sum(one.name == reading for one in done)
-        for number, query in enumerate(queries_for(task)[: self.habits.searches]):
+        for number, query in enumerate(queries[: self.habits.searches]):
             if searching is not None:
                 yield searching, _query(offers[searching], query, task)
             # Half of the pages after the first search, the others after the last.

@@ -45,8 +45,14 @@ _DAY_S = 86_400.0
 _WIDEST = 2.563  # from the tenth to the ninetieth percentile of a normal law, in deviations
 _MODEL_ROW = re.compile(r"^(\d{4}-\d{2}-\d{2}): ([01]\.\d+) \(season", re.MULTILINE)
 _PASSAGE = re.compile(r"\bas soon as\b|\bfirst\b|\breach|\btouch|\bhit\b|day on which", re.IGNORECASE)
+_BY_SERIES = re.compile(r"By the series so far it is (\d{1,3}(?:\.\d+)?)%")
 _BELOW = re.compile(r"\b(?:below|under|less than|fewer than|lower than|falls? to)\b", re.IGNORECASE)
-_SINCE = re.compile(r"\b(?:than|since|compared (?:with|to)) (?:on |its value on )?(?=\d|\{)", re.IGNORECASE)
+# Than on a day, not than a number, and not the end of a term.
+_SINCE = re.compile(
+    r"\b(?<!later )(?<!earlier )(?:than|since|compared (?:with|to)) (?:on |its value on )?"
+    r"(?=\d{1,2} [A-Z][a-z]+ \d{4}|\d{4}-\d{2}|\{)",
+    re.IGNORECASE,
+)
 _CONFIDENCES = ("low", "medium", "high")
 
 
@@ -146,14 +152,23 @@ class Opinion:
         until = self.task.targets.get(target)
         for row in _MODEL_ROW.finditer(self.brought):
             if until is not None and iso(row[1]) == until:
-                yield _reading(
-                    float(row[2]), MODEL_ERROR, f"A simple model says {row[2]} for {row[1]}.", "series_model"
-                )
+                words = f"A simple model says {row[2]} for {row[1]}."
+                yield _reading(float(row[2]), MODEL_ERROR, words, "series_model", seen=self)
         found = None if until is None else self._from_series(until, option)
-        if found is not None:
-            measured = any(table.label != "prices" for table in self.tables)
-            source, error = ("the series", SERIES_ERROR) if measured else ("figures in the press", FIGURES_ERROR)
-            yield _reading(found, error, f"By {source} so far it is {found:.0%}.", source)
+        measured = any(table.label != "prices" for table in self.tables)
+        if found is not None and measured:
+            yield _reading(found, SERIES_ERROR, f"By the series so far it is {found:.1%}.", "series_history", seen=self)
+        elif (told := self._quoted_series()) is not None and not option:
+            yield _reading(told, SERIES_ERROR, f"By the series so far it is {told:.1%}.", "series_history", seen=self)
+        elif found is not None:
+            words = f"By figures in the press so far it is {found:.0%}."
+            yield _reading(found, FIGURES_ERROR, words, "figures in the press", seen=self)
+
+    def _quoted_series(self) -> float | None:
+        """Return what others say that the series lets expect, where one day is asked about."""
+        quotes = [_BY_SERIES.search(one.text) for one in self.sources if one.vouched]
+        said = [float(one[1]) / 100.0 for one in quotes if one]
+        return said[-1] if said and len(self.task.targets) == 1 else None
 
     def _from_series(self, until: date, option: str) -> float | None:
         seen = self._outlook
@@ -235,10 +250,10 @@ def opinion_of(messages: Sequence[Message], bent: Bent, forced: float | None = N
     )
 
 
-def _reading(probability: float, error: float, words: str, source: str) -> Reading:
+def _reading(probability: float, error: float, words: str, source: str, *, seen: Opinion) -> Reading:
     # Series end in shocks that they did not show; nobody is all but certain from them.
     held = max(-4.0, min(4.0, logit(probability)))
-    return Reading(value=held, error=error, words=words, source=source)
+    return Reading(value=held, error=error, words=words, source=source, day=seen.task.cutoff)
 
 
 def _is_dated(task: Task) -> bool:

@@ -25,18 +25,24 @@ _RANGE = re.compile(r"Unit: (.+?); range from (\S+) \((open|closed)\) to (\S+) \
 _CROWD = re.compile(r"crowd's estimate was: (.+?)\.(?:\n|$| Depart)")
 _SHARE = re.compile(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)( ?%)?")
 _RATE = re.compile(r"(\d+(?:\.\d+)?) ?% (?:came true|were yes)|were yes: (\d+(?:\.\d+)?) ?%")
+# How minds of this kind quote to each other, so that nothing is counted twice and everything by its age.
+QUOTED = re.compile(r"\[([^\[\]\n]{1,300}), (\d{4}-\d{2}-\d{2}|no date)\] ([^\n\[\]]+)")
 _SERIES = re.compile(r"\bseries ([A-Z][A-Z0-9]*(?:-[A-Z0-9]+)+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A text that a tool brought; ``day`` is the date that it carries, None where it carries none."""
+    """A text that a tool brought; ``day`` is the date that it carries, None where it carries none.
+
+    ``vouched``: somebody who works on the question quoted it, so it is about that.
+    """
 
     label: str
     url: str
     title: str
     day: date | None
     text: str
+    vouched: bool = False
 
     @property
     def name(self) -> str:
@@ -144,27 +150,50 @@ def task_of(messages: Sequence[Message]) -> Task:
 
 
 def sources_of(messages: Sequence[Message]) -> list[Source]:
-    """Return what tools brought, in order; a page that was read stands for the excerpt of it."""
+    """Return what tools brought or was laid before the reader, in order, and at last what others quote.
+
+    A page that was read stands for the excerpt of it.
+    """
     found: dict[str, Source] = {}
-    for step in steps_of(messages):
-        for label, content in fenced(step.brought):
-            if _ROW.search(content):
-                continue
-            source = _source(label, content, str(step.arguments.get("url", "")))
-            known = found.get(source.name)
-            found[source.name] = source if known is None else _joined(known, source)
-    return [*found.values()]
+    for label, content, asked in _texts(messages):
+        if _ROW.search(content):
+            continue
+        source = _source(label, QUOTED.sub("", content), asked)
+        known = found.get(source.name)
+        found[source.name] = source if known is None else _joined(known, source)
+    return [*found.values(), *quoted_in(messages)]
 
 
 def tables_of(messages: Sequence[Message]) -> list[Table]:
     """Return the tables that tools brought, in order."""
-    found = []
+    found: dict[Table, None] = {}
+    for label, content, _ in _texts(messages):
+        rows = tuple((date.fromisoformat(row[1]), float(row[2])) for row in _ROW.finditer(content))
+        if rows:
+            found[Table(label=label, rows=tuple(sorted(rows)))] = None
+    return [*found]
+
+
+def quoted_in(messages: Sequence[Message]) -> list[Source]:
+    """Return what others quote, in the form in which minds of this kind do: source, date, sentence."""
+    heard = (said(one) for one in messages if one.get("role") in {"user", "tool"})
+    found = {quote[3].strip(): quote for text in heard for quote in QUOTED.finditer(text)}
+    return [
+        Source(label=quote[1], url="", title="", day=iso(quote[2]), text=text, vouched=True)
+        for text, quote in found.items()
+    ]
+
+
+def _texts(messages: Sequence[Message]) -> Iterator[tuple[str, str, str]]:
+    """Yield label and content of what is fenced, with the address that was asked for, if one was."""
     for step in steps_of(messages):
         for label, content in fenced(step.brought):
-            rows = tuple((date.fromisoformat(row[1]), float(row[2])) for row in _ROW.finditer(content))
-            if rows:
-                found.append(Table(label=label, rows=tuple(sorted(rows))))
-    return found
+            yield label, content, str(step.arguments.get("url", ""))
+    laid = (one for message in messages if message.get("role") == "user" for one in fenced(said(message)))
+    for label, content in laid:
+        # Of what a prompt itself holds, articles and tables: all else is the question, or words of others.
+        if _DATED_ADDRESS.search(content) or label.startswith("series "):
+            yield label, content, ""
 
 
 def steps_of(messages: Sequence[Message]) -> list[Done]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from bot.ids import digest
 from bot.testing.world.language import figures, heard
 from bot.testing.world.mind_reading import WRITTEN_DATE, Message, Task, fenced, iso, opening, said, written_date
 from bot.testing.world.mind_weighing import bearing, is_order
@@ -13,7 +14,12 @@ _NUMBERED = re.compile(r"^(?:Result|Text) (\d+):$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _AHEAD = re.compile(
     r"\b(?:will|would|by|due|expected|expects|until|plan\w*|schedul\w*|deadline|before|forecast\w*|may|might|could)\b"
-    r"|\bis to\b|\bare to\b|\?",
+    # The present tense of timetables.
+    r"|\bis to\b|\bare to\b|\bvotes on\b|\b(?:plays?|meets?) the\b|\?",
+    re.IGNORECASE,
+)
+_OVER = re.compile(
+    r"\b(?:it|the matter|all|everything) (?:is|has been) (?:over|closed|decided|settled|known)\b|\bafter the fact\b",
     re.IGNORECASE,
 )
 _NOTE = re.compile(r"^- \[(.*?)\] (.*)$")
@@ -26,13 +32,18 @@ def is_judging(schema: Mapping[str, Any] | None) -> bool:
     return _verdicts(schema) is not None
 
 
-def judged(messages: Sequence[Message], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a verdict on each numbered text: the second word of the schema for what tells of later than the cutoff."""
+def judged(messages: Sequence[Message], schema: Mapping[str, Any], *, lenient: float = 0.0) -> Mapping[str, Any]:
+    """Return a verdict on each numbered text: the second word of the schema for what tells of later than the cutoff.
+
+    A judge who is ``lenient`` lets that share of the late ones pass; which ones depends on the text alone.
+    """
     clean, late = _verdicts(schema) or ("keep", "drop")
     cutoff = iso("\n".join(said(one) for one in messages if one.get("role") == "system"))
     results = []
     for number, text in _numbered(opening(messages)):
         why = _telltale(text, cutoff)
+        if why and not is_order(text) and _draw(text) < lenient:
+            why = ""
         results.append({"number": number, "verdict": late if why else clean, "reason": why or "nothing later is told"})
     return {"results": results}
 
@@ -76,12 +87,20 @@ def _telltale(text: str, cutoff: date | None) -> str:
         return "it tries to steer its reader"
     if cutoff is None:
         return ""
+    # Nobody asks for a forecast of what is decided, so whoever knows the outcome wrote after the cutoff.
+    if found := _OVER.search(text):
+        return f"it tells an outcome: {found[0]}"
     for sentence in _SENTENCE.split(text):
         days = [day for one in WRITTEN_DATE.findall(sentence) if (day := written_date(one))]
         days += [day for one in re.findall(r"\d{4}-\d{2}-\d{2}", sentence) if (day := iso(one))]
         if any(day >= cutoff for day in days) and not _AHEAD.search(sentence):
             return f"it tells of {max(days).isoformat()} as of something past"
     return ""
+
+
+def _draw(text: str) -> float:
+    """Return a number in [0, 1) that belongs to the text alone."""
+    return int(digest(text.encode("utf-8", "replace"))[:8], 16) / 16**8
 
 
 def _verdicts(schema: Mapping[str, Any] | None) -> tuple[str, str] | None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.testing.schema import fill
+from bot.testing.world.mind_company import Company
 from bot.testing.world.mind_opinion import Opinion
+from bot.testing.world.mind_reading import Message
 
 Schema = Mapping[str, Any]
 _MOST_EVIDENCE = 3
@@ -16,13 +18,15 @@ _EVIDENCE_CHARS = 240
 class Pen:
     """Writes JSON under a schema. ``given`` are values by the name of their field, at any depth.
 
-    ``stated`` is what was said before, so that evidence is stated once; ``queries`` are the searches so far.
+    ``stated`` is what was said before, so that evidence is stated once; ``queries`` are the searches so far, and
+    ``messages`` the conversation.
     """
 
     opinion: Opinion
     given: Mapping[str, Any] = field(default_factory=dict)
     stated: str = ""
     queries: Sequence[str] = ()
+    messages: Sequence[Message] = ()
 
     def write(self, schema: Schema) -> Any:  # noqa: ANN401 - any JSON
         """Return a value that fits the schema."""
@@ -41,6 +45,7 @@ class Pen:
     @property
     def _fields(self) -> Mapping[str, Callable[[Schema], Any]]:
         return {
+            **Company(opinion=self.opinion, messages=self.messages).fields(),
             "probability": self._chance,
             "percent": self._chance,
             "probabilities": self._shares,
@@ -50,13 +55,17 @@ class Pen:
             "reasoning": self._text(self._reason),
             "reason": self._text(self._reason),
             "base_rate_anchor": self._text(lambda: self.opinion.anchor),
-            "confidence": lambda _: self.opinion.confidence,
+            "confidence": self._confidence,
             "evidence_for": lambda schema: self._evidence(schema, favours=True),
             "evidence_against": lambda schema: self._evidence(schema, favours=False),
             "contradicted": lambda _: [],
             "key_uncertainties": lambda _: ["What the next reports will say."],
             "searches_tried": lambda _: [*self.queries][-5:],
         }
+
+    def _confidence(self, schema: Schema) -> str | int:
+        sure = self.opinion.confidence
+        return sure if schema.get("type") != "integer" else {"low": 30, "medium": 60, "high": 85}[sure]
 
     def _chance(self, schema: Schema) -> Any:  # noqa: ANN401 - as above
         targets = schema.get("properties")

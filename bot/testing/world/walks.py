@@ -8,6 +8,7 @@ mean and deviation, so every question about it has a true probability at every m
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from bot.clock import SeededRandom
@@ -70,11 +71,8 @@ class Walk:
         shifts = one.mean + one.deviation * noise
         if self.pull == 0.0:
             return np.concatenate(([self.start], self.start + np.cumsum(shifts)))
-        from scipy.signal import lfilter
-
         kept = math.exp(-self.pull * STEP_DAYS)
-        tail, _ = lfilter([1.0], [1.0, -kept], shifts, zi=[kept * self.start])
-        return np.concatenate(([self.start], tail))
+        return np.array([*accumulate(shifts.tolist(), lambda value, shift: shift + kept * value, initial=self.start)])
 
     def at(self, day: float) -> float:
         """Return the value that is known on the day: that of the last step, the last one after the end."""

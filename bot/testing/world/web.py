@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 MARK = {"X-Simulation": "yes"}
 MOST_RESULTS = 20
 PER_SECOND = 20
-_SNIPPET = 240
+# Most articles are shorter.
+_SNIPPET = 480
 _WORD = re.compile(r"[a-z0-9]+")
 _IDLE = frozenset(
     (

@@ -12,17 +12,11 @@ from urllib.parse import parse_qsl
 from pydantic import SecretStr
 
 from bot.api import (
-    Batch,
-    Binary,
     Clock,
-    Intent,
-    IntentAction,
     Leg,
     Order,
     PricePlace,
     Question,
-    Receipt,
-    Sealed,
     Side,
     Workplace,
     WriterPlace,
@@ -159,24 +153,3 @@ def sale_of(market: Market, shares: float, leg: Leg = Leg.YES) -> Order:
         expected=0.5,
         currency="MANA",
     )
-
-
-def intent_of(question: Question, order: Order | None, name: str = "i1", **more: Any) -> Intent:
-    action = IntentAction.COMMENT if order is None else IntentAction.ORDER
-    fields: dict[str, Any] = {"account": "default", "forecast": "f1", "action": action, "batch": name}
-    return Intent(id=name, ref=question.ref, predictions={"outcome": Binary(0.7)}, order=order, **{**fields, **more})
-
-
-def batch_of(question: Question, *intents: Intent, sealed: Sequence[Sealed] = ()) -> Batch:
-    return Batch(key=intents[0].batch, intents=intents, questions=(question,), sealed=tuple(sealed))
-
-
-async def sealed(writer: ManifoldWriter, question: Question, *intents: Intent) -> Batch:
-    """Return the batch with its requests, as the outbox has it before the wire."""
-    return batch_of(question, *intents, sealed=await writer.seal(batch_of(question, *intents)))
-
-
-async def placed(writer: ManifoldWriter, question: Question, order: Order, name: str = "i1") -> tuple[Batch, Receipt]:
-    batch = await sealed(writer, question, intent_of(question, order, name))
-    (receipt,) = await writer.submit(batch)
-    return batch, receipt

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.api import Binary, Forecast, Intent, IntentAction, IntentState, Mode, PaperPlace
+from bot.api import Binary, Intent, IntentAction, IntentState, Mode, PaperPlace
 from bot.domain.submission import Send
 from bot.gate.brake import Brake
 from bot.outbox.outbox import Outbox
 from bot.ports import Submitter
-from bot.store.forecasts import Opening
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.submissions import BatchRow
+from bot.testing.records import forecast_on_record
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.manifold_state import Market
 from plugins.manifold.paper import open_paper
@@ -58,30 +58,14 @@ class Desk:
         now = self.stand.clock.now()
         question = await self.stand.question(market)
         await self.ledger.questions.record([question], seen_at=now)
-        begun = await self.ledger.forecasts.begin(
-            Opening(question=question, forecaster="plain", cutoff=now, why="new", now=now)
-        )
-        predictions = {"outcome": Binary(0.7)}
-        forecast = Forecast(
-            id=begun.id,
-            ref=question.ref,
-            version=begun.version,
-            forecaster="plain",
-            revision=begun.revision,
-            cutoff=begun.cutoff,
-            made_at=now,
-            why="new",
-            raw=predictions,
-            predictions=predictions,
-        )
-        await self.ledger.forecasts.complete(forecast, next_due=None)
+        forecast = await forecast_on_record(self.ledger, question, {"outcome": Binary(0.7)}, now)
         intent = Intent(
             id=name,
             account="default",
             ref=question.ref,
             forecast=forecast.id,
             action=IntentAction.ORDER,
-            predictions=predictions,
+            predictions=forecast.predictions,
             batch=name,
             order=order_of(market),
         )

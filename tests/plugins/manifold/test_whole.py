@@ -4,7 +4,8 @@ import pytest
 
 from bot.api import Appetite, Binary, Choice, Happened, IntentState, Order, Prediction, Question, Wish
 from plugins.manifold.planner import ManifoldPlanner
-from tests.plugins.manifold.stand import Stand, placed, query_of
+from tests.intents import placed
+from tests.plugins.manifold.stand import Stand, query_of
 
 QUARTER = Appetite(kelly=0.25, shrink=0.2, edge=0.01, band=(0.02, 0.98), most=100.0)
 

@@ -12,15 +12,8 @@ from bot.testing.venues.manifold_math import Want
 from bot.testing.venues.manifold_schemas import BET
 from plugins.manifold.bets import DEADLINE_S, SETTLE_S
 from plugins.manifold.state import milliseconds
-from tests.plugins.manifold.stand import (
-    Stand,
-    batch_of,
-    bodies,
-    intent_of,
-    order_of,
-    placed,
-    sealed,
-)
+from tests.intents import batch_of, intent_of, placed, sealed
+from tests.plugins.manifold.stand import Stand, bodies, order_of
 
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
 

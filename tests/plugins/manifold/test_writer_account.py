@@ -6,15 +6,8 @@ import pytest
 
 from bot.api import ContractError, IntentState, Leg, Rejected
 from bot.testing.venues.faults import Fault, Trouble
-from tests.plugins.manifold.stand import (
-    Stand,
-    batch_of,
-    intent_of,
-    order_of,
-    placed,
-    sale_of,
-    sealed,
-)
+from tests.intents import batch_of, intent_of, placed, sealed
+from tests.plugins.manifold.stand import Stand, order_of, sale_of
 
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
 

@@ -22,15 +22,8 @@ from bot.testing.venues.manifold_math import Want
 from bot.testing.wires import MemoryWire
 from plugins.manifold.state import milliseconds
 from plugins.manifold.writer import ManifoldWriter
-from tests.plugins.manifold.stand import (
-    KEY,
-    Stand,
-    intent_of,
-    order_of,
-    placed,
-    query_of,
-    sealed,
-)
+from tests.intents import intent_of, placed, sealed
+from tests.plugins.manifold.stand import KEY, Stand, order_of, query_of
 
 THREE = (("Ann", 0.5), ("Bob", 0.3), ("Cid", 0.2))
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from bot.api import Binary, Forecast, Intent, IntentAction, IntentState, Mode
+from bot.api import Binary, Intent, IntentAction, IntentState, Mode
 from bot.domain.submission import Send
 from bot.gate.brake import Brake
 from bot.outbox.outbox import Outbox
-from bot.store.forecasts import Opening
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.submissions import BatchRow
+from bot.testing.records import forecast_on_record
 from bot.testing.venues.faults import Fault, Trouble
 from plugins.metaculus.terms import VENUE, ref_of
 from plugins.metaculus.writer import DEADLINE_S, FRESH_S, SETTLE_S
@@ -40,30 +40,14 @@ class Desk:
         now = self.site.clock.now()
         question = await self.site.reader.find(ref_of(there.post, there.id).key)
         await self.ledger.questions.record([question], seen_at=now)
-        begun = await self.ledger.forecasts.begin(
-            Opening(question=question, forecaster="plain", cutoff=now, why="new", now=now)
-        )
-        predictions = {"outcome": Binary(probability)}
-        forecast = Forecast(
-            id=begun.id,
-            ref=question.ref,
-            version=begun.version,
-            forecaster="plain",
-            revision=begun.revision,
-            cutoff=begun.cutoff,
-            made_at=now,
-            why="new",
-            raw=predictions,
-            predictions=predictions,
-        )
-        await self.ledger.forecasts.complete(forecast, next_due=None)
+        forecast = await forecast_on_record(self.ledger, question, {"outcome": Binary(probability)}, now)
         intent = Intent(
             id=f"intent-{forecast.id}",
             account="default",
             ref=question.ref,
             forecast=forecast.id,
             action=IntentAction.FORECAST,
-            predictions=predictions,
+            predictions=forecast.predictions,
             batch=f"intent-{forecast.id}",
         )
         return await self.decide(intent)

@@ -18,18 +18,8 @@ from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.wires import MemoryWire
 from plugins.polymarket.terms import OrderType
 from plugins.polymarket.writer import PolymarketWriter, open_writer
-from tests.plugins.polymarket.writer_stand import (
-    BOOK,
-    FEES,
-    KEY,
-    Stand,
-    batch_of,
-    intent_of,
-    order_of,
-    placed,
-    sealed,
-    standing,
-)
+from tests.intents import batch_of, intent_of, placed, sealed
+from tests.plugins.polymarket.writer_stand import BOOK, FEES, KEY, Stand, order_of, standing
 
 GTD = OrderType.GTD
 

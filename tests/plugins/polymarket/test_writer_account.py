@@ -13,7 +13,8 @@ from bot.api import Account, ContractError, IntentState, Leg, Question, Reply, S
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.wires import MemoryWire
 from plugins.polymarket.terms import OrderType
-from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, order_of, placed, standing
+from tests.intents import placed
+from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, order_of, standing
 
 GTD = OrderType.GTD
 

@@ -11,7 +11,8 @@ from bot.api import IntentState, Question, Reply, Unauthorized, Unavailable, Who
 from bot.testing.venues.faults import Fault, Trouble
 from plugins.polymarket.terms import OrderType
 from plugins.polymarket.writer_verdict import verdict_of
-from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, intent_of, order_of, placed, sealed, standing
+from tests.intents import intent_of, placed, sealed
+from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, order_of, standing
 
 GTD = OrderType.GTD
 

@@ -12,7 +12,8 @@ from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.wires import MemoryWire
 from plugins.polymarket.terms import OrderType
 from plugins.polymarket.writer_taken import FILE, MOST, Taken
-from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, intent_of, order_of, placed, sealed, standing
+from tests.intents import intent_of, placed, sealed
+from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, order_of, standing
 
 GTD = OrderType.GTD
 # The request is lost, or its answer, in each of the ways that a network has.

@@ -8,7 +8,8 @@ import pytest
 from bot.api import IntentState
 from bot.errors import Rejected
 from bot.testing.venues.faults import Fault
-from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, intent_of, order_of, placed, sealed, standing
+from tests.intents import intent_of, placed, sealed
+from tests.plugins.polymarket.writer_stand import BOOK, FEES, Stand, order_of, standing
 
 
 @pytest.fixture

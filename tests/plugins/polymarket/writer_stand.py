@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from decimal import Decimal
@@ -11,16 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bot.api import (
-    Batch,
-    Binary,
-    Intent,
-    IntentAction,
     Json,
     Leg,
     Order,
     Question,
-    Receipt,
-    Sealed,
     Side,
     Wire,
     Workplace,
@@ -181,23 +175,3 @@ def order_of(question: Question, *, price: str = "0.50", size: str = "20", **mor
         "terms": terms.to_map(),
     }
     return Order(**{**fields, **more})
-
-
-def intent_of(question: Question, order: Order | None, name: str = "i1", **more: Any) -> Intent:
-    fields: dict[str, Any] = {"account": "default", "forecast": "f1", "action": IntentAction.ORDER, "batch": name}
-    return Intent(id=name, ref=question.ref, predictions={"outcome": Binary(0.7)}, order=order, **{**fields, **more})
-
-
-def batch_of(question: Question, *intents: Intent, sealed: Sequence[Sealed] = ()) -> Batch:
-    return Batch(key=intents[0].batch, intents=intents, questions=(question,), sealed=tuple(sealed))
-
-
-async def sealed(writer: PolymarketWriter, question: Question, *intents: Intent) -> Batch:
-    """Return the batch with its requests, as the outbox has it before the wire."""
-    return batch_of(question, *intents, sealed=await writer.seal(batch_of(question, *intents)))
-
-
-async def placed(writer: PolymarketWriter, question: Question, order: Order, name: str = "i1") -> tuple[Batch, Receipt]:
-    batch = await sealed(writer, question, intent_of(question, order, name))
-    (receipt,) = await writer.submit(batch)
-    return batch, receipt

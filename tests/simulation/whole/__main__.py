@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from tests.simulation.whole.keep import FOLDER, keep, origin
 from tests.simulation.whole.mutants import MUTANTS, broken
 from tests.simulation.whole.plan import Plan
 from tests.simulation.whole.sim import Report, run
@@ -41,9 +42,11 @@ def main() -> int:
     ]
     began = time.monotonic()
     violated: list[int] = []
-    days = 0.0
+    days, said = 0.0, origin()
     for report, took_s in _reports(plans, asked.jobs, asked.dump):
         days += report.days
+        if asked.keep:
+            keep(FOLDER / f"{asked.keep}.jsonl", report, took_s, said)
         _say(report, took_s, verbose=asked.seed is not None)
         if report.violations:
             violated.append(report.plan.seed)
@@ -68,6 +71,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the program in this way")
     parser.add_argument("--until-found", action="store_true", help="end at the first violation")
+    parser.add_argument("--keep", metavar="NAME", help="add what came of each to state/simulations/NAME.jsonl")
     parser.add_argument("--dump", type=Path, help="write every line of the trace to this file")
     return parser.parse_args()
 
@@ -113,14 +117,16 @@ def _hush() -> None:
 
 def _say(report: Report, took_s: float, *, verbose: bool) -> None:
     plan = report.plan
+    sides = ", ".join(f"{name} {mode}" for name, mode in report.modes.items()) + (", a world" * report.worldly)
     sys.stdout.write(
-        f"seed {plan.seed}: {report.days:.2f} days, {len(report.lives)} lives, {report.requests} requests,"
+        f"seed {plan.seed} ({sides}): {report.days:.2f} days, {len(report.lives)} lives, {report.requests} requests,"
         f" {report.effects.total()} effects, {report.faults.total()} faults, {report.turns} turns,"
         f" trace {report.trace[:16]}, {took_s:.1f} s of CPU\n"
     )
     if verbose:
         sys.stdout.write(f"  lives: {report.lives}\n  faults: {dict(report.faults)}\n")
         sys.stdout.write(f"  effects: {dict(report.effects)}\n  trace: {report.trace}\n")
+        sys.stdout.write(f"  memory in MB by day: {report.memory_mb}\n  most in use: {report.peak}\n")
     shown = report.violations if verbose else report.violations[:MOST_SHOWN]
     for violation in shown:
         sys.stdout.write(f"  VIOLATED {violation}\n")

@@ -11,11 +11,11 @@ import asyncio
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bot.app import App, open_app
+from bot.app import App, folder_of, open_app
 from bot.cli.vitals import Recorder
 from bot.config.load import load_config
 from bot.daemon.serve import serve
@@ -34,19 +34,23 @@ if TYPE_CHECKING:
     from bot.gate.gate import Lane
     from bot.testing.loop import VirtualClock
 
-HEARTBEAT_S, LOOK_S = 300.0, 60.0
+HEARTBEAT_S, LOOK_S = 1_800.0, 360.0
 # A virtual loop has no lag to be measured, and a day of it many heartbeats.
 WATCH = Watch(
     seed=1,
     heartbeat_s=HEARTBEAT_S,
     look_s=LOOK_S,
-    wake_after_s=900.0,
-    abort_after_s=3_600.0,
-    lag_every_s=3_600.0,
+    wake_after_s=1.5 * HEARTBEAT_S,
+    abort_after_s=12.0 * HEARTBEAT_S,
+    lag_every_s=2.0 * HEARTBEAT_S,
 )
-# More of virtual time may not pass between two heartbeats. A clock that is set back makes one slot be missed, until the
-# next look: with the intervals of the real daemon that is 25 of the 30 seconds that are allowed.
-GAP_S = 2.0 * HEARTBEAT_S + LOOK_S
+# What may pass between two heartbeats, by how often the clock was set meanwhile. Set back once, it makes a slot be
+# missed until the next look: with the intervals of the real daemon that is 25 of the 30 seconds that are allowed. Set
+# forward and back again within one look, it leaves no step to be seen, and the silence itself must be noticed.
+GAPS_S = (HEARTBEAT_S + LOOK_S, 2.0 * HEARTBEAT_S + LOOK_S, WATCH.wake_after_s + HEARTBEAT_S + LOOK_S)
+KILLED = "killed"
+# The job that does what people ask for.
+ATTEND = "attend"
 EXPECTED = {
     "age": {ExitReason.ASKED, ExitReason.CUT},
     "stop": {ExitReason.ASKED, ExitReason.CUT},
@@ -59,7 +63,8 @@ class Lives:
     """The lives of one Foxcast, one after the other, each on the files of the one before; ``ends`` is how they ended.
 
     ``clock`` is the machine's, which people may set. ``writes`` tells how many writes the venues heard so far,
-    ``noticed`` is called at each turn of the loop.
+    ``asked`` is set when people have asked for something. ``noticed`` is called at each turn of the loop, ``beats`` at
+    each heartbeat.
     """
 
     clock: VirtualClock
@@ -68,12 +73,16 @@ class Lives:
     config: str
     writes: Callable[[], int]
     noticed: Callable[[], None]
+    beats: Callable[[], None]
     ends: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
     app: App | None = None
     _registry: Registry | None = None
+    _lanes: dict[str, Lane] = field(default_factory=dict)
     _alive: bool = False
     _beat_s: float = 0.0
+    _steps: int = 0
 
     def __post_init__(self) -> None:
         self.heir(0).mkdir()
@@ -89,6 +98,11 @@ class Lives:
         """The folder of the present life, or what the last one left."""
         return self.root / f"life-{self.number}" if self._alive else self.heir(self.number)
 
+    @property
+    def folder(self) -> Path:
+        """Where the ledger of the present life is, or what the last one left."""
+        return folder_of(self.loaded())
+
     def heir(self, number: int) -> Path:
         """Return the folder that a life leaves."""
         return self.root / f"heir-{number}"
@@ -99,8 +113,11 @@ class Lives:
 
     def lane(self, venue: str) -> Lane:
         """Return the way out of a venue under that configuration."""
-        config = self.loaded()
-        return lane_in(config, venue, self._plugins(config).configurable)
+        # What it says depends on no folder, and the digest of a key takes long.
+        if venue not in self._lanes:
+            config = self.loaded()
+            self._lanes[venue] = lane_in(config, venue, self._plugins(config).configurable)
+        return self._lanes[venue]
 
     async def live(self, *, until_s: float, fate: Fate) -> None:
         """Live until that moment of the clock, or to the end that fate has in store, whichever is first."""
@@ -149,7 +166,7 @@ class Lives:
         self._alive = True
         before.rename(self.home)
         self._configure(self.home)
-        self._beat_s = self.loop.time()
+        self._beat_s, self._steps = self.loop.time(), self.clock.steps
 
     def _configure(self, home: Path) -> None:
         (home / "config.toml").write_text(self.config.replace("HOME", str(home)), encoding="utf-8")
@@ -178,7 +195,8 @@ class Lives:
                 self._feel(vital)
                 await recorder(vital)
 
-            jobs = [*app.jobs(), *app.watches()]
+            jobs = [replace(job, wanted=self.asked) if job.name == ATTEND else job for job in app.jobs()]
+            jobs += app.watches()
             try:
                 return await serve(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
             finally:
@@ -192,7 +210,9 @@ class Lives:
     def _feel(self, vital: Vital) -> None:
         if isinstance(vital, Beat):
             gap_s, self._beat_s = self.loop.time() - self._beat_s, self.loop.time()
-            if gap_s > GAP_S:
+            steps, self._steps = self.clock.steps - self._steps, self.clock.steps
+            self.beats()
+            if gap_s > GAPS_S[min(steps, len(GAPS_S) - 1)]:
                 at = f"at {self._beat_s:.0f} s, {self.clock.now():%Y-%m-%d %H:%M:%S} by its clock"
                 self.faults.append(f"I9: no heartbeat for {gap_s:.0f} s in life {self.number} {at}")
 
@@ -213,7 +233,7 @@ class Lives:
         self.loop.settle_threads()
         shutil.copytree(self.home, self.heir(self.number), ignore=shutil.ignore_patterns("config.toml"))
         self.loop.unplug(life)
-        self.ends[-1] = "killed"
+        self.ends[-1] = KILLED
         body.cancel()
         killed.set_result(None)
 

@@ -6,35 +6,47 @@ of the reliability programme.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bot.gate.brake import STOP_FILE
-from bot.testing.venues.manifold_state import Bet
+from bot.testing.loop import Trace
 from bot.testing.venues.record import Heard
-from tests.simulation.whole.stalls import CAPS, KEY, TOKEN
+from bot.testing.venues.stand import SECRETS
+from tests.ledgers import CENT, telltales
+from tests.simulation.whole.plan import CAPS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bot.testing.venues.kit import FakeVenue
+    from bot.testing.venues.manifold_state import Bet
     from tests.simulation.whole.life import Lives
     from tests.simulation.whole.people import People
     from tests.simulation.whole.stalls import Stalls
 
-CENT = 1e-6
 # What was let go before the STOP file came may be on its way for so long: a write's whole deadline.
 UNDER_WAY_S = 60.0
 # A plan that is older than two minutes is not sent.
 PLANNED_BEFORE_MIN = 3
 # So much of the ledger and of what is kept beside it may lie on the disk after a month.
 MOST_BYTES = 200_000_000
+# Stands where a request stood that only read: a year has hundreds of thousands.
+READ = Heard(
+    number=0, method="GET", path="", query="", headers={}, body=b"", at=datetime(1970, 1, 1, tzinfo=UTC), at_s=0.0
+)
 
 
 @dataclass(slots=True, kw_only=True)
 class Observer:
-    """Sees what venues hear as they hear it; ``violations`` is what must not have been."""
+    """Sees what venues hear as they hear it; ``violations`` is what must not have been.
+
+    ``trace`` takes in all that servers hear; ``told`` keeps its lines where it is a list.
+    """
 
     stalls: Stalls
     modes: Mapping[str, str]
@@ -42,14 +54,18 @@ class Observer:
     people: People | None = None
     violations: list[str] = field(default_factory=list)
     writes: int = 0
-    _heard: Counter[str] = field(default_factory=Counter)
+    trace: Trace = field(default_factory=Trace)
+    told: list[str] | None = None
     most_at_stake: float = 0.0
+    _heard: Counter[str] = field(default_factory=Counter)
     _seen: int = 0
     _days: dict[str, str] = field(default_factory=dict)
     _lists: tuple[list[Heard], ...] = ()
+    # How many writes each venue heard since the STOP file is there.
+    _stopped: tuple[float, Counter[str]] = (-1.0, Counter())
 
     def __post_init__(self) -> None:
-        self._lists = tuple(venue.requests for venue in self.stalls.all.values())
+        self._lists = tuple(venue.requests for venue in self.stalls.servers.values())
 
     def look(self) -> None:
         """Judge what was heard since the last look."""
@@ -57,39 +73,53 @@ class Observer:
         if sum(map(len, self._lists)) == self._seen:
             return
         self._seen = sum(map(len, self._lists))
-        for name, venue in self.stalls.all.items():
-            seen = self._heard[name]
-            self._heard[name] = len(venue.requests)
-            for heard in venue.requests[seen:]:
-                if heard.method != "GET":
-                    self.writes += 1
-                    self._judge_write(name, heard)
+        for name, server in self.stalls.servers.items():
+            first, self._heard[name] = self._heard[name], len(server.requests)
+            for place in range(first, len(server.requests)):
+                self._hear(name, server, place)
         self._judge_stakes()
+
+    def note(self, *words: object) -> None:
+        """Take something into the trace."""
+        self.trace.add(*words)
+        if self.told is not None:
+            self.told.append(" ".join(map(str, words)))
 
     def leave(self, folder: Path) -> None:
         """Judge the files that a life left."""
-        size = 0
-        for path in sorted(folder.rglob("*")):
-            if not path.is_file():
-                continue
-            raw = path.read_bytes()
-            size += len(raw)
-            if any(secret.encode() in raw for secret in (KEY, TOKEN)):
-                self.violations.append(f"I8: a secret is in {path.relative_to(folder)}")
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        self.violations += telltales(folder, SECRETS.values())
         if size > MOST_BYTES:
             self.violations.append(f"I10: a life left {size / 1e6:.0f} MB")
+
+    def _hear(self, name: str, server: FakeVenue, place: int) -> None:
+        heard = server.requests[place]
+        body = hashlib.sha256(heard.body).hexdigest()[:16] if heard.body else ""
+        self.note(name, f"{heard.at_s:.6f}", heard.method, heard.target, body)
+        if name not in self.modes or not is_write(server, heard):
+            server.requests[place] = READ
+            return
+        self.writes += 1
+        self._judge_write(name, heard)
+        if self.people is not None and not is_cancel(heard):
+            self.people.saw_write()
 
     def _judge_write(self, name: str, heard: Heard) -> None:
         if self.modes[name] != "live":
             self.violations.append(f"I4: {name} is on paper and heard {heard.method} {heard.path}")
-        if is_cancel(heard):
-            return
         stopped_s = None if self.people is None else self.people.stopped_s
-        lives = self.lives
-        if stopped_s is None or lives is None or heard.at_s <= stopped_s + UNDER_WAY_S:
+        if is_cancel(heard) or stopped_s is None or self.lives is None:
             return
-        if (lives.home / "state" / STOP_FILE).exists():
-            self.violations.append(f"I4: {name} heard {heard.path} at {heard.at_s:.0f} s, stopped at {stopped_s:.0f} s")
+        if not (self.lives.home / "state" / STOP_FILE).exists():
+            return
+        if self._stopped[0] != stopped_s:
+            self._stopped = (stopped_s, Counter())
+        self._stopped[1][name] += 1
+        what = f"I4: {name} heard {heard.path} at {heard.at_s:.0f} s, stopped at {stopped_s:.0f} s"
+        if heard.at_s > stopped_s + UNDER_WAY_S:
+            self.violations.append(what)
+        elif self._stopped[1][name] > 1:
+            self.violations.append(f"{what}, and it is not the first since: one may be under way")
 
     def _judge_stakes(self) -> None:
         """Judge what is at stake with each order: none is above its cap, and no day above its own.
@@ -97,9 +127,11 @@ class Observer:
         Days are those of the clock that Foxcast looks at; the first minutes of one are left out, since an order may
         have been planned the day before.
         """
-        effects = self.stalls.manifold.ledger.effects("bet", account=self.stalls.trader)
-        people = self.people
-        if len(effects) == len(self._days) or people is None:
+        people, manifold = self.people, self.stalls.manifold
+        if manifold is None or people is None:
+            return
+        effects = manifold.ledger.effects("bet", account=self.stalls.trader)
+        if len(effects) == len(self._days):
             return
         at = people.machine.now()
         for effect in effects[len(self._days) :]:
@@ -107,8 +139,8 @@ class Observer:
             amount = float(effect.detail["asked"]["amount"])
             if amount > CAPS["per_order"] + CENT:
                 self.violations.append(f"I3: an order of {amount:g}, and {CAPS['per_order']:g} may be")
-        day, now = f"{at:%Y-%m-%d}", self.stalls.manifold.now_ms()
-        stake = sum(_stake(self.stalls.manifold.state.bets[bet], now) for bet, of in self._days.items() if of == day)
+        day, now = f"{at:%Y-%m-%d}", manifold.now_ms()
+        stake = sum(_stake(manifold.state.bets[bet], now) for bet, of in self._days.items() if of == day)
         self.most_at_stake = max(self.most_at_stake, stake)
         if stake > CAPS["per_day"] + CENT:
             self.violations.append(f"I3: {stake:.2f} is at stake on {day}, and {CAPS['per_day']:g} may be")
@@ -116,6 +148,11 @@ class Observer:
 
 def _stake(bet: Bet, now_ms: int) -> float:
     return bet.order_amount if bet.rests(now_ms) and not bet.expired(now_ms) else bet.amount
+
+
+def is_write(server: FakeVenue, heard: Heard) -> bool:
+    """Say whether a request asks for an effect."""
+    return heard.method != "GET" and heard.path not in server.READINGS
 
 
 def is_cancel(heard: Heard) -> bool:

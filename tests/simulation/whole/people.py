@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from bot.domain.request import ArmVenue, DisarmVenue, Halt, Request, Resume
 from bot.gate.brake import STOP_FILE, pull, release
 from bot.store.requests import ask
-from tests.simulation.whole.plan import HOUR_S
-from tests.simulation.whole.stalls import CAPS
+from tests.simulation.whole.plan import CAPS, HOUR_S
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +23,12 @@ if TYPE_CHECKING:
 ADA = "ada"
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 ARMED_DAYS = 31
+# How often the first thing that somebody does is to wait for a write; for so long, looking so often.
+WATCHFUL, PATIENCE_S, LOOK_S = 1 / 4, 12.0 * HOUR_S, 600.0
+# A real daemon looks for requests so often; this one is told of them, and looks by itself far less often.
+HEARD_WITHIN_S = 5.0
+# How often a kill makes somebody halt or disarm.
+WARY = 1 / 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,30 +46,56 @@ class People:
     did: Counter[str] = field(default_factory=Counter)
     stopped_s: float | None = None
     _ahead_s: float = 0.0
+    _waiting: Callable[[], object] | None = None
 
     async def act(self) -> None:
         """Do one thing after the other, for ever, and make good each of them."""
         doing: tuple[tuple[str, Callable[[], object]], ...] = (
             ("clock set", self._set_clock),
             ("stop file", self._stop),
+            ("stop file at a write", lambda: self._at_write(self._stop)),
             ("halt", self._halt),
+            ("halt at a write", lambda: self._at_write(self._halt)),
             ("halt of one venue", self._halt_one),
             ("disarmed", self._disarm),
+            ("disarmed at a write", lambda: self._at_write(self._disarm)),
         )
+        if self.stream.random() < WATCHFUL:
+            await self._do(*doing[2])
         while True:
-            await self.clock.sleep(float(self.stream.exponential(4.0 * HOUR_S)))
-            name, do = doing[int(self.stream.integers(len(doing)))]
-            self.did[name] += 1
+            await self.clock.sleep(float(self.stream.exponential(3.0 * HOUR_S)))
+            await self._do(*doing[int(self.stream.integers(len(doing)))])
+
+    async def _do(self, name: str, act: Callable[[], object]) -> None:
+        """Do something, and make it good about an hour later."""
+        act()
+        patience_s = PATIENCE_S
+        while self._waiting is not None and patience_s > 0.0:
+            await self.clock.sleep(LOOK_S)
+            patience_s -= LOOK_S
+        self.did[name] += 1
+        await self.clock.sleep(float(self.stream.exponential(HOUR_S)))
+        self.make_good()
+
+    def saw_write(self) -> None:
+        """Do what somebody waits to do at a write, between two orders perhaps."""
+        if self._waiting is not None:
+            do, self._waiting = self._waiting, None
             do()
-            await self.clock.sleep(float(self.stream.exponential(HOUR_S)))
-            self.make_good()
+
+    def saw_kill(self) -> None:
+        """Halt or disarm at times before the next life, which finds what was about to leave."""
+        doing = (self._halt, self._halt_one, self._disarm)
+        if self.stream.random() < WARY:
+            self.did["halt after a kill"] += 1
+            doing[int(self.stream.integers(len(doing)))]()
 
     def make_good(self) -> None:
         """Set the clock right, take the STOP file away, resume and arm all."""
         self.machine.step(-self._ahead_s)
         self._ahead_s = 0.0
         release(self.lives.home / "state" / STOP_FILE)
-        self.stopped_s = None
+        self.stopped_s = self._waiting = None
         self._ask(Resume(by=ADA, asked_at=self.machine.now()))
         for venue in self.live:
             self._arm(venue)
@@ -76,6 +107,9 @@ class People:
     def _stop(self) -> None:
         pull(self.lives.home / "state" / STOP_FILE, "ada wants quiet")
         self.stopped_s = self.clock.monotonic()
+
+    def _at_write(self, do: Callable[[], object]) -> None:
+        self._waiting = do
 
     def _halt(self) -> None:
         self._ask(Halt(by=ADA, asked_at=self.machine.now(), reason="ada looks into it"))
@@ -106,6 +140,7 @@ class People:
         return self.live[int(self.stream.integers(len(self.live)))]
 
     def _ask(self, request: Request) -> None:
-        folder = self.lives.home / "state" / "live"
+        folder = self.lives.folder
         folder.mkdir(parents=True, exist_ok=True)
         ask(folder, request, at=self.machine.now())
+        self.lives.loop.call_later(float(self.stream.uniform(0.0, HEARD_WITHIN_S)), self.lives.asked.set)

@@ -1,73 +1,64 @@
-"""What a simulation is to be: its plan, and what is drawn from its seed alone, so that the seed says it all."""
+"""What a simulation is to be: its plan, and what is drawn from its seed alone, so that the seed says it all.
+
+No two seeds are rough in the same way: each has some of the venues, some of the faults more often than others, a pace
+of its own, and one in eight has the whole simulated world with its press and its model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bot.clock import SeededRandom
-from tests.simulation.whole.stalls import CAPS, USERNAME
+from bot.testing.venues.faults import Fault
+from bot.testing.venues.stand import BALANCE, VENUES, toml
 
 if TYPE_CHECKING:
     import numpy as np
 
 HERE = Path(__file__).parent
 HOUR_S, DAY_S = 3_600.0, 86_400.0
-# One in five watches prices: it follows them every few seconds, which takes most of a simulated day's work.
-WATCHING = 1 / 5
+# What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
+CAPS: Mapping[str, float] = {"per_order": 10.0, "per_day": 40.0, "total": 2_000.0}
+# A few watch prices: it follows them every few seconds, which takes most of a simulated day's work.
+WATCHING, WATCHED = 1 / 16, 3
 PAPER = 1 / 4
-# At the fastest pace: reading accounts back asks more of the venues than all else together.
-RECONCILE_S = 3_600
-
-_CONFIG = """
-plugins = ["manifold", "metaculus", "drifter"]
-plugin_files = ["{here}/drifter.py"]
-mode = "live"
-state = "HOME/state"
-
-[log]
-level = "error"
-
-[daemon]
-attend_every_s = 600
-discover_every_s = {discover}
-forecast_every_s = {forecast}
-submit_every_s = {submit}
-reconcile_every_s = {reconcile}
-resolve_every_s = 14400
-score_every_s = 43200
-backup_every_s = 43200
-watch_questions = {watched}
-
-[venues.manifold]
-mode = "{manifold_mode}"
-forecasters = ["drifter"]
-[venues.manifold.caps]
-per_order = {per_order}
-per_day = {per_day}
-[venues.manifold.settings]
-base_url = "{manifold}"
-key_file = "../manifold.key"
-username = "{username}"
-min_bettors = 0
-
-[venues.metaculus]
-mode = "{metaculus_mode}"
-forecasters = ["drifter"]
-[venues.metaculus.settings]
-base_url = "{metaculus}"
-token_file = "../metaculus.token"
-tournaments = ["sample-aib"]
-"""
+WORLDLY = 1 / 8
+# Of the seeds without that world: which venues there are.
+COMPANIES: Sequence[tuple[float, tuple[str, ...]]] = (
+    (0.6, ("manifold", "metaculus")),
+    (0.85, ("manifold",)),
+    (1.01, ("metaculus",)),
+)
+# Faults that leave a write in doubt; half of the seeds have one of them often.
+FOND = (Fault.DROPPED_AFTER, Fault.ERROR_AFTER, Fault.LATE, Fault.PAGE_AFTER, Fault.HANGING_AFTER, Fault.STALE)
+# What is not filled at once rests for a minute, or for an hour.
+LIFETIMES_S = (60.0, 3_600.0)
+# At a common pace. Passes that find nothing to do take most of a simulated day's work, so there are few.
+RECONCILE_S = 7_200.0
+PACES: Mapping[str, float] = {
+    "attend": 1_800.0,
+    "discover": 14_400.0,
+    "forecast": 7_200.0,
+    "submit": 7_200.0,
+    "reconcile": RECONCILE_S,
+    "resolve": 21_600.0,
+    "score": 43_200.0,
+    "backup": 43_200.0,
+}
+DRIFTER, BLF = "drifter", "blf"
 
 Manner = Literal["age", "kill", "kill at a write", "stop", "full disk"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long, how rough, and what is broken in the program; ``people`` act on it, set clocks and fill disks."""
+    """How long, how rough, and what is broken in the program; ``people`` act on it, set clocks and fill disks.
+
+    ``modes`` are those of the venues, where they are not drawn.
+    """
 
     seed: int
     days: float = 3.0
@@ -75,6 +66,7 @@ class Plan:
     faulty: bool = True
     people: bool = True
     mutant: str | None = None
+    modes: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,43 +84,94 @@ OLD_AGE = Fate(manner="age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Temper:
-    """What differs from seed to seed: sides of venues, pace of jobs, how often what goes wrong, ends of lives."""
+    """What differs from seed to seed: venues and their sides, pace of jobs, what goes wrong how often, ends of lives.
+
+    ``worldly``, the questions of a simulated world are there too, with its press, and a model that reads it.
+    """
 
     modes: Mapping[str, str]
+    worldly: bool
     pace: float
     watched: int
     roughness: float
+    fond: Fault | None
+    lifetime_s: float
     fates: Sequence[Fate]
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """The venues that are written to."""
+        return tuple(name for name, mode in self.modes.items() if mode == "live")
 
 
 def temper_of(plan: Plan) -> Temper:
     """Draw what the seed says."""
     stream = SeededRandom(plan.seed).stream("temper")
-    modes = {name: "paper" if stream.random() < PAPER else "live" for name in ("manifold", "metaculus")}
-    if set(modes.values()) == {"paper"}:
-        modes["manifold"] = "live"
+    worldly = stream.random() < WORLDLY
+    draw = stream.random()
+    names = VENUES if worldly else next(names for share, names in COMPANIES if draw < share)
+    fond = FOND[int(stream.integers(len(FOND)))] if stream.random() < 1 / 2 else None
     return Temper(
-        modes=modes,
-        pace=float(stream.choice([1.0, 2.0, 3.0])),
-        watched=20 if stream.random() < WATCHING else 0,
+        modes=_modes(stream, names) if plan.modes is None else plan.modes,
+        worldly=worldly and plan.modes is None,
+        pace=float(stream.choice([0.5, 1.0, 1.5])),
+        watched=WATCHED if stream.random() < WATCHING and not worldly else 0,
         roughness=float(stream.uniform(0.3, 1.0)) if plan.faulty else 0.0,
+        fond=fond if plan.faulty else None,
+        lifetime_s=float(stream.choice(LIFETIMES_S)),
         fates=[_fate(stream, plan) for _ in range(plan.lives)],
     )
 
 
-def config_of(temper: Temper, urls: Mapping[str, str]) -> str:
-    """Return the configuration, HOME standing for the folder of a life."""
-    base = {"discover": 5_400, "forecast": 1_200, "submit": 1_200, "reconcile": RECONCILE_S}
-    return _CONFIG.format(
-        here=HERE,
-        username=USERNAME,
-        watched=temper.watched,
-        manifold_mode=temper.modes["manifold"],
-        metaculus_mode=temper.modes["metaculus"],
-        **CAPS,
-        **urls,
-        **{name: seconds * temper.pace for name, seconds in base.items()},
-    )
+def config_of(temper: Temper, stand: Mapping[str, Any]) -> str:
+    """Return the configuration beside what a stand says of its servers, HOME standing for the folder of a life."""
+    daemon = {f"{job}_every_s": seconds * temper.pace for job, seconds in PACES.items()}
+    world = stand if temper.worldly else {"plugins": [*temper.modes], "venues": stand["venues"]}
+    forecaster = {"metaculus": BLF} if temper.worldly else {}
+    table = {
+        **world,
+        "plugins": [*world["plugins"], DRIFTER, *([BLF] if temper.worldly else [])],
+        "plugin_files": [str(HERE / "drifter.py")],
+        "mode": "live",
+        "state": "HOME/state",
+        "log": {"level": "error"},
+        "daemon": {**daemon, "watch_questions": temper.watched},
+        "venues": {
+            name: _venue(name, temper, stand["venues"][name], forecaster.get(name, DRIFTER)) for name in temper.modes
+        },
+    }
+    return toml(table)
+
+
+def _venue(name: str, temper: Temper, stand: Mapping[str, Any], forecaster: str) -> dict[str, Any]:
+    settings = dict(stand["settings"])
+    if name == "manifold":
+        settings["order_lifetime_s"] = temper.lifetime_s
+    if name == "polymarket":
+        settings |= {"volume_min": 0.0, "liquidity_min": 0.0}
+    found: dict[str, Any] = {
+        "mode": temper.modes[name],
+        "forecasters": [forecaster],
+        # Some venues ask to be looked at more often.
+        "discover_every_s": PACES["discover"] * temper.pace,
+        "settings": settings,
+    }
+    if name in {"manifold", "polymarket"}:
+        found["caps"] = {"per_order": CAPS["per_order"], "per_day": CAPS["per_day"]}
+        found["paper"] = {"cash": BALANCE}
+        # Most orders want more than their cap.
+        found["trading"] = {"kelly": 1.0}
+    return found
+
+
+def _modes(stream: np.random.Generator, names: Sequence[str]) -> dict[str, str]:
+    """Draw sides; at least one venue is written to. Orders at Polymarket take a signer, and stay on paper here."""
+    modes = {name: "paper" if stream.random() < PAPER else "live" for name in names}
+    if "polymarket" in modes:
+        modes["polymarket"] = "paper"
+    if "live" not in modes.values():
+        modes[names[0]] = "live"
+    return modes
 
 
 def _fate(stream: np.random.Generator, plan: Plan) -> Fate:

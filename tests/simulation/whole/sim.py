@@ -7,25 +7,26 @@ draws chance of its own.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import sqlite3
 import ssl
 from collections import Counter
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+from bot.app import LEDGER_FILE
 from bot.clock import SeededRandom
-from bot.testing.loop import Trace, VirtualClock, scheduler_time, simulate
+from bot.testing.loop import VirtualClock, scheduler_time, simulate
 from bot.testing.network import NetworkLoop
-from tests.simulation.whole.life import Lives
+from tests.ledgers import rows_of
+from tests.simulation.whole.gauge import Gauge
+from tests.simulation.whole.life import KILLED, Lives
 from tests.simulation.whole.observer import Observer
 from tests.simulation.whole.people import People
 from tests.simulation.whole.plan import DAY_S, OLD_AGE, RECONCILE_S, Plan, Temper, config_of, temper_of
-from tests.simulation.whole.stalls import SECRETS, Stalls, open_stalls
+from tests.simulation.whole.stalls import Stalls, open_stalls
 from tests.simulation.whole.verdict import Verdict
 from tests.simulation.whole.weather import Weather
 
@@ -50,6 +51,10 @@ class Report:
     turns: int = 0
     days: float = 0.0
     trace: str = ""
+    modes: dict[str, str] = field(default_factory=dict)
+    worldly: bool = False
+    memory_mb: dict[int, float] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
 
 
@@ -67,22 +72,26 @@ class _Stage:
     lives: Lives
     people: People
     weather: Weather
+    gauge: Gauge
 
 
-def run(plan: Plan, root: Path, *, tell: bool = False) -> Report:
-    """Run one simulation in an empty folder; ``tell`` keeps every line of the trace in ``told``."""
+def run(plan: Plan, root: Path, *, tell: bool = False, judged: Callable[[Path], object] = lambda _: None) -> Report:
+    """Run one simulation in an empty folder; ``tell`` keeps every line of the trace in ``told``.
+
+    ``judged`` is called with the ledger in the end.
+    """
     report = Report(plan=plan)
 
     async def main(clock: VirtualClock) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, NetworkLoop)
         temper, chance = temper_of(plan), SeededRandom(plan.seed)
-        async with open_stalls(clock, chance, temper.roughness) as stalls:
+        async with open_stalls(clock, chance, temper, start=START, folder=root) as stalls:
             stage = _staged(plan, temper, root, stalls, clock)
+            stage.observer.told = report.told if tell else None
             with scheduler_time(stage.machine):
                 await _play(stage)
                 await _judge(stage, report)
-            _note(stage, report, tell=tell)
+            _note(stage, report)
+            judged(_ledger(stage.lives))
 
     with patch("httpx.create_ssl_context", _context):
         simulate(main, start=START, make=NetworkLoop)
@@ -98,23 +107,20 @@ def _context(**_: object) -> ssl.SSLContext:
 def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: VirtualClock) -> _Stage:
     loop, chance = clock.loop, SeededRandom(plan.seed)
     assert isinstance(loop, NetworkLoop)
-    for name, secret in SECRETS.items():
-        (root / name).touch(mode=0o600)
-        (root / name).write_text(secret, encoding="utf-8")
     machine = VirtualClock(loop, START)
-    observer = Observer(stalls=stalls, modes=temper.modes)
+    observer, gauge = Observer(stalls=stalls, modes=temper.modes), Gauge()
     lives = Lives(
         clock=machine,
         loop=loop,
         root=root,
-        config=config_of(temper, {name: served.url for name, served in stalls.served.items()}),
+        config=config_of(temper, stalls.stand.config),
         writes=lambda: observer.writes,
         noticed=observer.look,
+        beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
-    live = tuple(name for name, mode in temper.modes.items() if mode == "live")
-    people = People(lives=lives, clock=clock, machine=machine, stream=chance.stream("people"), live=live)
+    people = People(lives=lives, clock=clock, machine=machine, stream=chance.stream("people"), live=temper.live)
     observer.lives, observer.people = lives, people
-    weather = Weather(stalls=stalls, clock=clock, stream=chance.stream("weather"))
+    weather = Weather(stalls=stalls, temper=temper, clock=clock, stream=chance.stream("weather"))
     return _Stage(
         plan=plan,
         temper=temper,
@@ -126,6 +132,7 @@ def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: Virtu
         lives=lives,
         people=people,
         weather=weather,
+        gauge=gauge,
     )
 
 
@@ -134,6 +141,8 @@ async def _play(stage: _Stage) -> None:
     stage.weather.begin()
     stage.people.make_good()
     going = [asyncio.ensure_future(stage.weather.blow())]
+    if stage.temper.worldly:
+        going.append(asyncio.ensure_future(stage.weather.turn(stage.stalls.stand.stalls)))
     if stage.plan.people:
         going.append(asyncio.ensure_future(stage.people.act()))
     pauses = SeededRandom(stage.plan.seed).stream("pauses")
@@ -141,6 +150,9 @@ async def _play(stage: _Stage) -> None:
     while stage.clock.monotonic() < end_s:
         await stage.lives.live(until_s=end_s, fate=next(fates, OLD_AGE))
         stage.observer.leave(stage.lives.home)
+        stage.gauge.over(stage.lives.number)
+        if stage.plan.people and stage.lives.ends[-1] == KILLED:
+            stage.people.saw_kill()
         await stage.clock.sleep(float(pauses.exponential(BETWEEN_LIVES_S)))
     for task in going:
         task.cancel()
@@ -165,39 +177,32 @@ async def _judge(stage: _Stage, report: Report) -> None:
         period=timedelta(seconds=RECONCILE_S * stage.temper.pace),
         undone=stage.weather.undone,
     )
-    report.violations += [*observer.violations, *lives.faults, *verdict.found()]
-    for name, venue in stage.stalls.all.items():
+    report.violations += [*observer.violations, *lives.faults, *stage.gauge.violations, *verdict.found()]
+    for name, venue in stage.stalls.servers.items():
         report.violations += [f"I5: {name}: {one}" for one in venue.judge.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in stage.loop.refused]
 
 
-def _note(stage: _Stage, report: Report, *, tell: bool) -> None:
-    trace = Trace()
-
-    def add(*words: object) -> None:
-        trace.add(*words)
-        if tell:
-            report.told.append(" ".join(map(str, words)))
-
+def _note(stage: _Stage, report: Report) -> None:
+    note = stage.observer.note
+    for server in stage.stalls.servers.values():
+        report.faults.update({str(fault): count for fault, count in server.faults.injected.items()})
+        report.requests += len(server.requests)
     for name, venue in stage.stalls.all.items():
-        report.faults.update({str(fault): count for fault, count in venue.faults.injected.items()})
-        report.requests += len(venue.requests)
         report.effects.update(f"{name} {effect.kind}" for effect in venue.ledger.effects())
-        for heard in venue.requests:
-            body = hashlib.sha256(heard.body).hexdigest()[:16] if heard.body else ""
-            add(name, f"{heard.at_s:.6f}", heard.method, heard.target, body)
         for effect in venue.ledger.effects():
-            add(name, effect.request, effect.kind, effect.subject)
-    with closing(sqlite3.connect(_ledger(stage.lives))) as database:
-        for table in _TOLD:
-            for row in database.execute(f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
-                add(table, *row)
-    add("turns", stage.loop.turns)
+            note(name, effect.request, effect.kind, effect.subject)
+    for table in _TOLD:
+        for row in rows_of(_ledger(stage.lives), f"select * from {table} order by 1, 2"):  # noqa: S608 - constants
+            note(table, *row.values())
+    note("turns", stage.loop.turns)
     report.faults.update(stage.people.did)
-    report.lives, report.turns, report.trace = stage.lives.ends, stage.loop.turns, trace.digest()
+    report.lives, report.turns, report.trace = stage.lives.ends, stage.loop.turns, stage.observer.trace.digest()
     report.days = stage.clock.monotonic() / DAY_S
+    report.modes, report.worldly = dict(stage.temper.modes), stage.temper.worldly
+    report.memory_mb, report.peak = stage.gauge.memory_mb, stage.gauge.peak
 
 
 def _ledger(lives: Lives) -> Path:
-    return lives.home / "state" / "live" / "ledger.sqlite"
+    return lives.folder / LEDGER_FILE

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.testing.venues.faults import Fault, Faults, SocketFault
-from bot.testing.venues.kit import FakeVenue, Served, serve
 from bot.testing.venues.manifold import FakeManifold
 from bot.testing.venues.metaculus import FakeMetaculus
-from bot.testing.venues.metaculus_state import User
+from bot.testing.venues.stand import Layout, Stand, open_stand
+from bot.testing.world.habits import Habits, Vice, every_vice
 
 if TYPE_CHECKING:
     from bot.clock import SeededRandom
     from bot.ports import Clock
+    from bot.testing.venues.kit import FakeVenue
+    from tests.simulation.whole.plan import Temper
 
-# Canaries: they are in no file that a life leaves behind.
-KEY, TOKEN = "c3b9a2d4-0e51-4d52-9f0a-6f4f0b1c7d21", "5f1d0b7e" * 5
-SECRETS = {"manifold.key": KEY, "metaculus.token": TOKEN}
-USERNAME = "foxbot"
-BALANCE = 5_000.0
-# What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
-CAPS = {"per_order": 20.0, "per_day": 80.0, "total": 2_000.0}
+# The world asks so many questions a year.
+SIZE = 40
+# The model obeys what pages tell it more often than it has any other vice.
+OBEYS = 0.15
+HABITS = Habits(latency_s=8.0, vices={**every_vice(0.01), Vice.OBEYS: OBEYS})
+# A fault that the seed is fond of comes so many times as often.
+FONDNESS, MOST = 6.0, 0.15
 # How often requests and messages meet each fault in the roughest of weathers: 20 % all together.
 RATES: Mapping[Fault, float] = {
     Fault.DROPPED_BEFORE: 0.02,
@@ -59,41 +63,71 @@ SOCKET_RATES: Mapping[SocketFault, float] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stalls:
-    """The venues, served, with the accounts that Foxcast has there."""
+    """The venues, served, with the accounts that Foxcast has there; None where a venue is not there."""
 
-    manifold: FakeManifold
-    metaculus: FakeMetaculus
-    trader: str
-    pundit: User
-    served: Mapping[str, Served]
+    stand: Stand
+    manifold: FakeManifold | None
+    metaculus: FakeMetaculus | None
 
     @property
     def all(self) -> Mapping[str, FakeVenue]:
         """The venues by name."""
-        return {"manifold": self.manifold, "metaculus": self.metaculus}
+        return self.stand.venues
+
+    @property
+    def trader(self) -> str:
+        """The account for orders."""
+        return self.stand.trader
+
+    @property
+    def servers(self) -> Mapping[str, FakeVenue]:
+        """The venues, the press and the model's server."""
+        return self.stand.servers
+
+    @property
+    def rounds(self) -> Path:
+        """The folder of files that a venue without a server publishes."""
+        return self.stand.layout.folder
 
     def calm(self) -> None:
         """Let nothing go wrong any more."""
-        for venue in self.all.values():
-            venue.faults.clear()
+        for server in self.servers.values():
+            server.faults.clear()
 
 
 @asynccontextmanager
-async def open_stalls(clock: Clock, chance: SeededRandom, roughness: float) -> AsyncIterator[Stalls]:
-    """Serve the venues until the end; ``roughness`` says what share of the rates holds."""
+async def open_stalls(
+    clock: Clock, chance: SeededRandom, temper: Temper, *, start: datetime, folder: Path
+) -> AsyncIterator[Stalls]:
+    """Serve what the temper says until the end."""
 
     def faults(name: str) -> Faults:
         stream = chance.stream("faults", name)
-        if roughness == 0.0:
-            return Faults(stream)
-        rates = {fault: rate * roughness for fault, rate in RATES.items()}
-        return Faults(stream, rates, {fault: rate * roughness for fault, rate in SOCKET_RATES.items()})
+        return Faults(stream, _rates(temper), {one: rate * temper.roughness for one, rate in SOCKET_RATES.items()})
 
-    manifold = FakeManifold(clock, faults=faults("manifold"))
-    metaculus = FakeMetaculus(clock, production=True, faults=faults("metaculus"))
-    trader = manifold.world.add_user(USERNAME, balance=BALANCE, key=KEY, is_bot=True)
-    pundit = metaculus.world.add_user(USERNAME, token=TOKEN)
-    async with AsyncExitStack() as stack:
-        venues: Mapping[str, FakeVenue] = {"manifold": manifold, "metaculus": metaculus}
-        served = {name: await stack.enter_async_context(serve(venue)) for name, venue in venues.items()}
-        yield Stalls(manifold=manifold, metaculus=metaculus, trader=trader.id, pundit=pundit, served=served)
+    layout = Layout(
+        seed=int(chance.stream("world").integers(2**31)),
+        start=start,
+        folder=folder,
+        place="..",
+        size=SIZE,
+        venues=tuple(temper.modes),
+        habits=HABITS,
+        faults=faults,
+    )
+    async with open_stand(clock, layout) as stand:
+        fair, contest = stand.venues.get("manifold"), stand.venues.get("metaculus")
+        yield Stalls(
+            stand=stand,
+            manifold=fair if isinstance(fair, FakeManifold) else None,
+            metaculus=contest if isinstance(contest, FakeMetaculus) else None,
+        )
+
+
+def _rates(temper: Temper) -> Mapping[Fault, float]:
+    if temper.roughness == 0.0:
+        return {}
+    rates = {fault: rate * temper.roughness for fault, rate in RATES.items()}
+    if temper.fond is not None:
+        rates[temper.fond] = min(MOST, FONDNESS * rates[temper.fond])
+    return rates

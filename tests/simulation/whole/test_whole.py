@@ -1,5 +1,6 @@
 """The whole daemon in virtual time, with faults, kills and people: a little of what ``make simulate`` does at large."""
 
+import json
 import logging
 import os
 import subprocess
@@ -10,11 +11,16 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.scoreboard import board_of, table_of
+from tests.simulation.whole.keep import line_of
 from tests.simulation.whole.plan import Plan
 from tests.simulation.whole.sim import run
+from tests.simulation.whole.twins import disagreements
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = (sys.executable, "-m", "tests.simulation.whole")
+# Seeds with both venues, and with the simulated world, its press and its model.
+MARKETS, WORLDLY = 4, 13
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +35,9 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", range(1, 3))
-def test_hours_with_faults_kills_and_people_breaks_no_invariant(seed: int, tmp_path: Path) -> None:
-    report = run(Plan(seed=seed, days=0.3, lives=4), tmp_path)
+@pytest.mark.parametrize("seed", [1, MARKETS])
+def test_days_with_faults_kills_and_people_break_no_invariant(seed: int, tmp_path: Path) -> None:
+    report = run(Plan(seed=seed, days=1.0), tmp_path)
     assert report.violations == []
     assert report.effects
     assert report.faults
@@ -39,11 +45,26 @@ def test_hours_with_faults_kills_and_people_breaks_no_invariant(seed: int, tmp_p
 
 
 @pytest.mark.timeout(300)
+def test_with_a_world_a_press_and_a_model_that_obeys_pages_no_invariant_breaks(tmp_path: Path) -> None:
+    report = run(Plan(seed=WORLDLY, days=0.3, lives=2), tmp_path)
+    assert report.violations == []
+    assert report.worldly
+    assert report.effects["metaculus forecast"] > 0
+
+
+@pytest.mark.timeout(300)
 def test_in_calm_weather_all_that_is_acknowledged_stands(tmp_path: Path) -> None:
-    report = run(Plan(seed=1, days=0.2, lives=0, faulty=False, people=False), tmp_path)
+    report = run(Plan(seed=MARKETS, days=0.2, lives=0, faulty=False, people=False), tmp_path)
     assert report.violations == []
     assert report.effects["manifold bet"] > 0
     assert not report.faults
+
+
+@pytest.mark.timeout(300)
+def test_paper_and_live_agree_on_every_decision_up_to_the_wire(tmp_path: Path) -> None:
+    compared, differing = disagreements(Plan(seed=1, days=0.1), tmp_path)
+    assert differing == []
+    assert compared > 5
 
 
 @pytest.mark.timeout(300)
@@ -60,6 +81,20 @@ def test_a_planted_bug_is_found_and_the_seed_told(mutant: str) -> None:
     assert found.returncode == 1
     assert "VIOLATED" in found.stdout
     assert f"MUTANT={mutant}" in found.stdout
+
+
+def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
+    report = run(Plan(seed=11, days=0.05, lives=1), tmp_path)
+    line = {"commit": "c0ffee", "command": "python", **json.loads(json.dumps(line_of(report, 1.0)))}
+    mutant = {**line, "mutant": "no-audit", "violations": ["I7: nothing is written down"]}
+    broken = {**line, "seed": 12, "violations": ["I1: twice", "I9: too late"]}
+    known = [{"seed": 12, "says": "too late"}]
+    board = board_of([line, line, mutant, broken], known)
+    assert (board["simulations"], board["seeds"], board["repeated"]) == (2, 2, {"runs": 1, "same": 1})
+    assert board["days"] == pytest.approx(2 * report.days, abs=0.1)
+    assert [one["says"] for one in board["violations"]["open"]] == ["I1: twice"]
+    assert board["mutants"] == {"no-audit": 11}
+    assert "1 found and mended, 1 open" in table_of(board)
 
 
 def _trace(*, seed: str, order: str) -> str:

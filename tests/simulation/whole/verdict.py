@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bot.ids import digest
 from bot.jobs.halted import BY_FILE
-from bot.store.audit import verify
-from bot.store.checks import full_check
+from bot.paper.book import book_path
 from bot.store.codec import moment, stamp
-from bot.store.database import open_reader
-from bot.store.invariants import INVARIANTS
-from tests.simulation.whole.observer import is_cancel
+from bot.testing.venues.stand import BUCKET
+from tests.ledgers import Row, misbooked, rows_of, unanswered, unsound
+from tests.simulation.whole.observer import is_cancel, is_write
 
 if TYPE_CHECKING:
     from bot.testing.venues.kit import FakeVenue
     from bot.testing.venues.record import Effect, Heard
     from tests.simulation.whole.stalls import Stalls
 
-Row = Mapping[str, Any]
-
-SETTLED = {"acked", "refused", "superseded", "in doubt"}
 # On the wire, or nobody knows: once all is calm that is found out within two periods.
 OPEN = {"sending", "unknown"}
 _INTENTS = "select id, seq, ref, venue, state, mode, action, forecast from intent order by seq"
@@ -58,21 +52,21 @@ class Verdict:
 
     def found(self) -> Iterator[str]:
         """Say what is wrong, invariant by invariant."""
-        yield from self._sound()
+        yield from unsound(self.ledger)
+        yield from unanswered(self.ledger)
         yield from self._sealed()
         yield from self._once()
         yield from self._ended()
         yield from self._leave()
         yield from self._standing()
         yield from self._fills()
+        yield from self._paper()
         yield from self._done()
         yield from self._outcomes()
 
     def rows(self, sql: str, values: Mapping[str, object] | None = None) -> list[Row]:
         """Return the rows by the names of their columns."""
-        with closing(sqlite3.connect(self.ledger)) as database:
-            database.row_factory = sqlite3.Row
-            return [dict(row) for row in database.execute(sql, values or {})]
+        return rows_of(self.ledger, sql, values)
 
     @cached_property
     def intents(self) -> dict[str, Row]:
@@ -94,18 +88,11 @@ class Verdict:
     def _live(self) -> Iterator[tuple[str, FakeVenue]]:
         return ((name, venue) for name, venue in self.stalls.all.items() if self.modes[name] == "live")
 
-    def _sound(self) -> Iterator[str]:
-        health = full_check(self.ledger, INVARIANTS)
-        yield from (f"ledger: {one.check}: {one.meaning} {one.examples}" for one in health.problems)
-        with closing(open_reader(self.ledger)) as database:
-            verdict = verify(database)
-        if not verdict.sound:
-            yield f"I7: {verdict.why}"
-
     def _sealed(self) -> Iterator[str]:
         """Every write that was heard had been sealed, and was heard once for each time that it was."""
         for name, venue in self._live():
-            heard = Counter(digest(one.body) for one in venue.requests if one.method != "GET" and not is_cancel(one))
+            writes = [one for one in venue.requests if is_write(venue, one) and not is_cancel(one)]
+            heard = Counter(digest(one.body) for one in writes)
             for seal, count in sorted(heard.items()):
                 attempts = len(self.seals.get(seal, ()))
                 if attempts == 0:
@@ -151,10 +138,6 @@ class Verdict:
         states = Counter(row["state"] for row in self.intents.values() if row["state"] in OPEN)
         if states:
             yield f"I2, I9: still {dict(states)}"
-        asked = {(row["body"]["intent"]) for row in self.audit if row["kind"] == "write"}
-        told = {(row["body"]["intent"]) for row in self.audit if row["kind"] in {"answer", "adopt"}}
-        if lost := sorted(asked - told):
-            yield f"I7: no answer in the audit to {lost}"
 
     def _leave(self) -> Iterator[str]:
         """Nothing was sealed unarmed or halted: the audit's rows are in the order in which all happened."""
@@ -178,11 +161,12 @@ class Verdict:
 
     def _standing(self) -> Iterator[str]:
         """Of each question the forecast that stands at the venue is the newest that was acknowledged."""
-        if self.modes["metaculus"] != "live":
+        metaculus = self.stalls.metaculus
+        if metaculus is None or self.modes["metaculus"] != "live":
             return
         newest = {row["ref"]: row for row in self.intents.values() if row["venue"] == "metaculus" and _stands(row)}
         last: dict[str, str] = {}
-        for intent, effects in self._by_intent("metaculus", self.stalls.metaculus).items():
+        for intent, effects in self._by_intent("metaculus", metaculus).items():
             for effect in effects:
                 last[effect.subject] = max(last.get(effect.subject, ""), f"{effect.request:09d} {intent}")
         for ref, row in sorted(newest.items()):
@@ -196,7 +180,7 @@ class Verdict:
 
     def _fills(self) -> Iterator[str]:
         """What orders cost by the ledger is what left the account."""
-        if self.modes["manifold"] != "live":
+        if self.stalls.manifold is None or self.modes["manifold"] != "live":
             return
         sql = "select coalesce(-sum(f.cash), 0) as paid from fill f join intent i on i.id = f.intent where i.venue = :v"
         [row] = self.rows(f"{sql} and i.mode <> 'paper'", {"v": "manifold"})
@@ -204,6 +188,16 @@ class Verdict:
         spent = sum(bet.amount for bet in bets if bet.user == self.stalls.trader and not bet.is_redemption)
         if abs(spent - row["paid"]) > 1e-4 * max(1.0, abs(spent)):
             yield f"fills: {row['paid']:.4f} on record, {spent:.4f} at the venue"
+
+    def _paper(self) -> Iterator[str]:
+        """Books on paper agree with themselves and with the ledger, and what takes no money is written to no book."""
+        for name, mode in self.modes.items():
+            book = book_path(self.ledger.parent, name)
+            if mode == "paper" and book.exists():
+                yield from misbooked(book, self.ledger, name)
+        bucket = self.stalls.rounds / BUCKET
+        if self.modes.get("forecastbench") == "paper" and any(bucket.rglob("*")):
+            yield f"I4: forecastbench is on paper, and {sorted(bucket.rglob('*'))[:3]} is in its bucket"
 
     def _done(self) -> Iterator[str]:
         """What was due two periods ago is done."""
@@ -219,17 +213,24 @@ class Verdict:
             name = key.rsplit(":", 1)[-1]
             if f"{venue}:{name}" in self.undone:
                 continue
-            since = self._resolved_at(venue, name)
+            known = self._resolved_at(venue, name)
+            if known is None:
+                continue
+            since = known[0] if known else None
             if since is None or moment(row["seen_at"]) < since - SET_BACK:
                 told = f"{row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
                 yield f"outcome: {told}, and has had an outcome since {since or 'never'}"
 
-    def _resolved_at(self, venue: str, name: str) -> datetime | None:
-        if venue == "manifold":
+    def _resolved_at(self, venue: str, name: str) -> list[datetime] | None:
+        """Return since when a question has had its outcome, nothing where it has none; None where nobody can say."""
+        if venue == "manifold" and self.stalls.manifold is not None:
             at_ms = self.stalls.manifold.state.markets[name].resolution_time
-            return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
-        question = self.stalls.metaculus.state.questions[int(name)]
-        return None if question.resolution is None else question.resolution_set
+            return [] if at_ms is None else [datetime.fromtimestamp(at_ms / 1000, UTC)]
+        if venue == "metaculus" and self.stalls.metaculus is not None:
+            question = self.stalls.metaculus.state.questions[int(name)]
+            known = question.resolution_set
+            return [] if question.resolution is None or known is None else [known]
+        return None
 
 
 def _stands(row: Row) -> bool:

@@ -1,53 +1,71 @@
-"""What happens at the venues: people trade, questions open, are edited, close, resolve, and resolve again."""
+"""What happens at the venues: people trade, questions open, are edited, close, resolve, and resolve again.
+
+Between a question's close and its outcome lie hours or days, as at the venues themselves. What a simulated world does
+to its own questions is none of this.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.metaculus_world import grid
-from tests.simulation.whole.plan import HOUR_S
+from tests.simulation.whole.plan import DAY_S, HOUR_S
 
 if TYPE_CHECKING:
     import numpy as np
 
     from bot.ports import Clock
     from bot.testing.venues.manifold_state import Market
+    from bot.testing.venues.metaculus_state import Question
+    from bot.testing.venues.stalls import Stalls as Worlds
+    from tests.simulation.whole.plan import Temper
     from tests.simulation.whole.stalls import Stalls
 
-MARKETS, QUESTIONS = 12, 8
+# Questions on the first day, and the most that are open at once, at each venue: a simulated year is as fast at its end
+# as at its beginning.
+FIRST, MOST_OPEN = 6, 8
+# Beside a world with questions of its own.
+FIRST_BESIDE, MOST_BESIDE = 2, 3
+# Between two looks at what the simulated world did.
+TURN_S = 6.0 * HOUR_S
 TREES = ("Ash", "Elm", "Oak")
-# Most questions that are open at once, so that a simulated year is as fast at its end as at its beginning.
-MOST_OPEN = 30
+ENDS = ("YES", "NO", "NO", "CANCEL")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Weather:
     """What goes on at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back."""
 
     stalls: Stalls
+    temper: Temper
     clock: Clock
     stream: np.random.Generator
     undone: set[str] = field(default_factory=set)
+    _markets: list[Market] = field(default_factory=list)
+    _questions: list[Question] = field(default_factory=list)
+    # When the outcome of what is closed will be known.
+    _known: dict[str, datetime] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Open what is there on the first day."""
-        for _ in range(MARKETS):
+        for _ in range(FIRST_BESIDE if self.temper.worldly else FIRST):
             self._open_market()
-        for _ in range(QUESTIONS):
             self._ask()
 
     async def blow(self) -> None:
         """Let things happen, for ever."""
         events: tuple[tuple[float, Callable[[], object]], ...] = (
-            (0.66, self._trade),
-            (0.82, self._resolve),
-            (0.84, self._resolve_again),
-            (0.88, self._edit),
-            (0.94, self._open_market),
+            (0.60, self._trade),
+            (0.78, self._resolve),
+            (0.80, self._resolve_again),
+            (0.85, self._edit),
+            (0.89, self._be_slow),
+            (0.95, self._open_market),
             (1.01, self._ask),
         )
         while True:
@@ -55,74 +73,111 @@ class Weather:
             draw = self.stream.random()
             next(act for share, act in events if draw < share)()
 
-    def _days(self, low: float, high: float) -> timedelta:
-        return timedelta(days=float(self.stream.uniform(low, high)))
+    async def turn(self, world: Worlds) -> None:
+        """Let the simulated world go on, for ever."""
+        while True:
+            before = self._resolved()
+            world.advance()
+            self.undone |= before - self._resolved()
+            await self.clock.sleep(TURN_S)
+
+    def _resolved(self) -> set[str]:
+        manifold, metaculus = self.stalls.manifold, self.stalls.metaculus
+        markets = [] if manifold is None else manifold.state.markets.values()
+        questions = [] if metaculus is None else metaculus.state.questions.values()
+        found = {f"manifold:{one.id}" for one in markets if one.resolved}
+        return found | {f"metaculus:{one.id}" for one in questions if one.resolution is not None}
+
+    @property
+    def _most(self) -> int:
+        return MOST_BESIDE if self.temper.worldly else MOST_OPEN
+
+    def _close(self) -> datetime:
+        """Draw when a question closes: one in three within a day."""
+        most_d = 1.0 if self.stream.random() < 1 / 3 else 10.0
+        return self.clock.now() + timedelta(days=float(self.stream.uniform(0.2, most_d)))
 
     def _open(self) -> list[Market]:
         now = round(self.clock.now().timestamp() * 1000)
-        return [one for one in self.stalls.manifold.state.markets.values() if one.is_open(now)]
+        return [one for one in self._markets if one.is_open(now)]
 
     def _open_market(self) -> None:
-        number = len(self.stalls.manifold.state.markets)
-        closes = round((self.clock.now() + self._days(0.5, 20.0)).timestamp() * 1000)
-        price = float(self.stream.uniform(0.1, 0.9))
-        if len(self._open()) < MOST_OPEN:
-            self.stalls.manifold.world.add_market(f"Will lamp {number} be lit in time?", prob=price, closes=closes)
+        closes, price = self._close(), float(self.stream.uniform(0.1, 0.9))
+        if self.stalls.manifold is not None and len(self._open()) < self._most:
+            title = f"Will lamp {len(self._markets)} be lit in time?"
+            market = self.stalls.manifold.world.add_market(title, prob=price, closes=round(closes.timestamp() * 1000))
+            self._markets.append(market)
 
     def _ask(self) -> None:
-        world, now = self.stalls.metaculus.world, self.clock.now()
-        number, closes = len(world.state.questions), now + self._days(0.5, 20.0)
-        terms = {"scheduled_close": closes, "scheduled_resolve": closes + timedelta(days=1)}
-        kind = int(self.stream.integers(4))
-        if len([one for one in world.state.questions.values() if one.close > now]) >= MOST_OPEN:
+        closes, kind, number = self._close(), int(self.stream.integers(4)), len(self._questions)
+        now, terms = self.clock.now(), {"scheduled_close": closes, "scheduled_resolve": closes + timedelta(days=1)}
+        if self.stalls.metaculus is None or len([one for one in self._questions if one.close > now]) >= self._most:
             return
+        ask = self.stalls.metaculus.world.add_question
         match kind:
             case 0:
                 scale = grid(0.0, 100.0, open_upper=True)
-                world.add_question(f"How many boats come to harbour {number}?", type="numeric", scaling=scale, **terms)
+                title = f"How many boats come to harbour {number}?"
+                self._questions.append(ask(title, type="numeric", scaling=scale, **terms))
             case 1:
-                world.add_question(f"Who wins cup {number}?", type="multiple_choice", options=[*TREES], **terms)
+                title = f"Who wins cup {number}?"
+                self._questions.append(ask(title, type="multiple_choice", options=[*TREES], **terms))
             case _:
-                world.add_question(f"Will bridge {number} open?", **terms)
+                self._questions.append(ask(f"Will bridge {number} open?", **terms))
 
     def _trade(self) -> None:
-        if markets := self._open():
+        if self.stalls.manifold is not None and (markets := self._open()):
             market = markets[int(self.stream.integers(len(markets)))]
             odds = math.log(market.pool.prob / (1.0 - market.pool.prob)) + float(self.stream.normal(0.0, 0.4))
             self.stalls.manifold.world.move(market, min(0.97, max(0.03, 1.0 / (1.0 + math.exp(-odds)))))
 
+    def _be_slow(self) -> None:
+        """Let the next order have no answer, and take effect when it is nearly too old for it."""
+        if self.stalls.manifold is not None and self.temper.roughness > 0.0:
+            wait_s = float(self.stream.uniform(0.1, 0.95)) * self.temper.lifetime_s
+            late = Trouble(fault=Fault.LATE, wait_s=wait_s)
+            self.stalls.manifold.faults.next(late, method="POST", path="/v0/bet")
+
     def _edit(self) -> None:
-        if markets := self._open():
+        now = self.clock.now()
+        if self.stalls.manifold is not None and (markets := self._open()):
             market = markets[int(self.stream.integers(len(markets)))]
-            self.stalls.manifold.world.edit(market, description=f"As of {self.clock.now():%Y-%m-%d}, by clock only.")
-        now, world = self.clock.now(), self.stalls.metaculus.world
-        if asked := [one for one in world.state.questions.values() if one.resolution is None and one.close > now]:
+            self.stalls.manifold.world.edit(market, description=f"As of {now:%Y-%m-%d}, by clock only.")
+        asked = [one for one in self._questions if one.resolution is None and one.close > now]
+        if self.stalls.metaculus is not None and asked:
             question = asked[int(self.stream.integers(len(asked)))]
-            world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
+            self.stalls.metaculus.world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
 
     def _resolve(self) -> None:
-        """Let one of each that is closed, for hours or nearly, find its end."""
-        soon = self.clock.now() + timedelta(hours=float(self.stream.uniform(-12.0, 6.0)))
-        manifold, metaculus = self.stalls.manifold, self.stalls.metaculus
-        over = [one for one in manifold.state.markets.values() if not one.resolved]
-        over = [one for one in over if one.closes is not None and one.closes < soon.timestamp() * 1000]
-        if over:
-            ends = ("YES", "NO", "NO", "CANCEL")
-            manifold.world.resolve(over[0], ends[int(self.stream.integers(len(ends)))])
-        asked = metaculus.world.state.questions.values()
-        if due := [one for one in asked if one.resolution is None and one.close < soon]:
-            known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
-            outcomes = known.get(due[0].type, ("17.5", "above_upper_bound"))
-            metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
+        """Let one of each that is closed, and whose outcome is known, find its end."""
+        now = self.clock.now()
+        if self.stalls.manifold is not None:
+            over = [one for one in self._markets if not one.resolved and one.closes is not None]
+            over = [one for one in over if self._is_known(one.id, (one.closes or 0) / 1000.0, now)]
+            if over:
+                self.stalls.manifold.world.resolve(over[0], ENDS[int(self.stream.integers(len(ENDS)))])
+        if self.stalls.metaculus is not None:
+            asked = [one for one in self._questions if one.resolution is None]
+            due = [one for one in asked if self._is_known(str(one.id), one.close.timestamp(), now)]
+            if due:
+                known = {"binary": ("yes", "no", "annulled"), "multiple_choice": TREES}
+                outcomes = known.get(due[0].type, ("17.5", "above_upper_bound"))
+                self.stalls.metaculus.world.resolve(due[0], outcomes[int(self.stream.integers(len(outcomes)))])
+
+    def _is_known(self, name: str, closed_s: float, now: datetime) -> bool:
+        """Say whether the outcome is known: up to six hours before the close, or up to a day and a half after it."""
+        if name not in self._known:
+            wait_s = float(self.stream.uniform(-0.25, 1.5)) * DAY_S
+            self._known[name] = now + timedelta(seconds=closed_s + wait_s - now.timestamp())
+        return self._known[name] <= now
 
     def _resolve_again(self) -> None:
         """Undo an outcome of each; the next one may be another."""
-        manifold, metaculus = self.stalls.manifold, self.stalls.metaculus
-        if ended := [one for one in manifold.state.markets.values() if one.resolved]:
+        if self.stalls.manifold is not None and (ended := [one for one in self._markets if one.resolved]):
             market = ended[int(self.stream.integers(len(ended)))]
-            manifold.world.unresolve(market)
+            self.stalls.manifold.world.unresolve(market)
             self.undone.add(f"manifold:{market.id}")
-        if known := [one for one in metaculus.world.state.questions.values() if one.resolution is not None]:
+        if self.stalls.metaculus is not None and (known := [one for one in self._questions if one.resolution]):
             question = known[int(self.stream.integers(len(known)))]
-            metaculus.world.unresolve(question)
+            self.stalls.metaculus.world.unresolve(question)
             self.undone.add(f"metaculus:{question.id}")

@@ -10,13 +10,12 @@ import pytest
 from statsmodels.regression.linear_model import OLS
 from statsmodels.tools import add_constant
 
-from bot.domain.forecast import Forecast
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.question import Crowd, Question, Target
 from bot.domain.research import Series, SeriesModel
 from bot.domain.step import Json
 from bot.science import timeseries
-from bot.store.forecasts import Opening
+from bot.testing.records import forecast_on_record
 from bot.testing.research import MemoryPages, MemorySeries
 from plugins.data import dbnomics, fred, yahoo
 from tests.unit.desk.workbench import (
@@ -160,22 +159,7 @@ async def test_a_shelf_shows_headings_first_and_then_a_section(desk: Desk) -> No
 
 async def forecast(desk: Desk, question: Question, who: str, days: int, said: Prediction) -> None:
     at = CUTOFF + timedelta(days=days)
-    running = await desk.ledger.forecasts.begin(
-        Opening(question=question, forecaster=who, cutoff=at, why="new", now=at)
-    )
-    made = Forecast(
-        id=running.id,
-        ref=question.ref,
-        version=running.version,
-        forecaster=who,
-        revision=running.revision,
-        cutoff=at,
-        made_at=at,
-        why="new",
-        raw={"outcome": said},
-        predictions={"outcome": said},
-    )
-    await desk.ledger.forecasts.complete(made, next_due=None)
+    await forecast_on_record(desk.ledger, question, {"outcome": said}, at, who)
 
 
 async def test_earlier_forecasts_are_those_of_this_forecaster_before_the_cutoff(desk: Desk) -> None:

@@ -6,7 +6,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ from bot.domain.submission import (
 from bot.gate.brake import Brake
 from bot.ids import derive_id
 from bot.outbox.outbox import Outbox
-from bot.store.forecasts import Forecasts, Opening
+from bot.store.forecasts import Forecasts
 from bot.store.journal import Journal
 from bot.store.leave import Leave
 from bot.store.ledger import Ledger, open_ledger
@@ -40,6 +40,7 @@ from bot.store.questions import Questions
 from bot.store.submissions import BatchRow, Submissions
 from bot.testing.clock import START, FakeClock
 from bot.testing.exchange import MemoryExchange
+from bot.testing.records import forecast_on_record
 
 VENUE, ACCOUNT = "lantern", "me"
 KEYS = ("rain", "snow", "hail")
@@ -255,20 +256,4 @@ async def _make(path: Path) -> None:
             )
             await ledger.questions.record([question], seen_at=now)
             for _ in range(REVISIONS):
-                running = await ledger.forecasts.begin(
-                    Opening(question=question, forecaster="plain", cutoff=now, why="new", now=now)
-                )
-                predictions = {"outcome": Binary(0.7)}
-                forecast = Forecast(
-                    id=running.id,
-                    ref=question.ref,
-                    version=running.version,
-                    forecaster="plain",
-                    revision=running.revision,
-                    cutoff=running.cutoff,
-                    made_at=now.astimezone(UTC),
-                    why="new",
-                    raw=predictions,
-                    predictions=predictions,
-                )
-                await ledger.forecasts.complete(forecast, next_due=None)
+                await forecast_on_record(ledger, question, {"outcome": Binary(0.7)}, now)

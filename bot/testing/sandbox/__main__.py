@@ -1,0 +1,174 @@
+"""``python -m bot.testing.sandbox``: the program behind ``foxcast demo``, a process of its own.
+
+Its one argument is what is asked for, as JSON: the fields of ``Asked``.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.text import Text
+
+from bot.cli.exits import SIGNALS, ExitCode, exit_code
+from bot.cli.output.console import PlainConsole
+from bot.cli.output.plain import plain
+from bot.clock import SystemClock
+from bot.config.process import settle_process
+from bot.daemon.watch import ExitReason
+from bot.errors import ConfigError, FoxcastError
+from bot.redact import said
+from bot.testing.sandbox.ending import print_figures, print_next
+from bot.testing.sandbox.folder import own_folder
+from bot.testing.sandbox.plan import DAYS, LIMIT_S, LOG, SIZE, Plan
+from bot.testing.sandbox.play import Play, Played
+from bot.testing.sandbox.screen import Screen
+
+FAST_DAYS, FAST_SIZE = 14, 60
+_CODES = {ExitReason.STORE: ExitCode.STORE, ExitReason.UNAUTHORIZED: ExitCode.UNAUTHORIZED}
+# For a pipe lines are not broken.
+_UNBROKEN = 20_000
+_SVG_WIDTH, _SVG_HEIGHT = 120, 50
+# Who names the days will wait for them.
+_PATIENT_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked for; ``begun_s`` is when the command was called, ``program`` how it is called again."""
+
+    folder: Path
+    program: str = "foxcast"
+    begun_s: float | None = None
+    seed: int = 1
+    days: int | None = None
+    fast: bool = False
+    plain: bool = False
+    keep: bool = False
+    svg: Path | None = None
+
+
+def main(arguments: list[str]) -> int:
+    """Run the demo and return its exit code; what goes wrong is one line on stderr."""
+    settle_process()
+    asked = TypeAdapter(Asked).validate_json(arguments[0])
+    try:
+        return _demo(asked)
+    except FoxcastError as error:
+        sys.stderr.write(f"foxcast: {plain(said(str(error)))}\n")
+        return exit_code(error)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.PIPE
+
+
+def _demo(asked: Asked) -> int:
+    plan = Plan(
+        folder=asked.folder,
+        seed=asked.seed,
+        days=asked.days or (FAST_DAYS if asked.fast else DAYS),
+        size=FAST_SIZE if asked.fast else SIZE,
+        limit_s=LIMIT_S if asked.days is None else _PATIENT_S,
+    )
+    _require_writable(asked.svg)
+    with own_folder(plan.folder, keep=asked.keep, at=SystemClock().now()):
+        _log_to(plan.folder / LOG)
+        return _shown(asked, plan)
+
+
+def _shown(asked: Asked, plan: Plan) -> int:
+    clock, console = SystemClock(), _console()
+    lines = asked.plain or not console.is_terminal or console.is_dumb_terminal
+    screen = Screen(console=console, plan=plan, plain=lines)
+    begun_s = clock.monotonic() if asked.begun_s is None else asked.begun_s
+    played = Play(plan=plan, screen=screen, begun_s=begun_s).run()
+    told = partial(_tell, screen=screen, played=played, asked=asked, took_s=clock.monotonic() - begun_s)
+    told(console)
+    if asked.svg is not None:
+        paper = Console(record=True, width=_SVG_WIDTH, height=_SVG_HEIGHT, file=io.StringIO(), force_terminal=True)
+        screen.console = paper
+        paper.print(screen.picture())
+        told(paper)
+        asked.svg.write_text(paper.export_svg(title="foxcast demo (simulation)"), encoding="utf-8")
+    return _code(played)
+
+
+def _tell(console: Console, *, screen: Screen, played: Played, asked: Asked, took_s: float) -> None:
+    """Print the end of it: what came out, and where to go from here."""
+    if played.figures is None:
+        console.print("stopped before anything was forecast")
+        return
+    print_figures(console, played.figures)
+    first = (
+        "" if played.first_score_s is None else f", the first forecast was scored after {played.first_score_s:.1f} s"
+    )
+    took = f"{screen.day} days of an invented world in {took_s:.1f} s{first}; the log is {screen.plan.folder / LOG}"
+    console.print(Text(f"\n{took}"), soft_wrap=True)
+    if played.cut_short:
+        console.print(
+            f"it was ended after {screen.plan.limit_s:.0f} s; --days {screen.plan.days} lets it go on to the end"
+        )
+    print_next(console, screen.plan, asked.program, played.example)
+
+
+def _code(played: Played) -> int:
+    if played.signal is not None:
+        return SIGNALS[played.signal]
+    end = played.exit
+    if end is None or end.clean:
+        return ExitCode.DONE
+    sys.stderr.write(f"foxcast: the daemon ended: {plain(end.reason.value)}: {plain(end.detail)}\n")
+    return _CODES.get(end.reason, ExitCode.FAILED)
+
+
+def _console() -> Console:
+    width = None if sys.stdout.isatty() else shutil.get_terminal_size((_UNBROKEN, 40)).columns
+    return PlainConsole(width=width, markup=False, highlight=False, emoji=False)
+
+
+def _require_writable(path: Path | None) -> None:
+    """Find out now, not when all is done."""
+    if path is None:
+        return
+    try:
+        path.touch()
+    except OSError as error:
+        message = f"--svg {path} cannot be written: {error.strerror}"
+        raise ConfigError(message) from error
+
+
+def _log_to(path: Path) -> None:
+    """Let the daemon and the libraries log to a file: the screen is for people."""
+    file = path.open("a", encoding="utf-8")
+    logging.basicConfig(stream=file, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+            _without_secrets,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(file),
+    )
+
+
+def _without_secrets(_logger: object, _method: str, line: Any) -> str:  # noqa: ANN401 - as the library has it
+    return said(line)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,254 @@
+"""What the demo tells at its end: scores against the crowd, calibration, profit and loss, and where to look further."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from bot.cli.output.console import Column, Kind, heading, table
+from bot.cli.output.figures import NOTHING, number
+from bot.cli.portfolio import gathered
+from bot.cli.score_ledger import rows_by_forecaster
+from bot.clock import SeededRandom
+from bot.domain.submission import Mode
+from bot.lab.kinds import RESAMPLES
+from bot.science.arrays import encode
+from bot.science.bootstrap import Interval, differences, resample_means
+from bot.science.brier import brier_scores
+from bot.science.reliability import equal_width_bins
+from bot.store.scores import ScoreFilter
+from bot.testing.sandbox.plan import CONFIG, REAL
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bot.app import Records
+    from bot.lab.rows import Row
+    from bot.testing.sandbox.plan import Plan
+
+BINS = 5
+CROWD = "crowd"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SCORES = (
+    Column("forecaster"),
+    Column("n", Kind.NUMBER),
+    Column("Brier", Kind.NUMBER),
+    Column("beside", Kind.TEXT),
+    Column("on", Kind.NUMBER),
+    Column("its Brier", Kind.NUMBER),
+    Column("difference [95 %]"),
+)
+_BINS = (
+    Column("forecaster"),
+    Column("said"),
+    Column("n", Kind.NUMBER),
+    Column("mean", Kind.NUMBER),
+    Column("came true", Kind.NUMBER),
+)
+_MONEY = (
+    Column("venue"),
+    Column("mode"),
+    Column("begun with", Kind.NUMBER),
+    Column("now", Kind.NUMBER),
+    Column("gain", Kind.NUMBER),
+    Column("currency"),
+    Column("standing", Kind.NUMBER),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A forecaster beside somebody on the same questions: Brier scores, and the difference with its interval."""
+
+    forecaster: str
+    n: int
+    brier: float
+    beside: str
+    on: int
+    theirs: float
+    difference: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """Predictions of about one size: from ``lower`` to ``upper``, their mean, and the share that came true."""
+
+    forecaster: str
+    lower: float
+    upper: float
+    n: int
+    mean: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purse:
+    """What an account had when it was first read, and what it has now; where forecasts alone count, None.
+
+    ``standing`` is how many positions or forecasts stand.
+    """
+
+    venue: str
+    mode: str
+    begun: float | None
+    now: float | None
+    currency: str
+    standing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """All that is told."""
+
+    compared: tuple[Compared, ...]
+    bins: tuple[Bin, ...]
+    purses: tuple[Purse, ...]
+
+
+async def figures_of(records: Records, forecasters: tuple[str, str], now: datetime) -> Figures:
+    """Work them out of the ledger."""
+    scored = rows_by_forecaster(await records.ledger.scores.table(ScoreFilter()))
+    rows = {name: [one.row for one in scored.get(name, ())] for name in forecasters}
+    random = SeededRandom(records.config.seed)
+    return Figures(
+        compared=tuple(_compared(rows, forecasters, random)),
+        bins=tuple(one for name, found in rows.items() for one in _bins(name, found)),
+        purses=await _purses(records, now),
+    )
+
+
+def _compared(rows: Mapping[str, Sequence[Row]], names: tuple[str, str], random: SeededRandom) -> list[Compared]:
+    found = []
+    for name in names:
+        beside = [row for row in rows[name] if row.crowd is not None]
+        if beside:
+            found.append(_pair(name, rows[name], (CROWD, beside, [row.crowd or 0.0 for row in beside]), random))
+    first, other = names
+    known = {_key(row): row.probability for row in rows[other]}
+    same = [row for row in rows[first] if _key(row) in known]
+    if same:
+        found.append(_pair(first, rows[first], (other, same, [known[_key(row)] for row in same]), random))
+    return found
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return (row.series, row.round, row.horizon_days)
+
+
+def _pair(
+    name: str, rows: Sequence[Row], beside: tuple[str, Sequence[Row], Sequence[float]], random: SeededRandom
+) -> Compared:
+    import numpy as np  # noqa: PLC0415 - needed here alone
+
+    other, same, theirs = beside
+    outcomes = [row.outcome for row in same]
+    scores = {
+        name: brier_scores([row.probability for row in same], outcomes),
+        other: brier_scores(theirs, outcomes),
+    }
+    drawn = resample_means(
+        np.column_stack([*scores.values()]),
+        [*scores],
+        resamples=RESAMPLES,
+        rng=random.stream("demo", name, other),
+        clusters=encode(row.series for row in same).codes,
+    )
+    (gap,) = differences(drawn, other)
+    own = brier_scores([row.probability for row in rows], [row.outcome for row in rows])
+    return Compared(
+        forecaster=name,
+        n=len(rows),
+        brier=float(own.mean()),
+        beside=other,
+        on=len(same),
+        theirs=float(scores[other].mean()),
+        difference=gap.interval,
+    )
+
+
+def _bins(name: str, rows: Sequence[Row]) -> list[Bin]:
+    if not rows:
+        return []
+    bins = equal_width_bins([row.probability for row in rows], [row.outcome for row in rows], BINS)
+    columns = zip(bins.lower, bins.upper, bins.rows, bins.mean_forecast, bins.event_rate, strict=True)
+    return [
+        Bin(forecaster=name, lower=float(low), upper=float(high), n=int(n), mean=float(mean), rate=float(rate))
+        for low, high, n, mean, rate in columns
+    ]
+
+
+async def _purses(records: Records, now: datetime) -> tuple[Purse, ...]:
+    purses = []
+    for one in await gathered(records, None, now):
+        paper, account = one.mode is Mode.PAPER, one.account
+        read = await records.ledger.readings.since(one.venue, one.name, EPOCH, paper=paper)
+        purses.append(
+            Purse(
+                venue=one.venue,
+                mode=one.mode.value,
+                begun=read[0].equity if read else None,
+                now=None if account is None else account.equity,
+                currency="" if account is None else account.currency,
+                standing=one.standing if account is None else len(one.positions),
+            )
+        )
+    return tuple(purses)
+
+
+def print_figures(console: Console, found: Figures) -> None:
+    """Print the tables, those without rows left out."""
+    if not found.compared:
+        console.print("\nnothing has resolved yet, so there are no scores; give it more days with --days")
+    else:
+        heading(console, "Scores: Brier, less is better; a difference below 0 is a gain over the one beside")
+        console.print(table(_SCORES, [_score_cells(one) for one in found.compared]))
+        heading(console, "Calibration: what was said, and how often it came true")
+        console.print(table(_BINS, [_bin_cells(one) for one in found.bins]))
+    if found.purses:
+        heading(console, "Profit and loss")
+        console.print(table(_MONEY, [_money_cells(one) for one in found.purses]))
+
+
+def print_next(console: Console, plan: Plan, program: str, example: str) -> None:
+    """Print the commands that look further, as they can be typed."""
+    ours, real = (f"{program} --config {shlex.quote(str(path))}" for path in (plan.folder / CONFIG, REAL))
+    shown = shlex.quote(example) if example else "QUESTION"
+    heading(console, "Look further")
+    for arguments, words in (
+        ("questions", "what was asked"),
+        (f"show {shown}", "one question: every change of mind, what was decided, what became of it"),
+        (f"explain {shown}", "one forecast: each step, and what it rests on"),
+        ("score", "all scores, by venue, source and horizon"),
+        ("portfolio", "what each account has"),
+        ("audit verify", "the record of what was let go"),
+    ):
+        console.print(Text(f"  {ours} {arguments}", style="bold"), soft_wrap=True)
+        console.print(Text(f"      {words}", style="dim"), soft_wrap=True)
+    heading(console, "The same at the real venues, on paper")
+    for line in (f"cp {shlex.quote(str(plan.folder / REAL))} {REAL}", f"{real} doctor", f"{real} run --once"):
+        console.print(Text(f"  {line}", style="bold"), soft_wrap=True)
+    words = "this configuration with the real addresses; where keys and a model belong is said in it"
+    console.print(Text(f"      {words}", style="dim"), soft_wrap=True)
+
+
+def _score_cells(one: Compared) -> tuple[str, ...]:
+    gap = one.difference
+    told = f"{gap.estimate:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
+    return one.forecaster, str(one.n), number(one.brier, 3), one.beside, str(one.on), number(one.theirs, 3), told
+
+
+def _bin_cells(one: Bin) -> tuple[str, ...]:
+    said = f"{100.0 * one.lower:.0f} to {100.0 * one.upper:.0f}%"
+    return one.forecaster, said, str(one.n), f"{100.0 * one.mean:.0f}%", f"{100.0 * one.rate:.0f}%"
+
+
+def _money_cells(one: Purse) -> tuple[str, ...]:
+    if one.begun is None or one.now is None:
+        return one.venue, one.mode, NOTHING, NOTHING, NOTHING, "no money", str(one.standing)
+    gain = f"{one.now - one.begun:+.2f}"
+    return one.venue, one.mode, number(one.begun), number(one.now), gain, one.currency, str(one.standing)

@@ -1,0 +1,245 @@
+"""A demo from its beginning to its end: a world with its servers, the real daemon in it, weeks in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from bot.app import LEDGER_FILE, App, Records, folder_of, open_app
+from bot.cli.leaving import terminal_user
+from bot.cli.vitals import Recorder
+from bot.clock import SystemClock
+from bot.config.load import load_config
+from bot.daemon.serve import obey_signals, serve
+from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.domain.request import ArmVenue
+from bot.gate.lanes import lane_in
+from bot.registry import load_registry
+from bot.store.requests import ask
+from bot.testing.loop import VirtualClock, simulate
+from bot.testing.sandbox.ending import Figures, figures_of
+from bot.testing.sandbox.loop import SandboxLoop
+from bot.testing.sandbox.plan import (
+    AGE_DAYS,
+    CAPS,
+    CONFIG,
+    DAY_S,
+    FORECASTERS,
+    HOUR_S,
+    START,
+    WATCHED_S,
+    Plan,
+    write_configs,
+)
+from bot.testing.sandbox.seen import Reader
+from bot.testing.venues.stand import Layout, Stand, open_stand
+from bot.testing.world.habits import Habits
+
+if TYPE_CHECKING:
+    from bot.config.model import Config
+    from bot.jobs.job import Job
+    from bot.ports import Clock
+    from bot.registry import Registry
+    from bot.testing.sandbox.screen import Screen
+
+# An arm record holds no longer than a month.
+ARMED_DAYS = 30
+# The world goes on in such steps; while prices are watched, in small ones.
+STEP_S, SMALL_STEP_S = DAY_S, 300.0
+# A virtual loop has no lag to be measured, and weeks of it many heartbeats.
+_WATCH = Watch(
+    seed=1,
+    heartbeat_s=6 * HOUR_S,
+    look_s=HOUR_S,
+    wake_after_s=12 * HOUR_S,
+    abort_after_s=48 * HOUR_S,
+    lag_every_s=DAY_S,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Played:
+    """What came of it: how the daemon ended, which signal stopped it, and the figures where there are any."""
+
+    exit: Exit | None = None
+    signal: signal.Signals | None = None
+    cut_short: bool = False
+    figures: Figures | None = None
+    first_score_s: float | None = None
+    example: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Play:
+    """One demo on a screen; ``begun_s`` is when the program was started, by the system's monotonic clock."""
+
+    plan: Plan
+    screen: Screen
+    begun_s: float
+    played: Played = field(default_factory=Played)
+    _real: Clock = field(default_factory=SystemClock)
+    _reader: Reader | None = None
+    _stand: Stand | None = None
+    _app: App | None = None
+    _clock: VirtualClock | None = None
+
+    def run(self) -> Played:
+        """Run it in virtual time from the world's first day."""
+        simulate(self._main, start=START, make=SandboxLoop)
+        return self.played
+
+    async def _main(self, clock: VirtualClock) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SandboxLoop)  # noqa: S101 - it was made so
+        self._clock, loop.watcher = clock, self._look
+        stop = asyncio.Event()
+        with ExitStack() as stack:
+            stack.enter_context(obey_signals(stop, self._stopped))
+            stack.enter_context(self.screen.shown())
+            self._say("a world is made: questions, a press, crowds, a model, and four venues")
+            plan = self.plan
+            layout = Layout(seed=plan.seed, start=START, folder=plan.folder, size=plan.size, habits=Habits(pages=0))
+            async with open_stand(clock, layout) as stand:
+                self._stand = stand
+                await self._age(stand, clock, stop)
+                if not stop.is_set():
+                    await self._foxcast(stand, clock, stop)
+            loop.watcher = _nothing
+
+    async def _age(self, stand: Stand, clock: VirtualClock, stop: asyncio.Event) -> None:
+        """Let a week pass before Foxcast comes."""
+        for _ in range(round(AGE_DAYS * DAY_S / STEP_S)):
+            if stop.is_set():
+                return
+            stand.stalls.advance()
+            await clock.sleep(STEP_S)
+        stand.stalls.advance()
+
+    async def _foxcast(self, stand: Stand, clock: VirtualClock, stop: asyncio.Event) -> None:
+        write_configs(stand, self.plan)
+        # Nothing of the caller's environment belongs here, least of all the keys of real accounts.
+        config = load_config(self.plan.folder / CONFIG, {})
+        registry = load_registry(config)
+        self._reader = Reader(folder_of(config) / LEDGER_FILE, FORECASTERS)
+        self.screen.modes = {name: config.mode_of(name).value for name in config.venues}
+        self._say(f"{terminal_user()} arms {', '.join(stand.writable)} for {ARMED_DAYS} days, with caps on money")
+        armer = asyncio.create_task(_keep_armed(config, registry, stand, clock))
+        living = asyncio.create_task(stand.live(clock, SMALL_STEP_S))
+        try:
+            async with open_app(config, registry, clock=clock) as self._app:
+                await self._first_hour(self._app, clock, stop)
+                living.cancel()
+                living = asyncio.create_task(stand.live(clock, STEP_S))
+                if not self._is_over(stop):
+                    await self._weeks(self._app, clock, stop)
+                self._look()
+                records = Records(config=config, folder=self._app.folder, ledger=self._app.ledger)
+                self.played.figures = await figures_of(records, FORECASTERS, clock.now())
+                self.played.example = self._reader.example()
+        finally:
+            self._app = None
+            for task in (armer, living):
+                task.cancel()
+            await asyncio.gather(armer, living, return_exceptions=True)
+
+    async def _first_hour(self, app: App, clock: VirtualClock, stop: asyncio.Event) -> None:
+        self._say("the daemon starts: it finds questions, forecasts, decides, submits, and watches prices")
+        jobs = [*app.jobs(), *app.watches()]
+        self.played.exit = await self._served(app, clock, stop, (jobs, WATCHED_S))
+
+    async def _weeks(self, app: App, clock: VirtualClock, stop: asyncio.Event) -> None:
+        self._say("weeks pass: the same jobs, without watching prices by the second")
+        app.stopping.clear()
+        left_s = (self.plan.begun + timedelta(days=self.plan.days) - clock.now()).total_seconds()
+        self.played.exit = await self._served(app, clock, stop, (app.jobs(), left_s))
+
+    async def _served(
+        self, app: App, clock: VirtualClock, stop: asyncio.Event, what: tuple[Sequence[Job], float]
+    ) -> Exit:
+        jobs, seconds = what
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, app.stopping.set)
+        told = asyncio.create_task(_passed_on(stop, app.stopping))
+        try:
+            return await serve(
+                jobs,
+                clock=clock,
+                watch=_WATCH,
+                record=Recorder(app.ledger, app.folder),
+                stop=app.stopping,
+            )
+        finally:
+            timer.cancel()
+            told.cancel()
+
+    def _is_over(self, stop: asyncio.Event) -> bool:
+        exit_ = self.played.exit
+        return stop.is_set() or self.played.cut_short or (exit_ is not None and exit_.reason is not ExitReason.ASKED)
+
+    def _say(self, words: str) -> None:
+        self._tell_time()
+        self.screen.say(words)
+
+    def _tell_time(self) -> None:
+        self.screen.passed_s = self._real.monotonic() - self.begun_s
+        self.screen.now = None if self._clock is None else self._clock.now()
+        self.screen.heard = 0 if self._stand is None else self._stand.heard
+
+    def _look(self) -> None:
+        """Look at everything and show it; called while things happen."""
+        self._tell_time()
+        screen = self.screen
+        if self._reader is not None:
+            seen = self._reader.seen(screen.courses)
+            screen.look(seen)
+            if seen.tallies and self.played.first_score_s is None:
+                self.played.first_score_s = screen.passed_s
+        else:
+            screen.draw()
+        if screen.passed_s > self.plan.limit_s and self._app is not None and not self.played.cut_short:
+            self.played.cut_short = True
+            self._say(
+                f"{self.plan.limit_s:.0f} s are over, which is all that it takes by itself; --days gives it more"
+            )
+            self._app.stopping.set()
+
+    def _stopped(self, number: signal.Signals) -> None:
+        self.played.signal = number
+        self._say("stopping; what runs is finished, a second signal stops at once")
+
+
+async def _keep_armed(config: Config, registry: Registry, stand: Stand, clock: Clock) -> None:
+    """Arm all venues that can be written to, as a person does with ``foxcast arm``, and again before that ends."""
+    folder = folder_of(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        now = clock.now()
+        for venue in stand.writable:
+            lane = lane_in(config, venue, registry.configurable)
+            request = ArmVenue(
+                by=terminal_user(),
+                asked_at=now,
+                venue=venue,
+                account=lane.account,
+                config=lane.digest,
+                until=now + timedelta(days=ARMED_DAYS),
+                per_order=CAPS["per_order"] if venue in stand.trading else None,
+                per_day=CAPS["per_day"] if venue in stand.trading else None,
+                total=CAPS["total"] if venue in stand.trading else None,
+            )
+            ask(folder, request, at=now)
+        await clock.sleep((ARMED_DAYS - 1) * DAY_S)
+
+
+async def _passed_on(stop: asyncio.Event, stopping: asyncio.Event) -> None:
+    await stop.wait()
+    stopping.set()
+
+
+def _nothing() -> None:
+    """Watch nothing."""

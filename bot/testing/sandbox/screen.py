@@ -1,0 +1,238 @@
+"""The one screen of the demo: on a terminal a picture that changes, elsewhere a line for each thing that happens."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from bot.testing.sandbox.seen import Course, Ended, Seen
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from bot.testing.sandbox.plan import Plan
+
+LABEL = "SIMULATION"
+_BLOCKS, _LETTERS = "▁▂▃▄▅▆▇█", "_.,-=+*#"
+# Below so many columns some of what is told is left out; below so many lines, other parts.
+WIDE, HIGH = 100, 30
+_NEWS_KEPT = 6
+_LINES_KEPT = 400
+# Lines of the picture besides those for single forecasts.
+_FRAME = 19
+
+
+@dataclass(kw_only=True)
+class Screen:
+    """Shows what was seen; ``plain`` makes it lines. ``look`` takes what is new, ``say`` what somebody does."""
+
+    console: Console
+    plan: Plan
+    modes: Mapping[str, str] = field(default_factory=dict)
+    plain: bool = False
+    now: datetime | None = None
+    stage: str = ""
+    passed_s: float = 0.0
+    heard: int = 0
+    seen: Seen = field(default_factory=Seen)
+    over: list[Ended] = field(default_factory=list)
+    _news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_KEPT))
+    _live: Live | None = None
+    _told: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Draw while the block runs; the last picture stays."""
+        if self.plain:
+            yield
+            return
+        with Live(self.picture(), console=self.console, auto_refresh=False, vertical_overflow="crop") as self._live:
+            yield
+        self._live = None
+
+    @property
+    def day(self) -> int:
+        """Days since Foxcast came to the world, up to the last one."""
+        begun = self.plan.begun
+        return 0 if self.now is None else min(self.plan.days, max(0, (self.now - begun).days))
+
+    @property
+    def courses(self) -> int:
+        """How many forecasts of each venue there is room for."""
+        room = self.console.height - (_FRAME if self.console.height >= HIGH else _FRAME - 5)
+        return max(1, min(3, room // max(1, len(self.modes))))
+
+    def say(self, words: str) -> None:
+        """Tell what is done next."""
+        self.stage = words
+        self._note(words)
+        self.draw()
+
+    def look(self, seen: Seen) -> None:
+        """Take what was seen, tell what is new of it, and draw."""
+        before, self.seen = self.seen, seen
+        for words in told(before, seen, self.modes):
+            if words not in self._told:
+                self._told.add(words)
+                self._note(words)
+        for one in seen.ended:
+            self.over.append(one)
+            if one.said is not None:
+                self._note(_end(one))
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw the picture, where there is one."""
+        if self._live is not None:
+            self._live.update(self.picture(), refresh=True)
+
+    def picture(self) -> RenderableType:
+        """Return all of it, as high as the terminal allows."""
+        high, width = self.console.height >= HIGH, self.console.width
+        parts: list[RenderableType] = [self._head(), self._venues(width)]
+        if self.seen.courses:
+            parts.append(self._courses(width))
+        if self.seen.tallies:
+            parts.append(self._scores())
+        if self.seen.held and high:
+            parts.append(self._held())
+        news = [*self._news][-(_NEWS_KEPT if high else 2) :]
+        parts.append(Group(*(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in news)))
+        return Group(*parts)
+
+    def _note(self, words: str) -> None:
+        at = "" if self.now is None else f"{self.now.astimezone(UTC):%d %b}  "
+        self._news.append(f"{at}{words}")
+        if self.plain and len(self._told) < _LINES_KEPT:
+            self.console.print(Text(f"{self.passed_s:5.1f} s  {at}{words}"), soft_wrap=True)
+
+    def _head(self) -> RenderableType:
+        at = "" if self.now is None else f"{self.now.astimezone(UTC):%A %d %B %Y}, "
+        clock = f"{self.passed_s:.0f} s, {self.heard} requests on this machine"
+        first = Text.assemble((LABEL, "bold black on yellow"), ("  foxcast demo  ", "bold"), _NOTE, no_wrap=True)
+        second = Text(f"{at}day {self.day} of {self.plan.days}   {clock}", no_wrap=True)
+        for line in (first, second):
+            line.overflow = "ellipsis"
+        return Group(first, second, Text(""))
+
+    def _venues(self, width: int) -> RenderableType:
+        grid = _grid("venue", "mode", *(("questions", "forecasts") if width >= WIDE else ("asked", "fcsts")))
+        for title in ("taken", "waiting", "over", "void") if width >= WIDE else ("taken", "over"):
+            grid.add_column(title, justify="right")
+        for name, mode in self.modes.items():
+            one = self.seen.venues.get(name)
+            made = "-" if one is None else "+".join(str(count) for _, count in sorted(one.forecasts.items())) or "0"
+            cells = [name, mode, "-" if one is None else str(one.questions), made]
+            if one is not None:
+                more = (one.taken, one.waiting, one.over, one.void) if width >= WIDE else (one.taken, one.over)
+                cells += [str(count) for count in more]
+            grid.add_row(*cells, style="" if mode == "live" else "cyan")
+        return grid
+
+    def _courses(self, width: int) -> RenderableType:
+        marks = _BLOCKS if self.console.encoding.lower().startswith("utf") else _LETTERS
+        grid = Table(box=None, pad_edge=False, header_style="bold", expand=True, padding=(0, 1, 0, 0))
+        grid.add_column("question", ratio=1, no_wrap=True, overflow="ellipsis")
+        if width >= WIDE:
+            grid.add_column("crowd", justify="right", no_wrap=True)
+        grid.add_column("baseline" if width >= WIDE else "base", justify="right", no_wrap=True)
+        grid.add_column("blf, step by step" if width >= WIDE else "blf", no_wrap=True)
+        for one in self.seen.courses:
+            words = f"{one.title} [{one.what}]" if one.what else one.title
+            cells = [Text(words)]
+            if width >= WIDE:
+                cells.append(Text(value(one, one.crowd)))
+            moved = steps_of(one) if width >= WIDE else value(one, one.path[-1])
+            path = Text.assemble((spark(one, marks), "green" if one.done else "yellow"), f" {moved}")
+            grid.add_row(*cells, Text(value(one, one.beside)), path)
+        return Group(Text(""), grid)
+
+    def _scores(self) -> RenderableType:
+        line = Text("Brier so far (less is better): ", style="bold", no_wrap=True, overflow="ellipsis")
+        for name, one in self.seen.tallies.items():
+            line.append(f" {name} {one.brier:.3f} (n={one.n})", style="")
+        first = max(self.seen.tallies.values(), key=lambda one: one.with_crowd)
+        if first.crowd is not None:
+            own = ", ".join(f"{n} {one.there:.3f}" for n, one in self.seen.tallies.items() if one.there is not None)
+            line.append(f"; where there is a crowd (n={first.with_crowd}): crowd {first.crowd:.3f}, {own}", style="")
+        return Group(Text(""), line)
+
+    def _held(self) -> RenderableType:
+        lines = [Text("")]
+        for why, count in [*self.seen.held.items()][:4]:
+            lines.append(Text(f"held back {count:4d}  {why}", no_wrap=True, overflow="ellipsis"))
+        return Group(*lines, Text(""))
+
+
+_NOTE = "questions, news, crowds and the model are invented; nothing leaves this machine"
+
+
+def told(before: Seen, after: Seen, modes: Mapping[str, str]) -> Iterator[str]:
+    """Yield in words what is there for the first time."""
+    for name, one in after.venues.items():
+        known = before.venues.get(name)
+        if known is None:
+            yield f"{name}: {one.questions} open questions found"
+        if one.taken and not (known and known.taken):
+            where = "its paper book" if modes.get(name) != "live" else "the sandbox venue, armed"
+            yield f"{name}: forecasts taken by {where}"
+        if one.over and not (known and known.over):
+            yield f"{name}: the first of its questions is over"
+    for course in after.courses:
+        if course.done and len(course.path) > 1:
+            beside = "" if course.beside is None else f"baseline {value(course, course.beside)}, "
+            what = f" [{course.what}]" if course.what else ""
+            yield f"{course.venue}: {beside}blf {steps_of(course)}  {course.title}{what}"
+    for why in after.held:
+        if why not in before.held:
+            yield f"held back: {why}"
+    if after.tallies and not before.tallies:
+        yield "the first forecasts are scored"
+
+
+def spark(one: Course, marks: str) -> str:
+    """Return the course of a belief as marks of different height, between its bounds."""
+    low, high = one.bounds
+    span = (high - low) or 1.0
+    levels = [min(len(marks) - 1, max(0, int((at - low) / span * len(marks)))) for at in one.path]
+    return "".join(marks[level] for level in levels)
+
+
+def steps_of(one: Course) -> str:
+    """Return the course of a belief in numbers, those left out that are as before."""
+    shown = [value(one, at) for at in one.path]
+    kept = [shown[0], *(now for before, now in pairwise(shown) if now != before)]
+    return " > ".join(kept)
+
+
+def value(one: Course, at: float | None) -> str:
+    """Return one number of a course as people read it."""
+    if at is None:
+        return "-"
+    if one.is_share:
+        return f"{100.0 * at:.0f}%"
+    return f"{datetime.fromtimestamp(at, UTC):%d %b}" if one.is_date else f"{at:.4g}"
+
+
+def _end(one: Ended) -> str:
+    said = (("blf", one.said), ("baseline", one.beside), ("crowd", one.crowd))
+    shares = ", ".join(f"{name} {100.0 * share:.0f}%" for name, share in said if share is not None)
+    yes = "yes" if one.outcome in {"yes", "no"} else "that"
+    return f"{one.venue}: over, {one.outcome}; for {yes} said {shares}  {one.title}"
+
+
+def _grid(*titles: str) -> Table:
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for place, title in enumerate(titles):
+        grid.add_column(title, justify="left" if place < 2 else "right", no_wrap=True)
+    return grid

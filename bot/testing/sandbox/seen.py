@@ -1,0 +1,335 @@
+"""What the ledger of the demo says at a moment, read beside the daemon as any program may read it: with plain SQL."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Each question with how many forecasts it has, and whether it is over.
+_VENUES = """
+select q.venue, count(*),
+  sum(exists (select 1 from current_resolution r where r.ref = q.ref and r.kind <> 'void')),
+  sum(exists (select 1 from current_resolution r where r.ref = q.ref and r.kind = 'void'))
+from question q group by q.venue"""
+_FORECASTS = """
+select q.venue, f.forecaster, count(*) from forecast f join question q on q.ref = f.ref
+where f.state = 'done' group by 1, 2"""
+_INTENTS = "select venue, mode, state, count(*) from intent group by 1, 2, 3"
+_HELD = "select why, count(*) from decision where verdict = 'hold' group by why"
+# Of each question the forecast that stood last, as ``foxcast score`` has it.
+_SCORES = """
+select forecaster, count(*), avg(score), count(crowd_probability),
+  avg(case when crowd_probability is not null then score end),
+  avg((crowd_probability - outcome) * (crowd_probability - outcome))
+from scored one where rule = 'brier' and not exists (
+  select 1 from scored later
+  where later.rule = one.rule and later.ref = one.ref and later.target = one.target
+    and later.forecaster = one.forecaster and later.revision > one.revision)
+group by forecaster"""
+# The newest forecasts of each venue by who takes steps, those in which most was read first.
+_NEWEST = """
+select id, ref, title, venue, version, price, state, cutoff from (
+  select f.id, f.ref, q.title, q.venue, f.version, f.price, f.state, f.cutoff,
+    row_number() over (
+      partition by q.venue
+      order by substr(f.started_at, 1, 10) desc, (select count(*) from step s where s.forecast = f.id) desc, f.id
+    ) as place
+  from forecast f join question q on q.ref = f.ref where f.forecaster = ?
+) where place <= ? order by place, venue"""
+_STEPS = "select action, body from step where forecast = ? and trial = 1 order by number"
+_BESIDE = """
+select p.probability, p.body from forecast f join prediction p on p.forecast = f.id
+where f.ref = ? and f.forecaster = ? and f.cutoff <= ? order by f.cutoff desc, p.target limit 1"""
+_OUTCOMES = """
+select r.id, r.ref, q.title, q.venue, r.kind, r.body, substr(r.resolved_at, 1, 10)
+from current_resolution r join question q on q.ref = r.ref where r.id > ? order by r.id"""
+_LAST = """
+select p.probability, p.body, c.probability from forecast f join prediction p on p.forecast = f.id
+left join price c on c.id = f.price
+where f.ref = ? and f.forecaster = ? and f.state = 'done' order by f.revision desc limit 1"""
+_EXAMPLE = """
+select f.ref from forecast f where f.forecaster = ? and f.state = 'done'
+order by exists (select 1 from current_resolution r where r.ref = f.ref and r.kind = 'happened') desc,
+  (select count(*) from step s where s.forecast = f.id) desc, f.id
+limit 1"""
+
+# What decisions say, without what differs from one to the other.
+_REASONS: Sequence[tuple[str, str]] = (
+    (r"^recorded only", "recorded only: the forecast of another forecaster is the one that leaves"),
+    (r"a gain of less than", "no order: too small a gain after fees"),
+    (r"is within [\d.]+ of the market", "no order: too near to the market's price"),
+    (r"caps\.(\w+) =", "no order: the cap {0} is used up"),
+    (r"what is held is enough", "no order: what is held already is enough"),
+    (r"outside the band", "no order: the price is outside the band"),
+    (r"the book is stale|there is no book", "no order: no fresh order book"),
+    (r"less than the least", "no order: too small for the venue"),
+    (r"window closed|has closed|is closed", "the question closed before it could leave"),
+    (r"not armed|no arm record|is not armed", "no leave: not armed"),
+)
+_DIGITS = re.compile(r"-?\d[\d.,]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtVenue:
+    """One venue: how many questions were found, are over or void, and what became of the forecasts."""
+
+    questions: int = 0
+    over: int = 0
+    void: int = 0
+    forecasts: Mapping[str, int] = field(default_factory=dict)
+    taken: int = 0
+    waiting: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """One forecast as its belief moved: a probability after each step, of ``what`` where that is no yes.
+
+    A number or a date has its medians, within ``bounds``. ``beside`` is what the other forecaster says, ``crowd`` the
+    price that was shown.
+    """
+
+    venue: str
+    title: str
+    what: str
+    path: tuple[float, ...]
+    bounds: tuple[float, float] = (0.0, 1.0)
+    is_share: bool = True
+    is_date: bool = False
+    beside: float | None = None
+    crowd: float | None = None
+    did: str = ""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A question that is over: what became of it, and what was believed last, as probabilities of that or of yes."""
+
+    number: int
+    venue: str
+    title: str
+    outcome: str
+    day: str
+    said: float | None
+    beside: float | None
+    crowd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """The Brier score of a forecaster so far, and beside the crowd where there was one."""
+
+    n: int
+    brier: float
+    with_crowd: int
+    there: float | None
+    crowd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Everything that is shown of the ledger."""
+
+    venues: Mapping[str, AtVenue] = field(default_factory=dict)
+    courses: tuple[Course, ...] = ()
+    held: Mapping[str, int] = field(default_factory=dict)
+    ended: tuple[Ended, ...] = ()
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    prices: int = 0
+
+
+class Reader:
+    """Reads a ledger for the two forecasters that stand side by side: who takes steps, and who does not.
+
+    Outcomes come once each. Before there is a ledger, nothing is seen.
+    """
+
+    def __init__(self, path: Path, forecasters: tuple[str, str]) -> None:
+        self._path = path
+        self._who, self._other = forecasters
+        self._last = 0
+
+    def seen(self, courses: int = 2) -> Seen:
+        """Return what stands there now, with so many forecasts of each venue."""
+        if not self._path.exists():
+            return Seen()
+        try:
+            with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+                return self._seen(database, courses)
+        except sqlite3.OperationalError:
+            # It is being made.
+            return Seen()
+
+    def example(self) -> str:
+        """Return the question whose forecast is most worth a look: it took most steps, and is over if one is."""
+        if not self._path.exists():
+            return ""
+        with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            row = database.execute(_EXAMPLE, (self._who,)).fetchone()
+        return "" if row is None else str(row[0])
+
+    def _seen(self, database: sqlite3.Connection, courses: int) -> Seen:
+        rows = database.execute(_OUTCOMES, (self._last,)).fetchall()
+        ended = tuple(self._ended(database, row) for row in rows)
+        self._last = max((one.number for one in ended), default=self._last)
+        newest = database.execute(_NEWEST, (self._who, courses)).fetchall()
+        return Seen(
+            venues=_venues(database),
+            courses=tuple(one for row in newest if (one := self._course(database, row)) is not None),
+            held=_held(database),
+            ended=ended,
+            tallies={
+                name: Tally(n=n, brier=brier, with_crowd=beside, there=there, crowd=crowd)
+                for name, n, brier, beside, there, crowd in database.execute(_SCORES)
+            },
+            prices=database.execute("select count(*) from price").fetchone()[0],
+        )
+
+    def _course(self, database: sqlite3.Connection, row: Sequence[Any]) -> Course | None:
+        number, ref, title, venue, version, price, state, cutoff = row
+        steps = database.execute(_STEPS, (number,)).fetchall()
+        told = [json.loads(body)["belief"]["predictions"] for _, body in steps]
+        # Of several targets the first one.
+        beliefs = [next(iter(one.values())) for one in told if one]
+        if not beliefs:
+            return None
+        shape = json.loads(
+            database.execute("select body from question_version where version = ?", (version,)).fetchone()[0]
+        )
+        look = _Look.of(beliefs[-1], shape.get("shape", {}))
+        crowd = database.execute("select probability, body from price where id = ?", (price,)).fetchone()
+        beside = database.execute(_BESIDE, (ref, self._other, cutoff)).fetchone()
+        return Course(
+            venue=venue,
+            title=title,
+            what=look.what,
+            path=tuple(look.at(one) for one in beliefs),
+            bounds=look.bounds,
+            is_share=not look.grid,
+            is_date=look.is_date,
+            beside=look.of_row(beside),
+            crowd=look.of_row(crowd),
+            did=steps[-1][0],
+            done=state == "done",
+        )
+
+    def _ended(self, database: sqlite3.Connection, row: Sequence[Any]) -> Ended:
+        number, ref, title, venue, kind, body, day = row
+        said = database.execute(_LAST, (ref, self._who)).fetchone()
+        other = database.execute(_LAST, (ref, self._other)).fetchone()
+        outcome, what = _outcome(kind, json.loads(body))
+        look = _Look(what=what)
+        return Ended(
+            number=number,
+            venue=venue,
+            title=title,
+            outcome=outcome,
+            day=day,
+            said=look.of_row(said),
+            beside=look.of_row(other),
+            crowd=None if said is None else said[2],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """Which one number of a prediction is looked at: yes, an option, or the median on a grid."""
+
+    what: str = ""
+    grid: tuple[float, ...] = ()
+    is_date: bool = False
+
+    @classmethod
+    def of(cls, last: Mapping[str, Any], shape: Mapping[str, Any]) -> _Look:
+        """Return how to look at the course of a belief that came to this."""
+        if "probabilities" in last:
+            options: Mapping[str, float] = last["probabilities"]
+            return cls(what=max(options, key=lambda name: options[name]))
+        if "cdf" in last:
+            return cls(grid=tuple(shape["grid"]), is_date=shape.get("unit") == "date")
+        return cls()
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Between what the number lies."""
+        return (self.grid[0], self.grid[-1]) if self.grid else (0.0, 1.0)
+
+    def at(self, prediction: Mapping[str, Any]) -> float:
+        """Return the number."""
+        if "probabilities" in prediction:
+            return float(prediction["probabilities"].get(self.what, 0.0))
+        if "cdf" in prediction:
+            place = bisect_left(prediction["cdf"], 0.5)
+            return self.grid[min(place, len(self.grid) - 1)]
+        return float(prediction["probability"])
+
+    def of_row(self, row: Sequence[Any] | None) -> float | None:
+        """Return the number of a row that begins with a probability, or else a body; None for another kind."""
+        if row is None or row[:2] == (None, None):
+            return None
+        prediction = {"probability": row[0]} if row[1] is None else json.loads(row[1])
+        kind = "cdf" if self.grid else "probabilities" if self.what else "probability"
+        return self.at(prediction) if kind in prediction else None
+
+
+def _outcome(kind: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    """Return an outcome in a word, and which option it was."""
+    match kind:
+        case "happened":
+            return ("yes" if body["value"] == 1.0 else "no" if body["value"] == 0.0 else f"{body['value']:.2f}"), ""
+        case "chosen":
+            return body["option"], body["option"]
+        case "landed":
+            return f"{body['value']:.6g}", ""
+        case _:
+            return "void", ""
+
+
+def _venues(database: sqlite3.Connection) -> Mapping[str, AtVenue]:
+    forecasts: dict[str, dict[str, int]] = {}
+    for venue, forecaster, count in database.execute(_FORECASTS):
+        forecasts.setdefault(venue, {})[forecaster] = count
+    states: dict[str, Counter[str]] = {}
+    for venue, _, state, count in database.execute(_INTENTS):
+        states.setdefault(venue, Counter())[state] += count
+    found = {}
+    for venue, questions, over, void in database.execute(_VENUES):
+        of = states.get(venue, Counter())
+        taken = of["acked"] + of["superseded"]
+        found[venue] = AtVenue(
+            questions=questions,
+            over=over,
+            void=void,
+            forecasts=forecasts.get(venue, {}),
+            taken=taken,
+            refused=of["refused"],
+            waiting=of.total() - taken - of["refused"] - of["absent"],
+        )
+    return found
+
+
+def _held(database: sqlite3.Connection) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for why, count in database.execute(_HELD):
+        counts[reason_of(why)] += count
+    return dict(counts.most_common())
+
+
+def reason_of(why: str) -> str:
+    """Return the reason of a decision without what it says of one question: names, prices and sums."""
+    for pattern, told in _REASONS:
+        if found := re.search(pattern, why):
+            return told.format(*found.groups())
+    return _DIGITS.sub("#", why)

@@ -1,0 +1,89 @@
+"""What must be true of any ledger, whatever came about: for all who judge what a daemon leaves behind.
+
+Each function yields or returns what is wrong, in words that begin with the number of the invariant.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bot.paper.check import faults
+from bot.store.audit import verify
+from bot.store.checks import full_check
+from bot.store.database import open_reader
+from bot.store.invariants import INVARIANTS
+
+Row = Mapping[str, Any]
+
+CENT = 1e-6
+_AUDITED = "select kind, body from audit where kind in ('write', 'answer', 'adopt')"
+_BOOKED = """
+select t.intent, t.state, coalesce(-sum(f.cash), 0) / 1e6 as paid, count(f.ticket) as fills
+from ticket t left join fill f on f.ticket = t.seq group by t.seq
+"""
+_FILLED = """
+select i.id, i.state, i.cost, coalesce(-sum(f.cash), 0) as paid, count(f.intent) as fills
+from intent i left join fill f on f.intent = i.id
+where i.action = 'order' and i.mode = 'paper' and i.venue = :venue group by i.id
+"""
+
+
+def rows_of(path: Path, sql: str, values: Mapping[str, object] | None = None) -> list[Row]:
+    """Return the rows by the names of their columns."""
+    with closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row
+        return [dict(row) for row in database.execute(sql, values or {})]
+
+
+def unsound(ledger: Path) -> Iterator[str]:
+    """Check the file, its rules, and the chain of the audit."""
+    health = full_check(ledger, INVARIANTS)
+    yield from (f"ledger: {one.check}: {one.meaning} {one.examples}" for one in health.problems)
+    with closing(open_reader(ledger)) as database:
+        verdict = verify(database)
+    if not verdict.sound:
+        yield f"I7: {verdict.why}"
+
+
+def unanswered(ledger: Path) -> Iterator[str]:
+    """Check that the audit has an answer to each write in it, and no other answers."""
+    bodies = [(row["kind"], json.loads(row["body"])["intent"]) for row in rows_of(ledger, _AUDITED)]
+    asked = {intent for kind, intent in bodies if kind == "write"}
+    if lost := asked - {intent for kind, intent in bodies if kind != "write"}:
+        yield f"I7: no answer in the audit to {sorted(lost)}"
+    if strange := {intent for kind, intent in bodies if kind == "answer"} - asked:
+        yield f"I7: an answer in the audit to what was not written: {sorted(strange)}"
+
+
+def telltales(folder: Path, secrets: Iterable[str]) -> Iterator[str]:
+    """Yield the files below a folder that have a secret."""
+    canaries = [secret.encode() for secret in secrets]
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            raw = path.read_bytes()
+            if any(canary in raw for canary in canaries):
+                yield f"I8: a secret is in {path.relative_to(folder)}"
+
+
+def misbooked(book: Path, ledger: Path, venue: str) -> Iterator[str]:
+    """Check that a paper book agrees with itself, and the ledger's orders at the venue with the book."""
+    with closing(open_reader(book)) as database:
+        yield from (f"the paper book of {venue}: {fault}" for fault in faults(database))
+    tickets = {row["intent"]: row for row in rows_of(book, _BOOKED)}
+    for row in rows_of(ledger, _FILLED, {"venue": venue}):
+        if row["state"] in {"acked", "refused", "superseded"}:
+            yield from _differing(row, tickets.get(row["id"], {"paid": 0.0, "fills": 0, "state": "not there"}))
+
+
+def _differing(row: Row, ticket: Row) -> Iterator[str]:
+    name, resting = row["id"], ticket["state"] == "resting"
+    # What was filled since the ledger was told is told with the next reading.
+    if row["fills"] > ticket["fills"] or (row["fills"] < ticket["fills"] and not resting):
+        yield f"paper fills of {name}: {row['fills']} on record, {ticket['fills']} in the book"
+    if abs(row["paid"] - ticket["paid"]) > CENT and not resting:
+        yield f"paper payments of {name}: {row['paid']} on record, {ticket['paid']} in the book"

@@ -1,0 +1,172 @@
+"""``python -m tests.scoreboard``: what simulations kept in state/simulations, added up. See ``make scoreboard``.
+
+Every figure is from runs that happened; each line of those files says of which commit and command it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+STATE = ROOT / "state"
+KNOWN = Path(__file__).with_name("violations.toml")
+PEOPLE = ("clock set", "stop file", "halt", "disarmed")
+# Memory is told of runs that last so long at least: below, it is that of the libraries.
+SOAKED_DAYS = 30.0
+
+Line = Mapping[str, Any]
+
+
+def main() -> int:
+    """Write state/scoreboard.json and say it as a table; return 1 where a violation is open or nothing was kept."""
+    parser = argparse.ArgumentParser(prog="make scoreboard", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=STATE / "simulations", help="where simulations keep their lines")
+    parser.add_argument("--to", type=Path, default=STATE / "scoreboard.json", help="the file to write")
+    asked = parser.parse_args()
+    lines = [*_lines(asked.folder)]
+    if not lines:
+        sys.stderr.write(f"{asked.folder} has no simulations: run make simulate first\n")
+        return 1
+    board = board_of(lines, tomllib.loads(KNOWN.read_text(encoding="utf-8"))["found"])
+    asked.to.write_text(json.dumps(board, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    sys.stdout.write(table_of(board))
+    return 1 if board["violations"]["open"] else 0
+
+
+def board_of(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up simulations; one that was run again, on the same commit, counts once, and its trace is compared."""
+    sound = [line for line in lines if line["mutant"] is None]
+    once = {_key(line): line for line in sound}
+    told = [(line, text) for line in once.values() for text in line["violations"]]
+    unknown = [
+        {"seed": line["seed"], "days": line["days"], "commit": line["commit"], "says": text}
+        for line, text in told
+        if not any(_fits(one, line, text) for one in known)
+    ]
+    faults = _added(line["faults"] for line in once.values())
+    return {
+        "commits": sorted({line["commit"] for line in sound}),
+        "commands": sorted({line["command"] for line in lines}),
+        "simulations": len(once),
+        "seeds": len({line["seed"] for line in once.values()}),
+        "days": round(sum(line["days"] for line in once.values()), 1),
+        "cpu_s": round(sum(line["cpu_s"] for line in once.values()), 1),
+        "worldly": sum(line["worldly"] for line in once.values()),
+        "ends": _added(line["ends"] for line in once.values()),
+        "requests": sum(line["requests"] for line in once.values()),
+        "effects": _added(line["effects"] for line in once.values()),
+        "faults": {kind: count for kind, count in faults.items() if not kind.startswith(PEOPLE)},
+        "people": {kind: count for kind, count in faults.items() if kind.startswith(PEOPLE)},
+        "violations": {"known": [*known], "open": unknown},
+        "repeated": _repeated(sound),
+        "memory": [
+            _memory(line) for line in once.values() if line["days"] >= SOAKED_DAYS and len(line["memory_mb"]) > 1
+        ],
+        "most in use": _most(line["peak"] for line in once.values()),
+        "mutants": _mutants(lines),
+    }
+
+
+def table_of(board: Mapping[str, Any]) -> str:
+    """Return the board as a table of Markdown."""
+    rows = [*_rows(board)]
+    return "\n".join(["| What | Figure |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]) + "\n"
+
+
+def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    ends, violations = board["ends"], board["violations"]
+    yield "Simulated", f"{board['days']:g} days of {board['seeds']} seeds ({board['worldly']} with press and model)"
+    yield "Speed", f"{board['cpu_s'] / max(board['days'], 1e-9):.1f} s of processor time a day"
+    yield "Lives ended", _told(ends)
+    yield "Heard by the servers", f"{board['requests']:,} requests; took effect: {_told(board['effects'])}"
+    yield "Faults", f"{sum(board['faults'].values()):,}: {_told(board['faults'])}"
+    yield "What people did", _told(board["people"])
+    yield "Violations", f"{len(violations['known'])} found and mended, {len(violations['open'])} open"
+    yield "Run again, same trace", f"{board['repeated']['same']} of {board['repeated']['runs']}"
+    for one in board["memory"]:
+        soak = f"{one['first_mb']:.0f} MB on day {one['first']}, {one['last_mb']:.0f} MB on day {one['last']}"
+        yield f"Memory, seed {one['seed']}", soak
+    yield "Most in use at once", _told(board["most in use"])
+    mutants = board["mutants"]
+    found = [f"{name} ({seed})" for name, seed in sorted(mutants.items()) if seed is not None]
+    yield "Planted bugs found (by seed)", f"{len(found)} of {len(mutants)}: {', '.join(found) or '-'}"
+    yield "Commits", ", ".join(board["commits"])
+
+
+def _lines(folder: Path) -> Iterator[Line]:
+    for path in sorted(folder.glob("*.jsonl")):
+        for text in path.read_text(encoding="utf-8").splitlines():
+            line: Line = json.loads(text)
+            yield line
+
+
+def _key(line: Line) -> tuple[object, ...]:
+    return (line["commit"], line["seed"], line["asked_days"], line["calm"])
+
+
+def _fits(one: Mapping[str, Any], line: Line, text: str) -> bool:
+    return bool(one["seed"] == line["seed"]) and one["says"] in text
+
+
+def _repeated(lines: Sequence[Line]) -> dict[str, int]:
+    traces = defaultdict(list)
+    for line in lines:
+        traces[_key(line)].append(line["trace"])
+    again = [found for found in traces.values() if len(found) > 1]
+    return {"runs": len(again), "same": sum(len(set(found)) == 1 for found in again)}
+
+
+def _memory(line: Line) -> dict[str, Any]:
+    """Return the readings at a tenth of the run, once all is warm, and at its end."""
+    days = sorted(map(int, line["memory_mb"]))
+    first, last = days[len(days) // 10], days[-1]
+    held = line["memory_mb"]
+    return {
+        "seed": line["seed"],
+        "first": first,
+        "first_mb": held[str(first)],
+        "last": last,
+        "last_mb": held[str(last)],
+    }
+
+
+def _mutants(lines: Sequence[Line]) -> dict[str, int | None]:
+    """Return which seed found each planted bug first, None where none did."""
+    found: dict[str, int | None] = {}
+    for line in lines:
+        name = line["mutant"]
+        if name is not None:
+            found.setdefault(name, None)
+            if line["violations"] and (found[name] is None or line["seed"] < found[name]):
+                found[name] = line["seed"]
+    return found
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return dict(total.most_common())
+
+
+def _most(peaks: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    most: dict[str, int] = {}
+    for peak in peaks:
+        for name, count in peak.items():
+            most[name] = max(most.get(name, 0), count)
+    return most
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "-"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

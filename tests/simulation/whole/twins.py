@@ -1,0 +1,55 @@
+"""Paper and live agree on every decision up to the wire (I13): one world lived through twice, once on each side.
+
+The two worlds are the same until the first order has moved a market, or the first forecast a community. So all that is
+decided before a question is decided anew is compared: what is sent or held and why, with what order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tests.ledgers import Row, rows_of
+from tests.simulation.whole.plan import Plan
+from tests.simulation.whole.sim import run
+
+VENUES = ("manifold", "metaculus")
+_DECIDED = """
+select f.ref, f.revision, d.verdict, d.why, i.action, i.order_body, i.predictions, i.cost
+from decision d join forecast f on f.id = d.forecast left join intent i on i.id = d.intent order by d.id
+"""
+# With these words a reason begins that lets something go.
+_SIDES = {"live": "armed", "paper": "paper"}
+
+
+def disagreements(plan: Plan, root: Path) -> tuple[int, list[str]]:
+    """Return how many decisions were compared, and where the two sides differ; ``root`` is an empty folder."""
+    sides = {side: _lived(plan, root / side, side) for side in _SIDES}
+    live, paper = (_first(rows, _SIDES[side]) for side, rows in sides.items())
+    found = [
+        f"I13: {ref} is decided {live.get(ref)} live and {paper.get(ref)} on paper"
+        for ref in sorted(live.keys() | paper.keys())
+        if live.get(ref) != paper.get(ref)
+    ]
+    return len(live.keys() & paper.keys()), found
+
+
+def _lived(plan: Plan, root: Path, side: str) -> list[Row]:
+    root.mkdir()
+    rows: list[Row] = []
+    calm = replace(plan, lives=0, faulty=False, people=False, modes=dict.fromkeys(VENUES, side))
+    report = run(calm, root, judged=lambda ledger: rows.extend(rows_of(ledger, _DECIDED)))
+    assert report.violations == []
+    return rows
+
+
+def _first(rows: list[Row], begins: str) -> Mapping[str, tuple[object, ...]]:
+    """Return what was decided before anything was decided anew, by question."""
+    found: dict[str, tuple[object, ...]] = {}
+    for row in rows:
+        if row["revision"] > 1 or row["ref"] in found:
+            break
+        why = row["why"].removeprefix(begins)
+        found[row["ref"]] = (row["verdict"], why, row["action"], row["order_body"], row["predictions"], row["cost"])
+    return found

@@ -1,0 +1,176 @@
+"""What answers amount to: lines, recoveries and the report, from answers whose worth is known beforehand."""
+
+import io
+import json
+import math
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from bot.cli.output.lab import print_lab
+from bot.errors import ConfigError
+from bot.testing.lab.answers import Answers, Corrected, Leaks
+from bot.testing.lab.correcting import slope_of, spread_of
+from bot.testing.lab.experiment import Findings, Plan, compared, gathered
+from bot.testing.lab.forecasters import chosen_forecasters, plugins_of, setups_for
+from bot.testing.lab.questions import cases_of, world_of
+from bot.testing.lab.recoveries import leaks_found, overconfidence_corrected
+from bot.testing.lab.report import report_of, without_times, written
+from bot.testing.lab.variants import BOLD_AT_ONCE, FACTOR, PARTS, PLAIN_AT_ONCE, chosen_parts, setups_of
+from tests.unit.testing.lab.answering import answered
+
+MANY = 200
+CASES = cases_of(world_of(1, 40), 40)
+MORE = cases_of(world_of(1, MANY), MANY)
+TRUTH = [case.chance for case in CASES]
+ALL = {"reference", "1 trial", "3 trials", "mean", "median", "shrink", "gated calibration", "baseline", "clairvoyant"}
+
+
+def bolder(probability: float, factor: float) -> float:
+    odds: float = (probability / (1.0 - probability)) ** factor
+    return odds / (1.0 + odds)
+
+
+def rng() -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(1))
+
+
+def leaking(*, let_in: int, caught: int) -> Leaks:
+    return Leaks(met=20, let_in=let_in, caught=caught, fakes=1, wrongly=2)
+
+
+def found(*, caught: int = 20, guarded: int = 0) -> dict[str, Answers]:
+    """Return answers of everything: the guarded one knows the truth, and leaks make it better than that."""
+    informed = [0.5 * chance + 0.5 * case.outcome for chance, case in zip(TRUTH, CASES, strict=True)]
+    knowing = [0.95 if case.outcome else 0.05 for case in CASES]
+    straight = [case.chance for case in MORE]
+    bold = [bolder(chance, FACTOR) for chance in straight]
+    corrected = Corrected(answers=TRUTH, adopted=())
+    better = [0.8 * case.chance + 0.2 * case.outcome for case in MORE]
+    moved = Corrected(answers=better, adopted=range(MANY))
+    all_of_them = [
+        answered("reference", TRUTH, trials=5, leaks=leaking(let_in=guarded, caught=0), corrected=corrected),
+        answered("no belief state", [0.5] * len(CASES)),
+        answered("judge lets all pass", informed, leaks=leaking(let_in=20, caught=caught)),
+        answered("clairvoyant", knowing),
+        answered("baseline", [case.crowd for case in CASES], silent=2),
+        answered(PLAIN_AT_ONCE.name, straight, corrected=Corrected(answers=straight, adopted=())),
+        answered(BOLD_AT_ONCE.name, bold, corrected=moved),
+    ]
+    return {one.name: one for one in all_of_them}
+
+
+@cache
+def findings() -> tuple[Plan, Findings]:
+    plan = Plan(seed=1, questions=40, folder=Path(), parts=chosen_parts([]), many=MANY)
+    return plan, gathered(plan, found())
+
+
+def test_every_part_has_its_lines_and_each_is_held_against_its_like() -> None:
+    rows = {row.name: row for row in findings()[1].rows}
+    assert set(rows) >= ALL
+    assert rows["reference"].against is None
+    assert (rows["3 trials"].against, rows["no belief state"].against) == ("reference", "1 trial")
+    assert rows["true chance"].off == 0.0
+    assert "2 questions" in rows["baseline"].note
+
+
+def test_what_was_planted_is_recovered_where_it_can_be() -> None:
+    recoveries = {one.name: one for one in findings()[1].recoveries}
+    assert {name: one.recovered for name, one in recoveries.items()} == dict.fromkeys(
+        ("overconfidence", "leaks inflate", "audit finds leaks", "guards hold"), True
+    )
+    assert recoveries["overconfidence"].figures["factor"] == pytest.approx(FACTOR, rel=0.1)
+
+
+def test_a_blind_audit_and_open_guards_are_told_as_such() -> None:
+    rows = {row.name: row for row in findings()[1].rows}
+    recoveries = {one.name: one for one in leaks_found(found(caught=10, guarded=8), rows)}
+    assert not recoveries["audit finds leaks"].recovered
+    assert not recoveries["guards hold"].recovered
+    assert "10 of them" in recoveries["audit finds leaks"].found
+
+
+def test_a_gate_that_moves_nothing_recovers_nothing() -> None:
+    straight = [case.chance for case in MORE]
+    bold = answered("bold", [bolder(chance, FACTOR) for chance in straight], corrected=None)
+    told = overconfidence_corrected(answered("plain", straight), bold, MORE, rng())
+    assert not told.recovered
+    assert "moved nothing" in told.found
+
+
+def test_the_slope_of_a_mind_is_one_over_its_factor() -> None:
+    stream = rng()
+    chances = stream.uniform(0.05, 0.95, 4000)
+    outcomes = (stream.random(4000) < chances).astype(float).tolist()
+    slope = slope_of([bolder(chance, 2.0) for chance in chances.tolist()], chances.tolist())
+    assert slope == pytest.approx(0.5, abs=1e-3)
+    # Those who say what is true need no correction, but for the luck of 4000 draws.
+    assert slope_of(chances.tolist(), outcomes) == pytest.approx(1.0, abs=0.15)
+
+
+def test_the_interval_of_a_mean_is_as_wide_as_theory_says() -> None:
+    values = rng().standard_normal(400).tolist()
+    mean, low, high = spread_of(lambda places: math.fsum(values[p] for p in places) / len(places), 400, rng())
+    assert mean == pytest.approx(math.fsum(values) / 400)
+    assert high - low == pytest.approx(2 * 1.96 / 20.0, rel=0.2)
+
+
+def test_the_report_is_json_and_only_times_differ_between_machines(tmp_path: Path) -> None:
+    plan, all_found = findings()
+    slow, fast = (report_of(plan, all_found, seconds=seconds) for seconds in (100.0, 10.0))
+    written(slow, tmp_path / "out.json")
+    assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == json.loads(json.dumps(slow))
+    assert slow != fast
+    assert without_times(slow) == without_times(fast)
+    assert slow["simulation"] is True
+
+
+def test_a_person_reads_every_row_and_every_verdict() -> None:
+    plan, all_found = findings()
+    console = Console(width=200, record=True, file=io.StringIO())
+    print_lab(console, report_of(plan, all_found, seconds=1.0))
+    text = console.export_text()
+    assert all(row.name in text for row in all_found.rows)
+    assert text.count("recovered: ") == 4
+    assert "Simulation" in text
+
+
+def test_forecasters_are_compared_with_one_answer_of_the_reference(tmp_path: Path) -> None:
+    plan = Plan(seed=1, questions=40, folder=tmp_path, forecasters=("blf", "court", "team"))
+    answers = [
+        answered("blf", TRUTH, trials=3),
+        answered("court", [0.5] * 40, trials=3),
+        answered("court, median of votes", [0.5] * 40),
+        answered("team of 3", [0.4] * 40, silent=1),
+    ]
+    rows = {row.name: row for row in compared(plan, {one.name: one for one in answers}).rows}
+    assert next(iter(rows)) == "blf, 1 trial"
+    assert {"blf, 3 trials", "court, 1 rollout", "court, 3 rollouts", "all of them, equal weights"} <= set(rows)
+    assert (rows["court, 3 rollouts"].against, rows["court, median of votes"].against) == (
+        "blf, 1 trial",
+        "court, 1 rollout",
+    )
+    assert "1 questions" in rows["team of 3"].note
+    report = report_of(plan, compared(plan, {one.name: one for one in answers}), seconds=1.0)
+    assert report["forecasters"] == ["blf", "court", "team"]
+
+
+def test_a_misspelt_part_or_forecaster_is_refused_with_what_there_is() -> None:
+    with pytest.raises(ConfigError, match=r"no part believe .*; there are belief, trials"):
+        chosen_parts(["believe"])
+    with pytest.raises(ConfigError, match=r"try jury; it knows baseline, blf"):
+        chosen_forecasters(["jury"])
+
+
+def test_only_what_is_asked_for_is_run() -> None:
+    assert [setup.name for setup in setups_of(["belief"])] == ["reference", "no belief state"]
+    assert next(setups_of(["belief"])).trials == 1
+    assert next(setups_of(["trials"])).trials == 5
+    assert {setup.name for part in PARTS.values() for setup in part} < {setup.name for setup in setups_of([*PARTS])}
+    assert chosen_forecasters(["court"]) == ["blf", "court"]
+    assert plugins_of(["blf", "court"]) == ("blf", "society")
+    assert [setup.uses for setup in setups_for(["blf", "solo"])] == ["blf", "solo"]
