@@ -76,11 +76,14 @@ def best_known(
 ) -> Fitted | None:
     """Return what a forecaster may know at the moment, shipped or fitted now: whatever saw the most examples.
 
-    None where nothing was learned strictly before it.
+    What was learned from ``pasts`` goes first: they are a window that moves on, in which outcomes are corrected, so how
+    many there are says nothing of which fit is better. None where nothing was learned strictly before the moment.
     """
+    if school.learner is not None and pasts:
+        return fit(name, school.learner, archives, before=before, pasts=pasts)
     found = [fitted for fitted in school.shipped if fitted.before <= before]
-    if school.learner is not None and (archives or pasts):
-        found.append(fit(name, school.learner, archives, before=before, pasts=pasts))
+    if school.learner is not None and archives:
+        found.append(fit(name, school.learner, archives, before=before))
     best = max(found, key=lambda fitted: (fitted.examples, fitted.before), default=None)
     return None if best is None or best.examples == 0 else best
 
@@ -114,7 +117,7 @@ class Teacher:
 
     A fit on record for the day of a cutoff is used again, so a forecast can be repeated. Otherwise, of all parameters
     learned strictly before that day - on record, shipped with the package, or allowed by the archives - those that saw
-    the most examples are used.
+    the most examples are used; of a Historian's, which also learns from what was forecast, the newest.
     """
 
     ledger: Ledger
@@ -144,7 +147,7 @@ class Teacher:
             return recorded
         pasts = await self._pasts(forecaster, school, before)
         best = await asyncio.to_thread(best_known, forecaster, school, self.archives, before=before, pasts=pasts)
-        if best is None or (recorded and recorded.fitted.examples >= best.examples):
+        if best is None or (not pasts and recorded and recorded.fitted.examples >= best.examples):
             return recorded
         digest = await self.ledger.learning.record(best, self.clock.now())
         log.info("learned", forecaster=forecaster, before=best.before.isoformat(), examples=best.examples)

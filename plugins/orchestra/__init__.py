@@ -1,7 +1,8 @@
 """The orchestra: one model leads, makes subagents with limits that code holds them to, and answers from their reports.
 
 It needs a model in the role main. Any of these roles takes its place where a model plays it: orchestrator; scout,
-researcher, analyst, critic, forecaster and custom, else subagent; candidate and aggregator.
+researcher, analyst, critic, forecaster and custom, else subagent; subagent_NAME for the setting ``models``; candidate
+and aggregator.
 """
 
 from bot.api import Can, CommandSpec, ForecasterSpec, hookimpl
@@ -28,7 +29,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[OrchestraSettings]]:
             learner=lambda _: LessonLearner(),
             steps=lambda settings: settings.most_steps,
             roles=(MAIN,),
-            may_ask=(ORCHESTRATOR, ROLE, *NAMES, CUSTOM, CANDIDATE, MERGE),
+            may_ask=(ORCHESTRATOR, ROLE, f"{ROLE}_*", *NAMES, CUSTOM, CANDIDATE, MERGE),
         )
     ]
 

@@ -100,6 +100,8 @@ class Crew:
             "steps": {"type": "integer", "minimum": 1, "maximum": settings.agent_steps},
             "tokens": {"type": "integer", "minimum": 1, "maximum": settings.agent_tokens},
         }
+        if settings.models:
+            properties["model"] = words_of(settings.models, "who plays it; left out: who plays its kind")
         if there := [tool.name for tool in self.scene.tools()]:
             properties["tools"] = {"type": "array", "items": words_of(there), "maxItems": len(there)}
         return described(
@@ -124,6 +126,7 @@ class Crew:
             tools=self._granted(kind, arguments.get("tools")),
             steps=whole(arguments, "steps", settings.agent_steps),
             tokens=whole(arguments, "tokens", settings.agent_tokens),
+            model=self._model(arguments),
         )
         self.agents[agent.name] = agent
         self.made += 1
@@ -225,6 +228,13 @@ class Crew:
         if not _NAME.fullmatch(name) or name in taken:
             why = "is taken" if name in taken else "should be small letters, digits and _"
             message = f"the name {reading.short(name)} {why}"
+            raise Misread(message)
+        return name
+
+    def _model(self, arguments: Mapping[str, Json]) -> str:
+        name, models = reading.text(arguments.get("model"), NAME_CHARS), self.scene.settings.models
+        if name and name not in models:
+            message = f"model should be one of {', '.join(models)}" if models else "there is no choice of models"
             raise Misread(message)
         return name
 

@@ -78,7 +78,8 @@ class Critic:
         voice.begin(template(HERE, "critique").substitute(task=task_of(scene.question)), case)
         filled = await voice.fill(_critique_tool(), _critique)
         await voice.grade()
-        text = f"The critic is left out: {filled.why}" if filled.value is None else filled.value.shown
+        left_out = f"The critic is left out.\n{quoted(filled.why, 'why')}"
+        text = left_out if filled.value is None else filled.value.shown
         observation = Observation(text=text, documents=filled.documents)
         return ToolResult(observation=observation, usage=filled.usage, failed=filled.value is None)
 

@@ -34,11 +34,11 @@ from bot.api import (
 from plugins.orchestra.memory import words
 
 # Of so many pasts a lesson is kept: those with a note of their own, then those that missed by most.
-MOST = 200
+MOST = 100
 # Who was wrong by less than this has nothing to learn from it.
 MISS = 0.5
 TITLE_CHARS = 300
-TEXT_CHARS = 600
+TEXT_CHARS = 400
 # A value in the middle four fifths of what was expected is no surprise.
 EXPECTED = 0.8
 

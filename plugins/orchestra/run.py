@@ -24,6 +24,7 @@ from bot.api import (
     Way,
     ballot_for,
     question_text,
+    quoted,
     reading,
     seed_of,
     template,
@@ -98,7 +99,10 @@ class Scene:
 
 @dataclass(slots=True, kw_only=True)
 class Agent:
-    """A subagent as it was made: its part in words, the tools it was granted, and the limits of each of its runs."""
+    """A subagent as it was made: its part in words, the tools it was granted, and the limits of each of its runs.
+
+    ``model`` is the name that the orchestrator chose for who plays it, if it chose one.
+    """
 
     name: str
     kind: Kind
@@ -106,7 +110,13 @@ class Agent:
     tools: tuple[str, ...]
     steps: int
     tokens: int
+    model: str = ""
     runs: int = 0
+
+    @property
+    def roles(self) -> Sequence[str]:
+        """The roles in which it is asked: the first that a model plays counts."""
+        return (*([f"{ROLE}_{self.model}"] if self.model else []), self.kind.name, ROLE, MAIN)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,7 +176,7 @@ class Run:
         self.turns += 1
         if turn.result is None:
             self._spend(turn.heard)
-        self.moves.append(turn.move.name if turn.move is not None and turn.failure is None else "nothing valid")
+        self.moves.append(self._named(turn))
         if not turn.over:
             return
         self._stream = None
@@ -196,7 +206,10 @@ class Run:
     def shown(self) -> str:
         """Return how the run went, and its report or request, as the orchestrator reads it."""
         name = self.agent.name
-        parts = [f"{name} {self.end}{f' ({self.why})' if self.why else ''} after {self.used}."]
+        parts = [f"{name} {self.end} after {self.used}."]
+        # An answer that could not stand is quoted in the reason why not.
+        if self.why:
+            parts.append(quoted(self.why, f"why {name} ended"))
         if self.report is not None:
             parts.append(self.report.shown(name, self.ballot))
         if self.request is not None:
@@ -208,6 +221,13 @@ class Run:
         """What the run used so far, in words."""
         made = ", ".join(f"{name} {count}" if count > 1 else name for name, count in Counter(self.moves).items())
         return f"{self.turns} of {self.agent.steps} moves ({made or 'none'}), {self.tokens} tokens"
+
+    def _named(self, turn: Turn) -> str:
+        """Return what a turn was in a word that no model chose: whoever reads it must not be given orders by it."""
+        if turn.move is None or turn.failure is not None:
+            return "nothing valid"
+        known = (*self.agent.tools, memory.NAME, ASK, REPORT)
+        return turn.move.name if turn.move.name in known else "an unknown call"
 
     def _offered(self, number: int) -> tuple[Tool, ...]:
         # Two more moves as large as the last one would not fit.
@@ -253,13 +273,8 @@ def voiced(agent: Agent, task: str, scene: Scene) -> tuple[Voice, Ballot]:
     """Return a voice for a new run, its conversation begun; raises ConfigError where no model plays its roles."""
     desk = scene.desk
     seed = seed_of(desk, "subagent", agent.name, str(agent.runs))
-    voice = voice_for(desk, *roles_of(agent.kind.name), seed=seed)
+    voice = voice_for(desk, *agent.roles, seed=seed)
     ballot = ballot_for(scene.question, scene.manner, percent=voice.percent)
     system = template(HERE, "member").substitute(name=agent.name, part=agent.part, steps=agent.steps)
     voice.begin(system, template(HERE, "task").substitute(question=scene.asked(ballot), task=task))
     return voice, ballot
-
-
-def roles_of(kind: str) -> Sequence[str]:
-    """Return the roles in which a kind is asked: the first that a model plays counts."""
-    return (kind, ROLE, MAIN)

@@ -12,6 +12,10 @@ from bot.api import Settings
 Margin = Annotated[float, Field(ge=0.0, lt=0.5)]
 
 
+# A part of the name of a role.
+Word = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$", max_length=30)]
+
+
 class OrchestraSettings(Settings):
     """The size and the budgets of one orchestra.
 
@@ -20,6 +24,8 @@ class OrchestraSettings(Settings):
     together ``turns`` moves and ``tokens`` tokens. A run may ask for ``guidance`` so many times. After ``forecasts``
     reports with a forecast of their own the orchestrator can only submit.
 
+    ``models`` are names among which the orchestrator chooses who plays a subagent: ``fast`` is the role
+    ``subagent_fast``. Without one a subagent is played by the role of its kind, else ``subagent``, else ``main``.
     ``tools`` names the tools of the desk that may be used (None: all); with ``hands_on`` the orchestrator has them as
     well. ``memory_entries`` bounds the shared memory.
 
@@ -40,6 +46,7 @@ class OrchestraSettings(Settings):
     tokens: int = Field(default=300_000, ge=100)
     guidance: int = Field(default=1, ge=0, le=10)
     forecasts: int = Field(default=3, ge=1, le=50)
+    models: tuple[Word, ...] = ()
     tools: tuple[str, ...] | None = None
     hands_on: bool = True
     memory_entries: int = Field(default=100, ge=1, le=1000)

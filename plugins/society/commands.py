@@ -1,16 +1,14 @@
 """``foxcast court``: scenarios as they would be played, and trials on record as text, page or comparison."""
 
-import io
 import json
-from contextlib import redirect_stdout
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from bot.api import ConfigError
+from bot.api import ConfigError, explained
 from plugins.society import minutes
 from plugins.society.interventions import Interventions
 from plugins.society.loading import SHIPPED, parsed, read_text, shipped
@@ -60,14 +58,14 @@ def court(
         case Deed.VARIANT:
             text = variant(given)
         case Deed.SCORE:
-            text = minutes.scored([_explained(ctx, name) for name in given])
+            text = minutes.scored([explained(ctx, name) for name in given])
         case Deed.COMPARE:
             if len(given) != 2:
                 message = "compare needs two forecasts"
                 raise ConfigError(message)
-            text = minutes.compared(_explained(ctx, given[0]), _explained(ctx, given[1]))
+            text = minutes.compared(explained(ctx, given[0]), explained(ctx, given[1]))
         case Deed.TRANSCRIPT:
-            text = _transcript(_explained(ctx, _one(given, "a forecast")), html)
+            text = _transcript(explained(ctx, _one(given, "a forecast")), html)
     typer.echo(text)
 
 
@@ -168,14 +166,3 @@ def _transcript(found: dict[str, Any], html: Path | None) -> str:
         message = f"{html}: cannot be written: {error.strerror}"
         raise ConfigError(message) from error
     return f"written to {html}"
-
-
-def _explained(ctx: typer.Context, name: str) -> dict[str, Any]:
-    """Return what ``foxcast explain NAME --json`` prints: the one public account of all that is on record."""
-    root = ctx.find_root()
-    group = cast("Any", root.command)
-    called, command, arguments = group.resolve_command(root, ["explain", name, "--json"])
-    with redirect_stdout(io.StringIO()) as printed, command.make_context(called, arguments, parent=root) as inner:
-        command.invoke(inner)
-    found: dict[str, Any] = json.loads(printed.getvalue())
-    return found

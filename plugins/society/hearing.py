@@ -147,8 +147,10 @@ class Hearing:
                 yield self._counted(at)
 
     async def _search(self, at: Placed) -> Outcome:
-        query = self._filled(at.move.query, at, fenced=False)
-        found = await self.retrieval.search(query.split("\n"), at.move.num_results)
+        query = self._filled(at.move.query, at, fenced=False).strip()
+        if not query:
+            self._remarks.append("nobody named a search, so the title of the question was searched for")
+        found = await self.retrieval.search((query or self.question.title).split("\n"), at.move.num_results)
         self.now.queries = self.retrieval.queries
         self.variables.store(at.move.store, found.text)
         told: dict[str, Json] = {"agent": at.move.agent, "queries": [*found.queries]}
@@ -268,7 +270,8 @@ class Hearing:
     def _taken(self, person: Person, said: Said, move: Move) -> None:
         person.last = said
         if person.side in self.now.evidence:
-            self.now.evidence[person.side] |= {point.text.casefold(): point for point in said.points}
+            for point in said.points:
+                self.now.evidence[person.side].setdefault(point.text.casefold(), point)
         if said.predictions is not None:
             self.now.estimate = said
             self.now.judge = said if move.kind is Kind.SYNTHESIS else self.now.judge

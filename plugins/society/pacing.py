@@ -26,20 +26,30 @@ async def paced(moves: AsyncGenerator[Step, None], planned: int, allowed: int) -
     group: list[Step] = []
     made = 0
     failure: FoxcastError | None = None
-    async with aclosing(moves) as stream:
-        try:
-            async for move in stream:
-                group.append(move)
-                made += 1
-                if planned <= allowed or (made - 1) * allowed // planned != made * allowed // planned:
-                    yield joined(group)
-                    group = []
-        except FoxcastError as error:
-            failure = error
+    async with aclosing(_to_the_end(moves)) as stream:
+        async for move in stream:
+            if isinstance(move, FoxcastError):
+                failure = move
+                continue
+            group.append(move)
+            made += 1
+            if planned <= allowed or (made - 1) * allowed // planned != made * allowed // planned:
+                yield joined(group)
+                group = []
     if group:
         yield joined(group)
     if failure is not None:
         raise failure
+
+
+async def _to_the_end(moves: AsyncGenerator[Step, None]) -> AsyncGenerator[Step | FoxcastError, None]:
+    """Yield the moves, and last the error that ended them, if one did."""
+    async with aclosing(moves) as stream:
+        try:
+            async for move in stream:
+                yield move
+        except FoxcastError as error:
+            yield error
 
 
 def joined(moves: Sequence[Step]) -> Step:
@@ -51,7 +61,7 @@ def joined(moves: Sequence[Step]) -> Step:
         for move in moves
     ]
     return Step(
-        action=Action(name=SEVERAL, arguments={"moves": told}),
+        action=Action(name=SEVERAL, arguments={"did": ", ".join(_name(move.action) for move in moves), "moves": told}),
         observation=Observation(
             text="\n\n".join(move.observation.text for move in moves),
             documents=tuple(dict.fromkeys(one for move in moves for one in move.observation.documents)),
@@ -61,6 +71,11 @@ def joined(moves: Sequence[Step]) -> Step:
         final=moves[-1].final,
         remarks=tuple(remark for move in moves for remark in move.remarks),
     )
+
+
+def _name(action: Action) -> str:
+    told = action.arguments
+    return f"{told.get('step', '')} {told.get('name', action.name)} {told.get('to', '')}".strip()
 
 
 async def together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -69,7 +69,7 @@ class Variables:
             value = (None if name in self.pinned else more.get(name)) or self.values.get(name)
             if value is None:
                 unset(name)
-                return UNSET
+                return UNSET if fenced else ""
             return value.text if value.own or not fenced else quoted(value.text, name)
 
         return _PLACEHOLDER.sub(put, text)

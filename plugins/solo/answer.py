@@ -76,7 +76,7 @@ def why_not_restated(raw: Json, question: Question, least: int) -> str | None:
     words, title = _words(said), _words(question.title)
     if len(words - title) < _NEW_WORDS:
         return f"{RESTATED} should say more than the title does"
-    if len(words & _words(f"{question.title} {question.background} {question.criteria}")) < 0:
+    if len(words & _words(f"{question.title} {question.background} {question.criteria}")) < _OWN_WORDS:
         return f"{RESTATED} should be about the criteria of this question"
     return None
 

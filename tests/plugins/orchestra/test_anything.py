@@ -10,14 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.desk.trial import TrialRun, run_trial
 from bot.domain.belief import unfit
-from bot.domain.forecast import Limits
+from bot.domain.forecast import Limits, TrialEnd
 from bot.domain.prompt import Answer, Completion, Prompt
 from bot.domain.step import Step
 from bot.errors import FoxcastError, Rejected, Unavailable
 from bot.testing.desk import Said, ScriptedDesk, ScriptedTool, tool_that_says
+from bot.testing.forecaster import Hang
 from bot.testing.loop import VirtualClock, simulate
 from plugins.orchestra.catalogue import NAMES
+from plugins.orchestra.forecaster import Orchestra
 from plugins.orchestra.settings import OrchestraSettings
 from tests.plugins.orchestra.cases import (
     LEADER,
@@ -27,6 +30,7 @@ from tests.plugins.orchestra.cases import (
     desk,
     make,
     move,
+    moves,
     offered,
     parallel,
     question,
@@ -103,7 +107,10 @@ def test_whoever_answers_first_the_steps_and_all_prompts_are_the_same() -> None:
 
     async def story(delays: Sequence[float], clock: VirtualClock) -> None:
         others = {name: [search(name), search(f"{name} again"), report(name)] for name in ("ann", "bob", "cid")}
+        # One stores, which notes the time, while others behind it come to their end in the same round.
+        others["ann"] = [search("ann"), store("ann was here"), report("ann")]
         others["bob"] = [search("bob"), report("bob")]
+        others["cid"] = [*others["cid"][:2], move("shared_memory", {"operation": "recent"}), report("cid")]
         at = _slow(
             clock, delays, make("ann"), make("bob"), make("cid"), parallel("ann", "bob", "cid"), submit(), **others
         )
@@ -111,14 +118,53 @@ def test_whoever_answers_first_the_steps_and_all_prompts_are_the_same() -> None:
         assert error is None
         found.append((_without_documents(steps), sorted(repr(asked) for asked in at.asked)))
 
-    for delays in ((1.0,), (5.0, 1.0, 3.0), (0.5, 4.0, 2.0, 7.0)):
+    for delays in ((1.0,), (5.0, 1.0, 3.0), (3.0, 1.0)):
         simulate(partial(story, delays))
     assert found[0] == found[1] == found[2]
+
+
+def test_who_begins_in_the_middle_is_offered_the_same_whether_models_answer_at_once_or_not() -> None:
+    # A replay answers at once. In the second round ann uses the only search there is, while cid begins.
+    names, found = ("ann", "bob", "cid"), []
+    others = {"ann": [store("x"), search(), report()], "bob": [report()], "cid": [store("y"), report()]}
+    leader = [*map(make, names), parallel(*names), submit()]
+    once = ScriptedTool(tool_that_says("web_search", "found", query=QUERY).tool, _numbered().run, uses=1)
+
+    async def story(clock: VirtualClock) -> None:
+        for at in (_slow(clock, (1.0,), *leader, **others), desk(*leader, others=others)):
+            at.bench = [once]
+            _, error = await steps_of(question(), at, OrchestraSettings(concurrency=2))
+            assert error is None
+            found.append(offered(at, "cid"))
+
+    simulate(story)
+    assert found[0] == found[1]
+    assert ["web_search" in names for names in found[0]] == [True, False]
 
 
 def _without_documents(steps: Sequence[Step]) -> list[Any]:
     # The scripted desk numbers its answers in the order in which they came, which is what differs here.
     return [(step.action, step.observation.text, step.belief, step.usage, step.remarks) for step in steps]
+
+
+def test_a_subagent_that_never_answers_costs_the_time_of_the_trial_and_no_more() -> None:
+    logged: list[Step] = []
+
+    async def log(_number: int, step: Step) -> None:
+        logged.append(step)
+
+    async def story(_clock: VirtualClock) -> None:
+        others = {"ann": [search(), Hang()], "bob": [search("b"), Hang()]}
+        at = desk(make("ann"), make("bob"), parallel("ann", "bob"), others=others)
+        at.limits = Limits(steps=1000, seconds=60)
+        trial = await run_trial(Orchestra(OrchestraSettings()), question(), at, TrialRun(limits=at.limits, log=log))
+        assert trial.end is TrialEnd.TIME_LIMIT
+        assert trial.belief is not None
+        assert unfit(trial.belief, question()) is None
+        # What both did before is on record.
+        assert moves(logged)[2:] == [("ann", "web_search"), ("bob", "web_search")]
+
+    simulate(story)
 
 
 LEADER_MOVES = st.one_of(

@@ -154,7 +154,7 @@ async def test_the_critic_sees_the_draft_and_what_was_found_and_its_opinion_come
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (Unavailable("down"), "The critic is left out: down"),
+        (Unavailable("down"), "The critic is left out.\n<untrusted-"),
         (Completion(text="I love it"), "no action"),
         (critique(leaning="up"), "leaning should be one of higher, lower, as it is"),
     ],

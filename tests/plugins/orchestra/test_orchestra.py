@@ -182,6 +182,29 @@ async def test_subagents_may_be_played_by_models_of_their_own() -> None:
     assert [conduct.submitted for conduct in at.graded if conduct.role != "main"] == [None] * 3
 
 
+async def test_the_orchestrator_chooses_among_the_models_that_settings_name() -> None:
+    lines = Cast({"ann": [report()], "bob": [report()]})
+    at = desk(
+        make("ann", model="fast"),
+        make("bob", model="slow"),
+        make("cid", model="huge"),
+        parallel("ann", "bob"),
+        submit(),
+    )
+    at.models = {
+        **at.models,
+        "researcher": ScriptedModel(lines, name="scripted:researcher"),
+        "subagent_fast": ScriptedModel(lines, name="scripted:fast"),
+    }
+    steps, _ = await steps_of(question(), at, OrchestraSettings(models=("fast", "slow")))
+    # Nobody plays subagent_slow, so that who plays its kind does.
+    assert [asked.role for asked in at.asked if asked.role != "main"] == ["subagent_fast", "researcher"]
+    assert "model should be one of fast, slow" in steps[2].observation.text
+    plain = desk(make("ann", model="fast"), submit())
+    steps, _ = await steps_of(question(), plain)
+    assert "there is no choice of models" in steps[0].observation.text
+
+
 async def test_the_first_step_names_the_prompts_and_the_last_one_reports_the_run() -> None:
     at = desk(
         make("ann", tools=["web_search"]),
@@ -274,4 +297,5 @@ async def test_a_model_that_cannot_be_asked_ends_the_run_of_its_subagent_alone()
     steps, error = await steps_of(question(), at)
     assert error is None
     assert probability(steps[-1]) == 0.6
-    assert "ann could not be asked (down)" in told(at, LEADER)[-1]
+    assert "ann could not be asked after 1 of 8 moves (nothing valid)" in told(at, LEADER)[-1]
+    assert "\ndown\n</untrusted-" in told(at, LEADER)[-1]

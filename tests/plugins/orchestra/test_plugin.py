@@ -81,7 +81,15 @@ def test_it_asks_models_and_learns() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["subagent = 3", "steps = 1", "candidates = 1", "concurrency = 9", "submit_margin = 0.5", "lesson_days = 0"],
+    [
+        "subagent = 3",
+        "steps = 1",
+        "candidates = 1",
+        "concurrency = 9",
+        "submit_margin = 0.5",
+        "lesson_days = 0",
+        'models = ["a b"]',
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str) -> None:
     file = tmp_path / "config.toml"
@@ -195,7 +203,11 @@ async def test_what_a_run_learned_is_offered_to_the_next_one_once_the_outcome_is
     assert f"Forecast {first.id}" in system
     assert "We said 0.8; it came out as no" in system
     assert third.fitted is not None
-    assert (await theatre.ledger.learning.get(third.fitted)).examples == 1
+    fitted = await theatre.ledger.learning.get(third.fitted)
+    assert fitted.examples == 1
+    trace = await theatre.ledger.forecasts.trace(third.id)
+    again = await replay(trace, theatre.seat(NAME, trials=1), theatre.workshop(sealed=True), SeededRandom(1), fitted)
+    assert again.identical
     count = len(theatre.llm.requests)
     await sat(theatre, question("fog"), OrchestraSettings(lessons=False))
     plain = [request.prompt.messages[0].text for request in theatre.llm.requests[count:]]

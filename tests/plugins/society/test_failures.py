@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bot.domain.belief import unfit
-from bot.errors import ContractError, Rejected, Unavailable
+from bot.errors import ConfigError, ContractError, Rejected, Unavailable
 from bot.testing.desk import call
 from plugins.society.pacing import SEVERAL
 from plugins.society.settings import CourtSettings
@@ -146,6 +146,27 @@ async def test_words_of_participants_are_fenced_for_the_others() -> None:
     assert "<untrusted-0000000000000000" not in everything(at)
     assert "</untrusted-0000000000000000" not in everything(at)
     assert all(unfit(step.belief, question()) is None for step in steps)
+
+
+async def test_without_queries_the_title_is_searched_for() -> None:
+    at = desk(Actor(says={"search_for": {"queries": ["", 7]}}))
+    steps = await done(at)
+    assert any("queries should hold at least one search" in remark for remark in named(steps, "queries")[0].remarks)
+    assert ("web_search", {"query": "will the ship come in"}) in at.used
+    assert any("nobody named a search" in remark for remark in named(steps, "search")[0].remarks)
+
+
+async def test_without_words_an_argument_is_none() -> None:
+    steps = await done(desk(defence=Actor(says={"argue": {"statement": "  "}})))
+    assert steps[-1].belief.evidence_against == ()
+    assert any("defence said nothing" in remark for remark in named(steps, "defence_opening")[0].remarks)
+
+
+async def test_a_court_in_which_no_model_plays_any_role_says_so() -> None:
+    steps, error = await steps_of(desk(models={}))
+    assert isinstance(error, ConfigError)
+    assert len(steps) == 1
+    assert any("no model plays the role" in remark for remark in steps[0].remarks)
 
 
 @pytest.mark.parametrize("bench", [[], [reads()], [searches(uses=0), reads()]])

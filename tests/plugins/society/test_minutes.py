@@ -93,6 +93,13 @@ def test_a_transcript_tells_who_said_what_and_moves_no_cursor() -> None:
     assert "\x1b" not in told
 
 
+def test_shares_of_options_are_told_in_percent() -> None:
+    options = step(text="x")
+    options["belief"] = {"predictions": {"outcome": {"probabilities": {"red": 0.25, "blue": 0.75}}}, "reason": "so"}
+    (entry,) = minutes.entries({"steps": [options]})
+    assert entry.belief == "outcome red 25.0 %, blue 75.0 %; so"
+
+
 def test_moves_that_share_a_step_are_told_one_by_one_and_silent_ones_kept_back() -> None:
     several = step(
         "proceedings",
@@ -128,6 +135,7 @@ def test_two_trials_stand_side_by_side_with_what_was_changed() -> None:
     assert "forecast outcome 0.7 0.5 -0.2" in lines
     assert any(line.startswith("first said otherwise: 3. message") for line in lines)
     assert "every word is the same" in minutes.compared(first, first)
+    assert "only one of them has this trial" in minutes.compared(first, {**first, "trials": []})
 
 
 def test_of_options_and_dates_every_part_is_a_row() -> None:

@@ -143,6 +143,14 @@ LAST = "[[steps]]\nstep = 3"
         ('action = "generate_jury"', 'action = "generate"', "", "steps[0].action: should be"),
         ('agent = "clerk"', 'agent = "head"', "", "steps[0].agent: head needs the capability llm and a jury_selection"),
         ('kind = "vote"', 'kind = "vote"\nmax_turns = 3', "max_turns", "steps[2].max_turns: more than one turn needs"),
+        ('agent = "clerk"\nstore = "jury"', 'agent = "clerk"\n[[steps]]\naction = "generate_jury"\nagent = "clerk"',
+         'action = "generate_jury"\nagent = "clerk"\n\n', "steps[1].action: a trial has one jury"),
+        ('name = "clerk"', 'name = "The Clerk"', "", "agents[2].name: should be lower-case letters"),
+        ('receiver = "head"', 'receiver = "head"\nkind = "vote"', "kind", "steps[1].kind: a vote is asked of the"),
+        ('name = "verdict"', 'name = "word"\naction = "tally"\n[[steps]]\nname = "word"', "",
+         "steps[2].name: word is the name of more than one step"),
+        ('action = "generate_jury"\nagent = "clerk"', 'action = "process_articles"\nagent = "clerk"', 'agent = "clerk"',
+         "steps[0].agent: clerk needs the capabilities web_retrieval and llm"),
         (LAST, f'[[steps]]\naction = "tally"\n{LAST}\nloop = "talk"', 'loop = "talk"\nname', "steps[3].loop: the step"),
         ('agent = "clerk"', 'agent = "clerk"\nnum_jurors = 26', "num_jurors", "steps[0].num_jurors: should be less"),
         ('action = "generate_jury"\nagent = "clerk"', 'action = "web_search"\nagent = "clerk"\nquery = "a"',
@@ -157,6 +165,12 @@ def test_a_fault_is_told_with_file_line_and_key(old: str, new: str, at: str, tol
     assert any(one.startswith(f"court/small.toml:{line}: {told}") for one in str(caught.value).splitlines()), str(
         caught
     )
+
+
+def test_a_trial_without_end_is_refused() -> None:
+    loops = "\n".join('[[steps]]\naction = "tally"\nloop = "talk"' for _ in range(11))
+    with pytest.raises(ConfigError, match=r"small\.toml:1: loops: 602 steps are more than 500"):
+        parsed(SMALL.replace("talk = 2", "talk = 50").replace(LAST, f"{loops}\n{LAST}"), "small.toml")
 
 
 def test_every_fault_is_told_at_once() -> None:

@@ -136,7 +136,14 @@ async def test_the_full_trial_has_eighteen_arguments_and_each_side_answers_the_o
 
 
 async def test_points_of_both_sides_become_evidence_with_their_sources() -> None:
-    against = {"points": [{"text": "storm", "source": "https://port.example/closed"}, "a bare word", {"source": "x"}]}
+    against = {
+        "points": [
+            {"text": "storm", "source": "https://port.example/closed"},
+            "a bare word",
+            {"source": "x"},
+            {"text": "Storm", "source": "rumour"},
+        ]
+    }
     steps = await done(desk(defence=Actor(says={"argue": against})))
     belief = steps[-1].belief
     assert [(one.text, one.source) for one in belief.evidence_for] == [("it sailed", "search_1_result_1")]

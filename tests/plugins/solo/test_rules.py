@@ -49,6 +49,7 @@ async def test_without_it_the_answer_is_kept_to_the_limit_with_a_remark(given_: 
         "Will the ship come in? " * 5,
         "It is entirely obvious, whatever one may think, and everybody agrees wholeheartedly about everything.",
         "x" * 500,
+        "Moored in the inner harbour basin.",
         ["a list"],
         "",
     ],

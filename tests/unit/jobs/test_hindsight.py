@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from bot.domain.learning import Hindsight
-from bot.domain.resolution import Example
+from bot.domain.resolution import Example, Void
 from bot.domain.step import Json
 from bot.errors import LeakError
 from bot.jobs.learn import School, Teacher, best_known, fit
@@ -91,3 +91,25 @@ async def test_a_past_that_was_not_over_is_a_leak(house: House) -> None:
     best = best_known(FIRST, school, [], before=START + 2 * DAY, pasts=[past])
     assert best is not None
     assert best.payload["pasts"] == ["first on rain"]
+
+
+async def test_an_outcome_that_was_undone_is_unlearned_the_next_day_though_fewer_are_known_then(house: House) -> None:
+    await told(house)
+    await house.ledger.resolutions.record([outcome("snow", 0.0, at=START + DAY)], seen_at=START + DAY)
+    asked = teacher(house, Remembering())
+    before = await asked.known(FIRST, START + 2 * DAY)
+    undone = replace(outcome("rain", 1.0, at=START + DAY), outcome=Void("undone"))
+    await house.ledger.resolutions.record([undone], seen_at=START + 2 * DAY)
+    after = await asked.known(FIRST, START + 3 * DAY)
+    assert before is not None
+    assert after is not None
+    assert before.fitted.payload["pasts"] == ["first on rain", "first on snow"]
+    assert (after.fitted.payload["pasts"], after.fitted.before) == (["first on snow"], START + 3 * DAY)
+
+
+async def test_a_start_on_the_same_day_knows_the_same_whatever_resolved_since(house: House) -> None:
+    await told(house)
+    at = START + 2 * DAY + timedelta(hours=5)
+    first = await teacher(house, Remembering()).known(FIRST, at)
+    await house.ledger.resolutions.record([outcome("snow", 0.0, at=START + DAY)], seen_at=at)
+    assert await teacher(house, Remembering()).known(FIRST, at) == first
