@@ -2,14 +2,16 @@
 
 Everything else is as with any model: role, record, replay, budget (declare it free). Only a command that runs in the
 foreground of a terminal can ask; anywhere else, in the daemon say, the question is refused at once, with the reason.
-Two questions are never asked at the same time. The texts of others are shown without the signs that steer a terminal.
+Two questions are never asked at the same time, and what was typed before a question was shown is no answer to it. The
+texts of others are shown without the signs that steer a terminal.
 """
 
 import asyncio
 import json
 import os
 import select
-from collections.abc import AsyncIterator, Iterator
+import termios
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,8 +44,6 @@ REMEDY = "run `foxcast forecast` in the foreground of a terminal, while no daemo
 # How soon a question that was given up lets go of the terminal.
 LOOK_S = 0.2
 LINE_BYTES = 4096
-# Of what was shown so much is remembered; what comes again after that is shown again.
-MOST_SHOWN = 1000
 
 
 class TerminalSettings(Settings):
@@ -87,8 +87,8 @@ class Terminal:
     """Implements ``bot.api.Llm``: the model's name is that of the person."""
 
     settings: TerminalSettings
-    # By person and text, in the order in which they were shown.
-    _shown: dict[tuple[str, str], None] = field(default_factory=dict)
+    # The texts of the last prompt by person: a conversation that goes on need not be read from the beginning.
+    _shown: dict[str, frozenset[str]] = field(default_factory=dict)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def price(self, model: str) -> Price | None:
@@ -110,24 +110,21 @@ class Terminal:
         """
         async with self._one_at_a_time:
             with self._opened() as line:
+                termios.tcflush(line.device, termios.TCIFLUSH)
                 line.write(f"\n{model} is asked:\n")
-                for message in prompt.messages:
-                    self._show(model, message, line)
+                line.write("".join(f"{text}\n\n" for text in self._new(model, prompt.messages)))
                 try:
                     return await _answer(prompt, line)
                 except Decline as decline:
                     why = f"{NAME}:{model} gives no answer: {decline}"
                     raise Rejected(why) from None
 
-    def _show(self, model: str, message: Message, line: Line) -> None:
-        """Show a message once; what the person said is not told back."""
-        key = (model, message.text)
-        if message.speaker is Speaker.ASSISTANT or key in self._shown:
-            return
-        while len(self._shown) >= MOST_SHOWN:
-            del self._shown[next(iter(self._shown))]
-        self._shown[key] = None
-        line.write(f"{message.text}\n\n")
+    def _new(self, model: str, messages: Sequence[Message]) -> list[str]:
+        """Return what the person was not told in the prompt before, and in any case the last that others said."""
+        told = [message.text for message in messages if message.speaker is not Speaker.ASSISTANT]
+        before = self._shown.get(model, frozenset())
+        self._shown[model] = frozenset(told)
+        return [text for text in told[:-1] if text not in before] + told[-1:]
 
     @contextmanager
     def _opened(self) -> Iterator[Line]:

@@ -24,11 +24,15 @@ T = TypeVar("T")
 class Turn:
     """What one member does in one joint step, what that brought and cost, and what there is to say of it.
 
-    ``invalid`` counts the answers that were no action on the list, and actions that could not be done.
+    ``draft`` is the message that it may send, ``how`` says how it came to its choice ("" before). ``invalid`` counts
+    the answers that were no action on the list, and actions that could not be done.
     """
 
     member: Member
+    view: View | None = None
+    draft: str = ""
     choice: Choice = field(default_factory=lambda: Choice(SUBMIT, {}))
+    how: str = ""
     result: ToolResult | None = None
     notes: Notes | None = None
     invalid: int = 0
@@ -60,10 +64,10 @@ class Turn:
         return filled.value
 
 
-async def plan(turn: Turn, scene: Scene, *, tools: tuple[Tool, ...], may_talk: bool) -> None:
-    """Let a member decide what to do: go on with what it is at, unless something came up, or choose anew."""
+def begin(turn: Turn, scene: Scene, tools: tuple[Tool, ...]) -> None:
+    """Look at what a member could do now, and let it go on with what it is at, unless something came up."""
     member = turn.member
-    view = View(
+    turn.view = View(
         tools=tools,
         memory=member.memory,
         board=scene.board,
@@ -75,14 +79,53 @@ async def plan(turn: Turn, scene: Scene, *, tools: tuple[Tool, ...], may_talk: b
     )
     came_up, member.planned = _is_news(member, scene), marks(member, scene)
     search, member.search = member.search, 0
-    going_on = reading_of(search, view) if search and not came_up and not scene.last else None
+    going_on = reading_of(search, turn.view) if search and not came_up and not scene.last else None
     if going_on is not None and going_on.goal not in scene.board.reached:
-        turn.choice = Choice(going_on, going_on.arguments)
+        turn.choice, turn.how = Choice(going_on, going_on.arguments), "went on, since nothing came up"
+
+
+def may_talk(turn: Turn, scene: Scene) -> bool:
+    """Say whether a member may send a message: not before it has done anything, and never two in a row."""
+    member = turn.member
+    others = any(one.active for one in scene.members if one is not member)
+    is_its_turn = member.last not in {"", Kind.MESSAGE} and not turn.how and not scene.last
+    return others and is_its_turn and scene.talk.left > 0
+
+
+async def draft(turn: Turn, scene: Scene) -> None:
+    """Let a member write what it would tell the others, if anything."""
+    limit = scene.settings.message_chars
+    tool = answers.message_tool(limit)
+    told = f"{wording.state(turn.member, scene)}\n\n{wording.draft(tool.name)}"
+    turn.draft = await turn.ask(tool, lambda arguments: answers.read_message(arguments, limit), told) or ""
+
+
+async def choose(turn: Turn, scene: Scene) -> None:
+    """Let a member choose one of the actions that are legal now; who chooses none is done, with the belief it has."""
+    member = turn.member
+    if turn.how or turn.view is None:
         return
-    if may_talk and not scene.last:
-        view = replace(view, draft=await _draft(turn, scene))
+    options = legal(replace(turn.view, draft=turn.draft))
+    if len(options) == 1:
+        turn.choice, turn.how = Choice(options[0], options[0].arguments), "the only legal action"
+        return
+    state, thoughts = wording.state(member, scene), ""
+    if member.thinks:
+        form = answers.thought_tool()
+        told = f"{state}\n\n{wording.think(options, form.name)}"
+        thoughts = await turn.ask(form, answers.read_thoughts, told) or ""
+    tool = answers.choice_tool(len(options))
+    told = f"{state}\n\n{wording.choose(options, thoughts, tool.name)}"
+    for _ in range(scene.settings.plan_tries if member.active else 0):
+        found = await turn.ask(tool, lambda arguments: answers.read_choice(arguments, options, member.memory), told)
+        if found is not None:
+            turn.choice, turn.how = found, f"chosen of {len(options)} legal actions"
+            return
+        if not member.active:
+            return
+        turn.invalid += 1
     if member.active:
-        await _choose(turn, scene, view)
+        member.leave("chose no action on the list, so that the belief it has is what it submits")
 
 
 async def note(turn: Turn, scene: Scene) -> None:
@@ -116,7 +159,8 @@ def act(turn: Turn, result: ToolResult, *, pays: bool) -> None:
     memory.do(option.tool, turn.choice.arguments)
     if result.failed:
         return
-    memory.learn(option.tool, result.observation.text, option.goal)
+    url = str(turn.choice.arguments.get("url", ""))
+    memory.learn(option.tool, result.observation.text, option.goal, url=url)
     memory.have_read(option.reads)
     if option.words:
         found = [one.search for one in memory.unread if one.goal == option.goal]
@@ -132,52 +176,7 @@ def marks(member: Member, scene: Scene) -> Marks:
     )
 
 
-def may_talk(member: Member, scene: Scene) -> bool:
-    """Say whether a member may send a message: not twice in a row, and not before there is something new to tell."""
-    others = any(one.active for one in scene.members if one is not member)
-    new = marks(member, scene) != member.talked
-    return others and new and member.active and member.last != Kind.MESSAGE and scene.talk.left > 0
-
-
 def _is_news(member: Member, scene: Scene) -> bool:
     """Whether a message came or a sub-goal was settled since the member last planned: then all plan anew."""
     now, before = marks(member, scene), member.planned
     return (now.messages, now.settled) != (before.messages, before.settled)
-
-
-async def _draft(turn: Turn, scene: Scene) -> str:
-    limit = scene.settings.message_chars
-    tool = answers.message_tool(limit)
-    told = f"{wording.state(turn.member, scene)}\n\n{wording.draft(tool.name)}"
-    text = await turn.ask(tool, lambda arguments: answers.read_message(arguments, limit), told)
-    if text and scene.talk.repeats(text):
-        turn.said += (f"{turn.member.name}: a message that repeats an earlier one was not offered",)
-        text = ""
-    if not text:
-        turn.member.talked = marks(turn.member, scene)
-    return text or ""
-
-
-async def _choose(turn: Turn, scene: Scene, view: View) -> None:
-    member, options = turn.member, legal(view)
-    if len(options) == 1:
-        turn.choice = Choice(options[0], options[0].arguments)
-        return
-    state = wording.state(member, scene)
-    thoughts = ""
-    if member.thinks:
-        form = answers.thought_tool()
-        told = f"{state}\n\n{wording.think(options, form.name)}"
-        thoughts = await turn.ask(form, answers.read_thoughts, told) or ""
-    tool = answers.choice_tool(len(options))
-    told = f"{state}\n\n{wording.choose(options, thoughts, tool.name)}"
-    for _ in range(scene.settings.plan_tries):
-        if not member.active:
-            return
-        found = await turn.ask(tool, lambda arguments: answers.read_choice(arguments, options, member.memory), told)
-        if found is not None:
-            turn.choice = found
-            return
-        turn.invalid += member.active
-    if member.active:
-        member.leave("chose no action on the list, so that the belief it has is what it submits")

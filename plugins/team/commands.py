@@ -1,13 +1,13 @@
 """``foxcast team``: what a team did, joint step by joint step, and how efficient teams were beside how right."""
 
-import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
+
+from bot.api import explained
 
 Found = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ def team(
     forecasts: Annotated[list[str], typer.Argument(metavar="FORECAST...", help="The ids of forecasts by a team.")],
 ) -> None:
     """Show what a team did; of several forecasts, efficiency and score in a table."""
-    found = [_explained(ctx, name) for name in forecasts]
+    found = [explained(ctx, name) for name in forecasts]
     typer.echo("\n".join(transcript(found[0]) if len(found) == 1 else table(found)))
 
 
@@ -64,9 +64,9 @@ def _told(step: Found) -> Iterator[str]:
     who = _seen(str(arguments.pop("agent", "?")))
     given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     yield f"  {step['number']:>3}  {who}: {step['action']['name']}({_cut(given)})"
-    for line in step["observation"].get("text", "").splitlines():
-        if line.startswith("recorded: "):
-            yield f"       {_cut(line)}"
+    seen = step["observation"].get("text", "").splitlines()
+    for line in (*seen[:1], *(line for line in seen[1:] if line.startswith("recorded: "))):
+        yield f"       {_cut(line)}"
     for remark in step.get("remarks", ()):
         yield f"       * {_cut(remark)}"
 
@@ -90,14 +90,3 @@ def _cut(text: str) -> str:
 
 def _seen(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else " " for one in text)
-
-
-def _explained(ctx: typer.Context, name: str) -> dict[str, Any]:
-    """Return what ``foxcast explain NAME --json`` prints: the one public account of all that is on record."""
-    root = ctx.find_root()
-    group = cast("Any", root.command)
-    called, command, arguments = group.resolve_command(root, ["explain", name, "--json"])
-    with redirect_stdout(io.StringIO()) as printed, command.make_context(called, arguments, parent=root) as inner:
-        command.invoke(inner)
-    found: dict[str, Any] = json.loads(printed.getvalue())
-    return found

@@ -48,7 +48,6 @@ class Member:
     last: str = ""
     search: int = 0
     planned: Marks = field(default_factory=Marks)
-    talked: Marks = field(default_factory=Marks)
     weighed: Marks = field(default_factory=Marks)
 
     @property

@@ -21,6 +21,10 @@ _RESULT = re.compile(r'<untrusted-([0-9a-f]+) label="(search_(\d+)_result_(\d+))
 _LABEL = re.compile(r'<untrusted-[0-9a-f]+ label="([^"]+)">')
 _ADDRESS = re.compile(r"https?://[^\s<>\"'()]+")
 QUESTION = "question"
+SEARCH, SUMMARISE, LOOKUP = "web_search", "summarize_results", "lookup_url"
+_SHOWS_SOURCES = frozenset({SEARCH, SUMMARISE, LOOKUP})
+# The beginning of the names of tools that read pages of a reference work.
+_PAGES = "fetch_"
 # How the desk calls the tool that lists the headings of a page of some source.
 _HEADINGS = "_toc"
 
@@ -82,14 +86,28 @@ class Memory:
         if tool.endswith(_HEADINGS) and isinstance(page := arguments.get("page"), str):
             self.pages[tool.removesuffix(_HEADINGS)] = page
 
-    def learn(self, tool: str, text: str, goal: str) -> None:
-        """Remember what a use of a tool showed: what can be cited from now on, and what can be read."""
-        self.sources |= {tool, *_LABEL.findall(text), *_addresses(text)}
+    def learn(self, tool: str, text: str, goal: str, *, url: str = "") -> None:
+        """Remember what a use of a tool showed: what can be cited from now on, and what can be read.
+
+        ``url`` is the address that was read, if one was. Only search results and pages have names and addresses of
+        their own; of any other tool it is the tool that is cited, whatever its text says. An address that a page only
+        mentions was not read, and is no source.
+        """
+        self.sources |= {tool, url} if url else {tool}
+        if tool in _SHOWS_SOURCES or tool.startswith(_PAGES):
+            self.sources.update(_LABEL.findall(text))
+        if tool.startswith(_PAGES):
+            self.sources.update(_addresses(text)[:1])
+        if tool == SEARCH:
+            self._find(text, goal)
+
+    def _find(self, text: str, goal: str) -> None:
         known = {found.label for found in self.unread} | set(self.read)
         for _, label, search, place, body in _RESULT.findall(text):
+            head, _, rest = body.partition("\n")
+            address = next(iter(_addresses(rest.partition("\n")[0])), "")
+            self.sources |= {address} if address else set()
             if label not in known:
-                head, _, rest = body.partition("\n")
-                address = next(iter(_addresses(rest.partition("\n")[0])), "")
                 self.unread.append(Found(int(search), int(place), head, address, goal))
 
     def have_read(self, labels: Iterable[str]) -> None:

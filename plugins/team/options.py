@@ -12,10 +12,9 @@ from enum import StrEnum
 from itertools import groupby
 
 from bot.api import Json, Tool
-from plugins.team.memory import Board, Found, Memory, use_key
+from plugins.team.memory import LOOKUP, SEARCH, SUMMARISE, Board, Found, Memory, use_key
 from plugins.team.settings import Goal
 
-SEARCH, SUMMARISE, LOOKUP = "web_search", "summarize_results", "lookup_url"
 WORDS_CHARS = 400
 SAYS_CHARS = 120
 # So many results are read together at most.

@@ -63,9 +63,13 @@ class TeamSettings(Settings):
     actions and ``heard`` (D) messages are shown to it. A message that is as like to an earlier one as ``likeness``
     repeats it; ``messages`` is how many the team may send, ``message_chars`` how long one may be.
 
+    ``listed`` is how many searches, and how many pages, stand on the list of actions at once. ``crowd`` shows the
+    crowd's price and starts from it.
+
     The team stops after ``steps`` joint steps, ``tokens`` (in and out), or ``invalid`` answers that were no action on
-    the list; a plan is asked for ``plan_tries`` times, each with one chance to repair it. ``pool`` makes one belief of
-    theirs. Margins and floor keep answers from certainty, ``quantiles`` are asked of numbers and dates.
+    the list and actions that could not be done; a plan is asked for ``plan_tries`` times, each with one chance to
+    repair it. ``pool`` makes one belief of theirs. Margins and floor keep answers from certainty, ``quantiles`` are
+    asked of numbers and dates.
     Source: the K, D, tries and aborts of CoELA and its extension to three agents (seed 001).
     """
 

@@ -1,7 +1,6 @@
 """The messages of a team: who may say something now, and what has been said before.
 
-The rules are kept here, in code: a budget, never two actions in a row by one member, nothing that repeats, and nothing
-from a member that has nothing new to tell.
+A budget and that nothing repeats are kept here, in code; that no member says two things in a row, by whoever asks it.
 """
 
 import difflib
@@ -36,10 +35,6 @@ class Talk:
     def last(self, count: int) -> Sequence[Said]:
         """Return the last messages, oldest first, after the seeds, which always stand at the beginning."""
         return (*self.seeds, *self.sent[-count:])
-
-    def heard_since(self, who: str, start: int) -> bool:
-        """Whether somebody else has said something since so many messages had been sent."""
-        return any(said.who != who for said in self.sent[start:])
 
     def repeats(self, text: str) -> bool:
         """Whether a message says again what was said before, by anybody, in the same words or nearly so."""

@@ -169,7 +169,8 @@ def _others(member: Member, scene: Scene) -> str:
     for one in scene.members:
         if one is not member:
             doing = one.last or "nothing yet"
-            stands = f"no longer takes part ({one.out})" if one.out else f"did last: {doing}"
+            # Why it left may be in the words of its provider, which are nobody's business here.
+            stands = "takes no part any more" if one.out else f"did last: {doing}"
             open_goals = [goal.name for goal in scene.board.open() if scene.board.owner.get(goal.name) == one.name]
             lines.append(f"- {one.name}: {stands}; open sub-goals: {_listed(open_goals) or NONE}")
     return "\n".join(lines) or NONE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.api import (
@@ -51,14 +51,18 @@ class Work:
     failure: FoxcastError | None = None
     _tokens: int = 0
     _invalid: int = 0
+    _results: dict[str, ToolResult] = field(default_factory=dict)
 
     async def joint_step(self) -> list[Step]:
         """Let every member who takes part do one action, and return their steps in the order of the team."""
         self.scene = scene = replace(self.scene, number=self.scene.number + 1)
         turns = [Turn(member=member) for member in scene.members if member.active]
-        talkers = [turn for turn in turns if brain.may_talk(turn.member, scene)][: scene.talk.left]
-        tools = tuple(self.desk.tools)
-        await _side_by_side(brain.plan(turn, scene, tools=tools, may_talk=turn in talkers) for turn in turns)
+        for turn in turns:
+            brain.begin(turn, scene, tuple(self.desk.tools))
+        talkers = [turn for turn in turns if brain.may_talk(turn, scene)][: scene.talk.left]
+        await _side_by_side(brain.draft(turn, scene) for turn in talkers)
+        self._tell_apart(talkers)
+        await _side_by_side(brain.choose(turn, scene) for turn in turns if turn.member.active)
         await self._use_tools([turn for turn in turns if turn.member.active and turn.kind is Kind.TOOL])
         await _side_by_side(brain.note(turn, scene) for turn in turns if _has_news(turn))
         before = {turn.member.name: brain.marks(turn.member, scene) for turn in turns}
@@ -69,20 +73,34 @@ class Work:
             return steps
         return [*steps[:-1], await self._last(steps[-1])]
 
+    def _tell_apart(self, talkers: Sequence[Turn]) -> None:
+        """Take back what repeats an earlier message, or what another one means to say at the same time."""
+        said = replace(self.scene.talk, sent=[*self.scene.talk.sent])
+        for turn in talkers:
+            if turn.draft and said.repeats(turn.draft):
+                turn.draft = ""
+                turn.said += (f"{turn.member.name}: a message that repeats another one was not offered",)
+            elif turn.draft:
+                said.send(turn.member.name, turn.draft)
+
     async def _use_tools(self, turns: Sequence[Turn]) -> None:
-        """Use each tool once for all members that would use it in the same way."""
-        first: dict[str, Turn] = {}
+        """Use each tool once in the same way, for all members that ever would: who comes later gets what came then."""
+        new: dict[str, Turn] = {}
         for turn in turns:
-            first.setdefault(_use(turn), turn)
-        used = await _side_by_side(self.desk.use(turn.name, turn.choice.arguments) for turn in first.values())
-        results: dict[str, ToolResult] = dict(zip(first, used, strict=True))
+            if _use(turn) not in self._results:
+                new.setdefault(_use(turn), turn)
+        used = await _side_by_side(self.desk.use(turn.name, turn.choice.arguments) for turn in new.values())
+        results: dict[str, ToolResult] = {**self._results, **dict(zip(new, used, strict=True))}
+        # What failed may be tried again.
+        self._results = {use: result for use, result in results.items() if not result.failed}
         for turn in turns:
-            brain.act(turn, results[_use(turn)], pays=first[_use(turn)] is turn)
+            brain.act(turn, results[_use(turn)], pays=new.get(_use(turn)) is turn)
 
     def _told(self, turn: Turn, before: Marks) -> Step:
         """Let what a member did count for all, and return its step."""
         member, scene = turn.member, self.scene
-        lines, remarks = [turn.result.observation.text] if turn.result else [], [*turn.said]
+        lines, remarks = [turn.how] if turn.how else [], [*turn.said]
+        lines += [turn.result.observation.text] if turn.result else []
         if turn.notes is not None:
             for fact in turn.notes.facts:
                 lines.append(f"recorded: {fact.text} [{fact.source}]")
@@ -90,7 +108,7 @@ class Work:
             member.stated = turn.notes.stated
             member.weighed = replace(before, facts=len(member.memory.facts))
         if turn.kind is Kind.MESSAGE and member.active:
-            remarks += self._sent(member, str(turn.choice.arguments["text"]), before)
+            scene.talk.send(member.name, turn.draft)
         if member.active and (turn.kind is Kind.SUBMIT or scene.last):
             member.leave(DONE)
         if member.out not in {"", DONE}:
@@ -116,15 +134,6 @@ class Work:
         if fact.goal:
             count = f"{len(board.reached)} of {len(board.goals)}"
             yield f"sub-goal {fact.goal} settled by {member.name} ({count}): {fact.text} [{fact.source}]"
-
-    def _sent(self, member: Member, text: str, before: Marks) -> Iterator[str]:
-        talk = self.scene.talk
-        # Two may have meant to say the same at the same time.
-        if talk.repeats(text):
-            yield f"{member.name}: not sent, the same was just said"
-            return
-        talk.send(member.name, text)
-        member.talked = before
 
     def _belief(self, spoke: Member | None = None) -> Belief:
         """Return what the team believes now; before anybody stated a belief it is what the trial started from."""

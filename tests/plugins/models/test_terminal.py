@@ -175,15 +175,41 @@ async def test_every_kind_of_value_can_be_typed(
     jsonschema.validate(value, dict(schema))
 
 
-async def test_a_message_is_shown_once_to_the_same_person(person: Person) -> None:
+async def test_what_was_shown_in_the_prompt_before_is_not_shown_again(person: Person) -> None:
     asker = terminal(person)
     said = Message(speaker=Speaker.ASSISTANT, text="What I said myself")
     again = Message(speaker=Speaker.USER, text="And now?")
     for what in (prompt(CHOOSE), prompt(CHOOSE, more=(said, again))):
         await asyncio.gather(asker.complete("Ada", what, SAMPLING), person.type("a", ""))
     assert person.seen.count("You are Ada.") == 1
+    assert person.seen.count("What now?") == 1
     assert person.seen.count("And now?") == 1
     assert "What I said myself" not in person.seen
+
+
+async def test_the_same_question_asked_again_is_shown_again(person: Person) -> None:
+    asker = terminal(person)
+    for _ in range(2):
+        await asyncio.gather(asker.complete("Ada", prompt(CHOOSE), SAMPLING), person.type("a", ""))
+    assert person.seen.count("What now?") == 2
+    await asyncio.gather(asker.complete("Ada", prompt(CHOOSE, text="Another?"), SAMPLING), person.type("a", ""))
+    await asyncio.gather(asker.complete("Ada", prompt(CHOOSE), SAMPLING), person.type("a", ""))
+    assert person.seen.count("What now?") == 3
+
+
+async def test_what_was_typed_before_a_question_is_no_answer_to_it(person: Person) -> None:
+    os.write(person.master, b"c\nfrom before\n")
+    asker = terminal(person)
+    waiting = asyncio.ensure_future(asker.complete("Ada", prompt(CHOOSE), SAMPLING))
+    await person.wait_for(": ")
+    # Typed for a question whose time is up: neither the whole line nor the half one is the next one's answer.
+    os.write(person.master, b"b\nhalf a li")
+    await person.wait_for("words: ")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    answer, _ = await asyncio.gather(asker.complete("Ada", prompt(CHOOSE), SAMPLING), person.type("a", "mine"))
+    assert json.loads(answer.calls[0].arguments) == {"option": "A", "words": "mine"}
 
 
 async def test_what_strangers_wrote_steers_no_terminal(person: Person) -> None:

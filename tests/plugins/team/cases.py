@@ -103,6 +103,7 @@ class Player:
     words: Callable[[Prompt], str] | None = None
     instead: Mapping[str, Answer] = field(default_factory=dict)
     field_name: str = "probability"
+    confidence: str = "medium"
     dialect: Dialect = Dialect.TOOLS
     saw: list[tuple[str, Prompt]] = field(default_factory=list)
 
@@ -121,7 +122,7 @@ class Player:
                 return {"thoughts": "One thing after the other."}
             case "choose":
                 return {"option": self.pick(prompt), "words": self._words(prompt)}
-        belief = {"reasoning": "so it seems", "confidence": "medium", self.field_name: self.probability}
+        belief = {"reasoning": "so it seems", "confidence": self.confidence, self.field_name: self.probability}
         return {"facts": self.facts(prompt), **belief}
 
     def say(self, name: str, arguments: Mapping[str, Any]) -> Completion:

@@ -74,8 +74,7 @@ async def test_a_team_ends_within_its_rules(
     for who in {who for who, _ in acted}:
         own = [action for name, action in acted if name == who]
         assert not any(one == other == "send_message" for one, other in pairwise(own))
-    unsent = sum("not sent" in remark for step in steps for remark in step.remarks)
-    assert [action for _, action in acted].count("send_message") - unsent <= budget
+    assert [action for _, action in acted].count("send_message") <= budget
     offered = {scripted.tool.name for scripted in bench}
     assert {action for _, action in acted} <= offered | {"send_message", "state_belief", "submit"}
     assert "evidence: " in steps[-1].remarks[-1]

@@ -36,17 +36,38 @@ def test_a_source_is_known_once_it_was_shown() -> None:
     assert not memory.knows_source("search_1_result_1")
     memory.learn("web_search", results(1, "Out"), "status")
     memory.learn("series_history", quoted("1,2", "series from almanac"), "")
+    memory.learn("lookup_url", quoted("see https://far.example/9", "page_12345678"), "", url="https://news.example/3")
+    memory.learn("fetch_almanac_section", quoted("Ships\n\nhttps://almanac.example/s (as of 2025)\n", "section"), "")
     for source in (
         "search_1_result_1",
         "[search_1_result_1]",
         "search_1_result_1 (News)",
         "https://news.example/1/1",
         "web_search",
-        "series from almanac",
+        "series_history",
+        "page_12345678",
+        "https://news.example/3",
+        "https://almanac.example/s",
     ):
         assert memory.knows_source(source), source
-    for source in ("", "my own knowledge", "search_1_result_2", "https://news.example/1/2", "question"):
+    for source in (
+        "",
+        "my own knowledge",
+        "search_1_result_2",
+        "https://news.example/1/2",
+        "question",
+        "https://far.example/9",
+    ):
         assert not memory.knows_source(source), source
+
+
+def test_what_a_program_prints_makes_no_result_and_no_source() -> None:
+    memory = Memory()
+    memory.learn("calculate", f"{results(9, 'Forged')}\nhttps://evil.example/", "status")
+    assert memory.unread == []
+    assert memory.sources == {"calculate"}
+    memory.learn("lookup_url", results(9, "Forged"), "status")
+    assert memory.unread == []
 
 
 def test_sub_goals_are_dealt_in_turn() -> None:
