@@ -32,7 +32,8 @@ def means_of(
         clock=clock,
         random=outfitter.random,
         benches=workshop,
-        peers=PeerBenches(ledger, clock),
+        # One that failed to renew its forecast once still counts.
+        peers=PeerBenches(ledger, clock, oldest=2 * policy_of(config).stale_after),
         # What only a person asked for, of a question of their own or of another forecaster, is forecast once.
         repeats=lambda question, name: name in forecasters_for(config, registry, question),
     )

@@ -22,6 +22,7 @@ from bot.config.plugin_settings import settings_of
 from bot.domain.submission import Mode
 from bot.errors import ConfigError, StoreError
 from bot.llm.roles import Roles
+from bot.members import with_members
 from bot.outfit import idle_roles, lacking_roles
 from bot.registry import Registry, load_registry
 from bot.specs import Table
@@ -124,6 +125,12 @@ def _venues(config: Config, registry: Registry) -> Iterator[Finding]:
 
 def _models(config: Config, registry: Registry) -> Iterator[Finding]:
     used = dict.fromkeys(name for table in config.venues.values() for name in table.everyone)
+    try:
+        used.update(
+            dict.fromkeys(with_members(config, registry, [name for name in used if name in registry.forecasters]))
+        )
+    except ConfigError as error:
+        yield Finding(Verdict.FAIL, "forecasters", str(error), "mend config.toml")
     for name in used:
         lacking = lacking_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
         if lacking is not None:

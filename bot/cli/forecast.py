@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from bot.cli.beside import Beside as Following
 from bot.cli.beside import newest_attempt
 from bot.cli.call import Call
 from bot.cli.explain import explanation_of
-from bot.cli.here import Here, converses, is_current, view_steps
+from bot.cli.here import Here, converses, is_current, shared, tried, view_steps
 from bot.cli.interrupt import Terminated, run_until_told
 from bot.cli.leaving import TokenFile
 from bot.cli.options import spread
@@ -31,7 +32,7 @@ from bot.cli.wanted import Sources, Wanted, chosen, free_ones, remark_on, requir
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.question import Question
-from bot.errors import FoxcastError, InstanceLocked, StoreError, Unavailable, unnamed
+from bot.errors import InstanceLocked, Unavailable, unnamed
 from bot.jobs.attend import require_open
 from bot.members import with_members
 from bot.ports import Clock
@@ -140,6 +141,14 @@ def _tell(ctx: typer.Context, options: Options, made: Made) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Terms:
+    """Whether a person has agreed to what it may cost, and until when things are known, where not until now."""
+
+    agreed: bool = False
+    known_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Order:
     config: Config
     registry: Registry
@@ -153,7 +162,7 @@ class _Order:
         view = self._view(wanted.question, name)
         if remark := remark_on(self.config, self.registry, wanted.question, name, asked=self.options.forecaster):
             view.say(remark)
-        return await self._by(wanted, name, view)
+        return await self._by(wanted, name, view, _Terms())
 
     async def several(self, names: str) -> Several | None:
         """Forecast with each of them in turn; one that fails is left out with its reason.
@@ -161,55 +170,53 @@ class _Order:
         Raises Unavailable where all of them fail.
         """
         wanted = await self._wanted()
-        asides: list[Aside] = []
+        asides: dict[str, Aside] = {}
         listed = several(self.config, self.registry, wanted.question, names)
-        await self._agree(listed)
-        for name in listed:
+        terms = _Terms(agreed=await self._agree(listed), known_until=self.clock.now())
+        # Members first: what they have just said is not asked for again by whoever builds on them.
+        for name in (one for one in with_members(self.config, self.registry, listed) if one in listed):
             view = self._view(wanted.question, name)
             view.say(f"{name} forecasts")
             if self.config.forecaster(name).clairvoyant:
                 view.say(remark_on(self.config, self.registry, wanted.question, name, asked=name) or "")
             began = self.clock.monotonic()
-            made, why = await self._tried(wanted, name, view)
-            asides.append(Aside(name=name, made=made, why=why, seconds=self.clock.monotonic() - began))
-        if not any(aside.made or aside.why for aside in asides):
+            made, why = await tried(self._by(wanted, name, view, terms))
+            if why:
+                view.say(f"{name} is left out: {why}")
+            asides[name] = Aside(name=name, made=made, why=why, seconds=self.clock.monotonic() - began)
+        if not any(aside.made or aside.why for aside in asides.values()):
             # All of them were only asked for.
             return None
-        if not any(aside.made for aside in asides):
-            reasons = "; ".join(f"{aside.name}: {aside.why or 'asked for'}" for aside in asides)
+        if not any(aside.made for aside in asides.values()):
+            reasons = "; ".join(f"{name}: {asides[name].why or 'asked for'}" for name in listed)
             message = f"no forecaster came to an answer: {reasons}"
             raise Unavailable(message)
-        return Several(question=wanted.question, asides=asides)
+        return Several(question=wanted.question, asides=[asides[name] for name in listed])
 
     async def _wanted(self) -> Wanted:
         return await Sources(config=self.config, registry=self.registry, clock=self.clock).find(self.options.name)
 
-    async def _tried(self, wanted: Wanted, name: str, view: View) -> tuple[Made | None, str]:
-        try:
-            return await self._by(wanted, name, view), ""
-        except StoreError:
-            raise
-        except FoxcastError as error:
-            view.say(f"{name} is left out: {error}")
-            return None, str(error)
-
-    async def _by(self, wanted: Wanted, name: str, view: View) -> Made | None:
+    async def _by(self, wanted: Wanted, name: str, view: View, terms: "_Terms") -> Made | None:
         while True:
             try:
-                return await self._here(wanted, name, view)
+                return await self._here(wanted, name, view, terms)
             except InstanceLocked:
                 made, over = await self._beside(wanted, name, view)
                 if over:
                     return made
                 view.say("the other Foxcast has ended; the forecast goes on here")
 
-    async def _agree(self, names: Sequence[str]) -> None:
-        """Ask once whether all of them may cost what they are expected to cost together; a daemon asks by itself."""
+    async def _agree(self, names: Sequence[str]) -> bool:
+        """Ask once whether all of them may cost what they are expected to cost together.
+
+        False where a daemon runs, which asks by itself; should that end, each forecast here is asked about.
+        """
         try:
             async with self._opened(names) as opened:
                 await self._require_payable(opened, opened.seats)
         except InstanceLocked:
-            return
+            return False
+        return True
 
     def _opened(self, names: Sequence[str]) -> AbstractAsyncContextManager[App]:
         only = with_members(self.config, self.registry, names)
@@ -222,7 +229,7 @@ class _Order:
         above_usd = self.config.llm.budget.ask_above_usd
         await agree_to(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
 
-    async def _here(self, wanted: Wanted, name: str, view: View) -> Made:
+    async def _here(self, wanted: Wanted, name: str, view: View, terms: "_Terms") -> Made:
         free = () if self.options.beside else free_ones(self.config, self.registry, but=name)
         async with self._opened((name, *free)) as opened:
             ledger, now = opened.ledger, self.clock.now()
@@ -231,9 +238,10 @@ class _Order:
             question = await ledger.questions.get(wanted.question.ref)
             await require_open(ledger, question, name, now=now)
             require_future(question, now)
-            if not self.options.beside:
+            if not terms.agreed:
                 await self._require_payable(opened, with_members(self.config, self.registry, (name,)))
-            here = Here(opened, question, lambda one: view if one == name else self._view(question, one))
+            until = shared(terms.known_until, now)
+            here = Here(opened, question, lambda one: view if one == name else self._view(question, one), until)
             made = await here.forecast(name)
             beside = [await here.beside(one) for one in free]
             return await _told(Records(config=self.config, folder=opened.folder, ledger=ledger), made, beside)

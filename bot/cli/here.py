@@ -1,8 +1,10 @@
 """A forecast that this process makes: watched, paid for with a person's yes, and behind those that it builds on."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 from bot.app import App
 from bot.cli.output.forecast import Beside
@@ -21,17 +23,26 @@ from bot.registry import Registry
 from bot.store.codec import version_of
 from bot.store.forecasts import Trace
 
+T = TypeVar("T")
+
+# Well before the tools of a desk would take the moment for one long past.
+SHARED = timedelta(hours=1)
+
 # What the failure of every trial is told as.
 CAUSES: tuple[type[FoxcastError], ...] = (ConfigError, Unauthorized, Rejected, Unavailable)
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """One question in an open Foxcast; ``view_of`` makes the view of a forecaster."""
+    """One question in an open Foxcast; ``view_of`` makes the view of a forecaster.
+
+    Nothing after ``known_until`` informs a forecast, where that is given.
+    """
 
     opened: App
     question: Question
     view_of: Callable[[str], View]
+    known_until: datetime | None = None
 
     async def forecast(self, name: str) -> str:
         """Forecast, after those that it builds on, and return the id; raises why the first trial failed.
@@ -44,7 +55,7 @@ class Here:
             await self._member(member, view)
         _say_no_search(opened, seat, question, view)
         with view.shown():
-            return await _forecast(opened, seat, question, view)
+            return await self._forecast(seat, view)
 
     async def beside(self, name: str) -> Beside:
         """Forecast with a free forecaster, unless what it said can only be repeated; its failure is no trouble."""
@@ -54,29 +65,50 @@ class Here:
         if known is not None and is_current(known, question) and known.cutoff == cutoff_of(question, now):
             return Beside(name=name, forecast=known)
         sitting = await begin(opened.means, seat, question, ASKED_FOR)
+        made, why = await tried(sitting.forecast())
+        if made is None:
+            await ledger.forecasts.fail(sitting.running.id, why=why, at=opened.clock.now())
+        return Beside(name=name, forecast=made, why=why)
+
+    async def _forecast(self, seat: Seat, view: View) -> str:
+        opened = self.opened
+        means = dataclasses.replace(opened.means, watch=view)
+        sitting = await begin(means, seat, self.question, ASKED_FOR, known_until=self.known_until)
+        if sitting.running.trials:
+            view.say(f"forecast {sitting.running.id} was cut off; it goes on")
+        view.recall([record for record in sitting.running.trials if record.trial is not None])
         try:
-            return Beside(name=name, forecast=await sitting.forecast())
+            return (await sitting.forecast()).id
         except NoAnswer as nothing:
-            why = str(nothing)
-        except StoreError:
-            raise
-        except FoxcastError as error:
-            why = str(error)
-        await ledger.forecasts.fail(sitting.running.id, why=why, at=opened.clock.now())
-        return Beside(name=name, forecast=None, why=why)
+            forecasts = opened.ledger.forecasts
+            await forecasts.fail(sitting.running.id, why=str(nothing), at=opened.clock.now())
+            raise _cause(await forecasts.trace(sitting.running.id)) from nothing
 
     async def _member(self, name: str, view: View) -> None:
         opened, question = self.opened, self.question
         known = await opened.ledger.forecasts.latest(question.ref, name)
-        oldest = cutoff_of(question, opened.clock.now()) - opened.means.policy.min_gap
+        oldest = cutoff_of(question, self.known_until or opened.clock.now()) - opened.means.policy.min_gap
         if known is not None and is_current(known, question) and known.cutoff >= oldest:
             return
-        try:
-            await self.forecast(name)
-        except StoreError:
-            raise
-        except FoxcastError as error:
-            view.say(f"{name} is left out: {error}")
+        view.say(f"{name} forecasts first")
+        made, why = await tried(self.forecast(name))
+        if made is None:
+            view.say(f"{name} is left out: {why}")
+
+
+def shared(known_until: datetime | None, now: datetime) -> datetime | None:
+    """Return until when forecasts of one command know things; None, until now, once the world has gone on since."""
+    return known_until if known_until is not None and now - known_until <= SHARED else None
+
+
+async def tried(work: Awaitable[T]) -> tuple[T | None, str]:
+    """Return what comes of work, or None and why nothing did; a ledger that takes nothing any more ends everything."""
+    try:
+        return await work, ""
+    except StoreError:
+        raise
+    except (NoAnswer, FoxcastError) as error:
+        return None, str(error)
 
 
 def view_steps(config: Config, registry: Registry, name: str) -> int:
@@ -104,19 +136,6 @@ def _say_no_search(opened: App, seat: Seat, question: Question, view: View) -> N
     backdated = is_backdated(question, cutoff_of(question, now), now)
     if backdated and (why := no_search(workshop, backdated=True)) is not None:
         view.say(why)
-
-
-async def _forecast(opened: App, seat: Seat, question: Question, view: View) -> str:
-    sitting = await begin(dataclasses.replace(opened.means, watch=view), seat, question, ASKED_FOR)
-    if sitting.running.trials:
-        view.say(f"forecast {sitting.running.id} was cut off; it goes on")
-    view.recall([record for record in sitting.running.trials if record.trial is not None])
-    try:
-        return (await sitting.forecast()).id
-    except NoAnswer as nothing:
-        forecasts = opened.ledger.forecasts
-        await forecasts.fail(sitting.running.id, why=str(nothing), at=opened.clock.now())
-        raise _cause(await forecasts.trace(sitting.running.id)) from nothing
 
 
 def _cause(trace: Trace) -> FoxcastError:

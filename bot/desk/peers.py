@@ -6,7 +6,7 @@ the use of a tool, so a trial that is taken up or replayed reads the same.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bot.desk.bare import BareBench
 from bot.desk.bench import USE, Use
@@ -17,12 +17,13 @@ from bot.domain.inquiry import Charge
 from bot.domain.prediction import Prediction
 from bot.domain.question import Question
 from bot.domain.step import Json, Observation, ToolResult
-from bot.ids import digest
 from bot.ports import Clock
 from bot.store.codec import PREDICTIONS, clean, version_of
 from bot.store.ledger import Ledger
 
 PEERS = "peer_forecasts"
+# What a member said so long before says nothing any more.
+OLDEST = timedelta(days=6)
 _BARE = BareBench()
 
 
@@ -33,10 +34,11 @@ def predictions_of(plain: Json) -> Mapping[str, Prediction]:
 
 @dataclass(frozen=True, slots=True)
 class PeerBenches:
-    """Where forecasters that build on others find what those said."""
+    """Where forecasters that build on others find what those said, unless that is older than ``oldest``."""
 
     ledger: Ledger
     clock: Clock
+    oldest: timedelta = OLDEST
 
     async def bench(
         self, question: Question, *, charge: Charge, cutoff: datetime, limits: Limits, guarded: bool = True
@@ -44,7 +46,15 @@ class PeerBenches:
         """Return the bench of one trial, with all that it had read before, if it had begun."""
         record = Record(self.ledger.exchanges, charge.scope, charge.trial, self.clock, sealed=False)
         await record.load()
-        return PeerBench(ledger=self.ledger, question=question, charge=charge, cutoff=cutoff, record=record)
+        return PeerBench(
+            ledger=self.ledger,
+            question=question,
+            charge=charge,
+            cutoff=cutoff,
+            record=record,
+            oldest=self.oldest,
+            guarded=guarded,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +70,8 @@ class PeerBench(BareBench):
     charge: Charge
     cutoff: datetime
     record: Record
+    oldest: timedelta = OLDEST
+    guarded: bool = True
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         """Read what the named forecasters said; nothing else can be used."""
@@ -75,8 +87,7 @@ class PeerBench(BareBench):
 
     async def keep(self, text: str) -> str:
         """Put a text on record and return its digest."""
-        content = clean(text).encode()
-        return digest(content) if self.record.sealed else await self.ledger.documents.put(content, "text/plain")
+        return await self.ledger.documents.put(clean(text).encode(), "text/plain")
 
     async def _read(self, names: Sequence[str]) -> object:
         answers: list[Json] = []
@@ -102,6 +113,10 @@ class PeerBench(BareBench):
         result = ToolResult(observation=Observation(text="\n".join(lines)), data=data)
         return USE.plain(Use(result=result, note=NOTE.plain(Note())))
 
+    async def _is_clairvoyant(self, made: Forecast) -> bool:
+        setup = (await self.ledger.forecasts.trace(made.id)).setup
+        return setup is not None and setup.clairvoyant
+
     async def _newest(self, name: str) -> Forecast | str:
         """Return its newest forecast that counts, or why there is none."""
         version, why = version_of(self.question), "it has no forecast of this question"
@@ -112,7 +127,9 @@ class PeerBench(BareBench):
                 why = "its forecast is of another text of this question"
             elif made.cutoff > self.cutoff:
                 why = "its forecast may rest on what came after the cutoff"
-            elif (setup := (await self.ledger.forecasts.trace(made.id)).setup) is not None and setup.clairvoyant:
+            elif self.cutoff - made.cutoff > self.oldest:
+                why = f"its last forecast, of {made.made_at:%Y-%m-%d}, is too old"
+            elif self.guarded and await self._is_clairvoyant(made):
                 why = "it is clairvoyant"
             else:
                 return made

@@ -16,7 +16,7 @@ from bot.desk.parts import Calculator, Engine, Gauge, Models, PageReader, Shelf
 from bot.desk.policy import permitted, policy_for
 from bot.desk.record import Record, digest_of
 from bot.desk.tools.own import NAME as EARLIER
-from bot.desk.tools.own import earlier
+from bot.desk.tools.own import Own
 from bot.desk.tools.related import HISTORY, RELATED
 from bot.desk.tools.scene import Guards, Scene
 from bot.desk.tools.search import usable
@@ -189,8 +189,9 @@ class Workshop:
         if not names:
             return set()
         related = self.ledger.related
+        own = Own(self.ledger.forecasts, related, charge)
         there = {
-            EARLIER: bool(await earlier(ref, self.ledger.forecasts, charge, before)),
+            EARLIER: bool(await own.of(ref, before=before)),
             RELATED: not await related.alone(ref, before=before),
             HISTORY: await related.moved(ref, before=before),
         }

@@ -43,6 +43,12 @@ class Lane:
     digest: str = ""
     choose: tuple[ChooseTable, ...] = ()
 
+    @property
+    def may_lead(self) -> frozenset[str]:
+        """All whose forecasts leave of some questions, where that depends on the question; else nobody."""
+        chosen = [table.forecasters[0] for table in self.choose]
+        return frozenset((self.primary, *chosen)) if chosen else frozenset()
+
     def leader(self, question: Question) -> str:
         """Return whose forecast of a question leaves."""
         return next((table.forecasters[0] for table in self.choose if table.fits(question)), self.primary)
@@ -59,8 +65,8 @@ class Case:
 
     ``version`` is the digest of the question as it is now ("" where that is not asked), ``stops`` are all that stand,
     ``arm`` the newest record of the lane, ``lacking`` names what a live lane still lacks, ``approval`` is what a person
-    was asked about the forecast last. ``trades`` says that the venue takes orders; ``plan`` is then what to do, and
-    ``usage`` what is at stake.
+    was asked about the forecast last. ``clairvoyant``: the forecast was made as one that may see the future. ``trades``
+    says that the venue takes orders; ``plan`` is then what to do, and ``usage`` what is at stake.
     """
 
     lane: Lane
@@ -74,6 +80,7 @@ class Case:
     arm: Arm | None = None
     lacking: Sequence[str] = ()
     approval: Approval | None = None
+    clairvoyant: bool = False
     trades: bool = False
     plan: Plan | None = None
     usage: Usage = field(default_factory=Usage)

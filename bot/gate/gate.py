@@ -1,8 +1,9 @@
 """The checks between a recorded forecast and an intent, in order; the first that objects decides.
 
-mode -> primary forecaster -> form -> brake and stops -> lock -> window -> arm -> answers of people -> plan -> caps ->
-losses -> edge and band -> approval -> duplicates -> send. Every answer, also "no", becomes a stored decision with its
-reason. A check that cannot be made counts as an objection. On paper nobody arms or approves; all else is the same.
+mode -> made without foreknowledge -> primary forecaster -> form -> brake and stops -> lock -> window -> arm -> answers
+of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates -> send. Every answer, also "no", becomes
+a stored decision with its reason. A check that cannot be made counts as an objection. On paper nobody arms or approves;
+all else is the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,8 +39,8 @@ class Gate:
 
     def before(self, case: Case) -> Hold | None:
         """Return the objection of the checks that need neither a market nor what is at stake, if one objects."""
-        checks = (_off, _not_primary, _unfit, self._halted, _locked, _early, _closed, _reworded, _unarmed, _unready)
-        return _first((*checks, asking.unanswered, _sent), case)
+        first = (_off, _foreseen, _not_primary, _unfit, self._halted, _locked, _early, _closed)
+        return _first((*first, _reworded, _unarmed, _unready, asking.unanswered, _sent), case)
 
     def question(self, case: Case) -> Approval | None:
         """Return what a person must be asked, where that is all that keeps the case from leaving."""
@@ -63,12 +64,23 @@ def _off(case: Case) -> Hold | None:
     return Hold(why=f"{case.lane.venue} is off") if case.lane.mode is Mode.OFF else None
 
 
+def _foreseen(case: Case) -> Hold | None:
+    """Hold for good what may rest on the future: what config says of its forecaster by now changes nothing about it."""
+    if not case.clairvoyant:
+        return None
+    return Hold(why=f"recorded only: {case.forecast.forecaster} was clairvoyant when it made this forecast")
+
+
 def _not_primary(case: Case) -> Hold | None:
     lane, forecaster = case.lane, case.forecast.forecaster
     leader = lane.leader(case.question)
     if forecaster == leader:
         return None
-    return Hold(why=f"recorded only: {leader} forecasts for {lane.venue}, {forecaster} runs beside it")
+    why = f"recorded only: {leader} forecasts for {lane.venue}, {forecaster} runs beside it"
+    closes_at = case.question.closes_at
+    is_open = closes_at is None or closes_at > case.now
+    # Who leads may change with what the question is filed under.
+    return case.later(why) if is_open and forecaster in lane.may_lead else Hold(why=why)
 
 
 def _unfit(case: Case) -> Hold | None:

@@ -33,7 +33,7 @@ class Recheck:
     trading: Collection[str] = ()
 
     async def __call__(self, intent: Intent) -> str | None:
-        """Ask brake, stops, losses, arm record, readiness, the question as it is now, and the age of the plan."""
+        """Ask brake, stops, losses, arm record, readiness, who leads, the question as it is now, and the plan's age."""
         lane, now = self.lanes.get(intent.ref.venue), self.clock.now()
         if lane is None or lane.mode is Mode.OFF:
             return f"{intent.ref.venue} is off"
@@ -83,8 +83,13 @@ class Recheck:
             paper=not lane.live,
         )
         (docket,) = await self.ledger.dockets.of([asked], now=now)
+        if docket.clairvoyant:
+            return f"{forecast.forecaster} was clairvoyant when it made this forecast"
         if docket.locked is not None:
             return f"locked: {docket.locked}"
+        # What the question is filed under may have moved since.
+        if (leader := lane.leader(docket.question)) != forecast.forecaster:
+            return f"{leader} forecasts {intent.ref} now, not {forecast.forecaster}"
         binding = lane.live or lane.venue in self.trading
         why = window.closed(lane, docket.question, now, binding=binding)
         return why or window.reworded(forecast.version, version_of(docket.question))

@@ -1,6 +1,6 @@
 """Do what people asked of the daemon."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -140,7 +140,8 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
         await ledger.questions.record([request.question], seen_at=now)
     question = await ledger.questions.get(request.ref)
     await require_open(ledger, question, name, now=now)
-    await _require_affordable(parts, name, now)
+    members = await _members_due(parts, question, name)
+    await _require_affordable(parts, [*(member.forecaster for member in members), name], now)
     newest = await ledger.forecasts.latest(request.ref, name)
     due = Due(
         ref=request.ref,
@@ -150,7 +151,7 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
         closes_at=question.closes_at,
         answered_at=newest.made_at if newest else None,
     )
-    await ledger.schedule.plan([*await _members_due(parts, question, name), due])
+    await ledger.schedule.plan([*members, due])
     parts.wake()
     return f"forecast of {request.ref} by {name} {ASKED_FOR}"
 
@@ -176,13 +177,15 @@ async def _members_due(parts: Attending, question: Question, name: str) -> list[
     return found
 
 
-async def _require_affordable(parts: Attending, name: str, now: datetime) -> None:
+async def _require_affordable(parts: Attending, names: Sequence[str], now: datetime) -> None:
     """Refuse what the forecast job would hold; it would wait there without a word."""
     due = {**await parts.ledger.schedule.due(now)}
-    due[name] = due.get(name, 0) + 1
-    if name in await parts.spending.held(parts.seats, due, now=parts.clock.now()):
+    for name in names:
+        due[name] = due.get(name, 0) + 1
+    held = await parts.spending.held(parts.seats, due, now=parts.clock.now())
+    if dear := [name for name in names if name in held]:
         message = (
-            f"what is due to {name} is expected to cost more than llm.budget.ask_above_usd = "
+            f"what is due to {', '.join(dear)} is expected to cost more than llm.budget.ask_above_usd = "
             f"{parts.spending.ask_above_usd:g}; start the daemon with foxcast run --yes, or raise that"
         )
         raise Rejected(message)

@@ -56,6 +56,7 @@ class Around:
             arm=self.leaves.arms.get(lane.venue),
             lacking=self._lacking(lane),
             approval=await self._approval(lane, forecast.id),
+            clairvoyant=docket.clairvoyant,
             trades=lane.venue in self.planners,
         )
 

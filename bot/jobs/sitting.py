@@ -234,13 +234,18 @@ def _reasons(trials: Sequence[Trial]) -> str:
     )
 
 
-async def begin(means: Means, seat: Seat, question: Question, why: str) -> Sitting:
-    """Begin a forecast of a recorded question, or take up the one that was cut off."""
+async def begin(
+    means: Means, seat: Seat, question: Question, why: str, *, known_until: datetime | None = None
+) -> Sitting:
+    """Begin a forecast of a recorded question, or take up the one that was cut off.
+
+    With ``known_until`` nothing later informs it, so that forecasts that stand side by side knew the same.
+    """
     now = means.clock.now()
     opening = Opening(
         question=question,
         forecaster=seat.name,
-        cutoff=cutoff_of(question, now),
+        cutoff=cutoff_of(question, now if known_until is None else min(now, known_until)),
         why=why,
         now=now,
         setup=seat.setup,

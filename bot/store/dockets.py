@@ -11,9 +11,11 @@ from bot.domain.submission import Intent
 from bot.store.questions import current
 from bot.store.runs import Runs
 from bot.store.schedule import lock_reason
+from bot.store.setups import foreseeing
 from bot.store.submissions import standing
 
 _SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
+_SETUP = "select setup from forecast where ref = ? and forecaster = ? and revision = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +34,15 @@ class Docket:
     """What stands around one forecast.
 
     The question as it is now, its newest intent that is neither refused nor superseded, why it is locked for the
-    forecaster, and the newest revision if the forecaster has completed a later one.
+    forecaster, and the newest revision if the forecaster has completed a later one. ``clairvoyant``: this forecast was
+    made without guards against knowing the future, whatever config says of its forecaster by now.
     """
 
     question: Question
     standing: Intent | None
     locked: str | None
     successor: int | None
+    clairvoyant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +53,28 @@ class Dockets:
 
     async def of(self, asked: Sequence[Asked], *, now: datetime) -> list[Docket]:
         """Return a docket for each forecast, in this order, all of one moment; raises NotFound."""
-        return await self.readers.run(lambda database: [_docket(database, one, now) for one in asked])
+        return await self.readers.run(lambda database: _dockets(database, asked, now))
 
 
-def _docket(database: Database, asked: Asked, now: datetime) -> Docket:
-    (successor,) = database.execute(_SUCCESSOR, [str(asked.ref), asked.forecaster, asked.revision]).fetchone()
+def _dockets(database: Database, asked: Sequence[Asked], now: datetime) -> list[Docket]:
+    setups = [database.execute(_SETUP, _revision(one)).fetchone() for one in asked]
+    clairvoyant = foreseeing(database, (row[0] for row in setups if row))
+    return [
+        _docket(database, one, now, clairvoyant=row is not None and row[0] in clairvoyant)
+        for one, row in zip(asked, setups, strict=True)
+    ]
+
+
+def _revision(asked: Asked) -> list[object]:
+    return [str(asked.ref), asked.forecaster, asked.revision]
+
+
+def _docket(database: Database, asked: Asked, now: datetime, *, clairvoyant: bool) -> Docket:
+    (successor,) = database.execute(_SUCCESSOR, _revision(asked)).fetchone()
     return Docket(
         question=current(database, asked.ref),
         standing=standing(database, asked.ref, asked.account, paper=asked.paper),
         locked=lock_reason(database, asked.ref, asked.forecaster, now=now),
         successor=successor,
+        clairvoyant=clairvoyant,
     )

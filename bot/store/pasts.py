@@ -14,7 +14,7 @@ from bot.domain.question import QuestionRef
 from bot.domain.resolution import Resolution
 from bot.store.codec import OUTCOME, STEP, TRIAL, listed, moment, stamp, unpack_prediction
 from bot.store.scores import BY_SPOT
-from bot.store.setups import setup_at
+from bot.store.setups import foreseeing_of
 from bot.store.versions import stated
 
 # Who learns from more than these learns little from those before them.
@@ -25,7 +25,7 @@ MOST = 5_000
 _PASTS = f"""
 with eligible as (
   select f.id, f.forecaster, f.version, f.price, f.cutoff, f.ref, p.target, p.raw_probability, p.raw_body,
-         r.body as outcome, r.resolved_at, f.setup,
+         r.body as outcome, r.resolved_at,
          row_number() over (partition by f.forecaster, f.ref, p.target order by f.revision desc) as age
   from current_resolution r
   join prediction p on p.ref = r.ref and p.target = r.target
@@ -33,11 +33,12 @@ with eligible as (
   join question q on q.ref = f.ref
   where r.kind <> 'void' and r.resolved_at < :before and f.cutoff < :before
     and f.forecaster in (select value from json_each(:forecasters))
+    and coalesce(f.setup, '') not in (select value from json_each(:foreseeing))
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
     and {BY_SPOT}
     and not exists (
       select 1 from question_version v where v.version = f.version and json_extract(v.body, '$.facts.training') = 'no'))
-select id, forecaster, version, price, cutoff, ref, target, raw_probability, raw_body, outcome, resolved_at, setup
+select id, forecaster, version, price, cutoff, ref, target, raw_probability, raw_body, outcome, resolved_at
 from eligible where age = 1 order by resolved_at desc, ref desc, target desc, forecaster desc limit :most
 """  # noqa: S608 - made of constants
 _REASONS = "select body from trial where forecast = ? and body is not null order by number desc"
@@ -46,11 +47,13 @@ _NOTES = "select body from step where forecast = ? and action = ? order by trial
 
 def pasts(database: Database, forecasters: Collection[str], before: datetime) -> list[Hindsight]:
     """Return the newest pasts of these forecasters, in the order in which their outcomes became known."""
-    probe = {"before": stamp(before), "forecasters": listed(forecasters), "most": MOST}
-    rows = database.execute(_PASTS, probe).fetchall()
-    setups = {digest: setup_at(database, digest) for digest in {setup for *_, setup in rows}}
-    clairvoyant = {digest for digest, setup in setups.items() if setup is not None and setup.clairvoyant}
-    return [_past(database, row) for *row, setup in reversed(rows) if setup not in clairvoyant]
+    probe = {
+        "before": stamp(before),
+        "forecasters": listed(forecasters),
+        "foreseeing": foreseeing_of(database, forecasters),
+        "most": MOST,
+    }
+    return [_past(database, row) for row in reversed(database.execute(_PASTS, probe).fetchall())]
 
 
 def _past(database: Database, row: Sequence[Any]) -> Hindsight:

@@ -15,6 +15,7 @@ from bot.domain.prediction import Prediction
 from bot.domain.question import Question, QuestionRef
 from bot.store.codec import listed, moment, stamp, unpack_prediction
 from bot.store.runs import Runs
+from bot.store.setups import foreseeing
 from bot.store.versions import stated
 
 # A question that was stated anew since then is told as it was stated then. Versions are found by their targets, which
@@ -62,6 +63,7 @@ select exists (
     where version in (select version from target where ref = :ref) and seen_at < :before limit 1 offset 1)
 """
 _WHY = "select why from forecast where id = ?"
+_SETUPS = "select id, setup from forecast where ref = ? and setup is not null"
 _CROWD_OF = """
 select p.probability, p.body from forecast f join price p on p.id = f.price where f.id = ?
 """
@@ -122,6 +124,16 @@ class Related:
         """Return the crowd's view that a forecast began with, if it had one."""
         row = await self.readers.run(lambda database: database.execute(_CROWD_OF, [forecast]).fetchone())
         return unpack_prediction(*row) if row else None
+
+    async def foreseen(self, ref: QuestionRef) -> frozenset[str]:
+        """Return the forecasts of a question that were made by one who might see the future; no trial is told them."""
+        return await self.readers.run(lambda database: _foreseen(database, str(ref)))
+
+
+def _foreseen(database: Database, ref: str) -> frozenset[str]:
+    rows = database.execute(_SETUPS, [ref]).fetchall()
+    clairvoyant = foreseeing(database, (setup for _, setup in rows))
+    return frozenset(forecast for forecast, setup in rows if setup in clairvoyant)
 
 
 def _escaped(word: str) -> str:

@@ -394,7 +394,7 @@ def lanes(database: Database) -> None:
         database.execute(statement)
 
 
-@MIGRATIONS(name="0009_labels")
+@MIGRATIONS(name="0008_labels")
 def labels(database: Database) -> None:
     """Keep what questions are filed under: it moves, so it is no part of their versions."""
     database.execute("alter table question add column labels text not null default '{}'")

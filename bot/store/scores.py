@@ -15,6 +15,7 @@ from bot.domain.score import Score
 from bot.errors import ContractError
 from bot.store.codec import OUTCOME, QUESTION, moment, stamp, unpack_prediction
 from bot.store.runs import Runs
+from bot.store.setups import foreseeing_of
 
 # From the side of what is not scored yet: it stays short, however long the past has grown.
 _TO_SCORE = """
@@ -99,7 +100,8 @@ where age = 1 order by cutoff, ref, eligible.target, forecaster, s.rule
 """  # noqa: S608 - made of constants
 _KINDS = {"chosen": "choice", "landed": "curve"}
 # What calibration may learn from: the same choice of rows, raw, and only what resolved before the moment. Questions
-# that say that nothing may be fitted on them (their fact "training") are left out.
+# that say that nothing may be fitted on them (their fact "training") are left out, and so is what was said by one who
+# saw the future.
 _ANSWERED = f"""
 with eligible as (
   select f.ref, p.target, p.raw_probability as raw, r.value as outcome, q.source, f.cutoff, r.resolved_at,
@@ -110,6 +112,7 @@ with eligible as (
   join question q on q.ref = f.ref
   where r.kind = 'happened' and r.resolved_at < :before and p.raw_probability is not null
     and f.forecaster = :forecaster and q.family = :family
+    and coalesce(f.setup, '') not in (select value from json_each(:foreseeing))
     and f.cutoff <= r.resolved_at and (q.closes_at is null or f.cutoff <= q.closes_at)
     and {BY_SPOT}
     and not exists (
@@ -290,7 +293,8 @@ def _record(database: Database, scored: Sequence[Scorable], scores: Sequence[Sco
 
 
 def _answered(database: Database, values: dict[str, str]) -> Answered:
-    rows = database.execute(_ANSWERED, values).fetchall()
+    probe = {**values, "foreseeing": foreseeing_of(database, [values["forecaster"]])}
+    rows = database.execute(_ANSWERED, probe).fetchall()
     raw, outcome, source, cutoff, resolved_at = list(zip(*rows, strict=True)) or [()] * 5
     return Answered(
         raw=raw,

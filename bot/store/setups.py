@@ -1,16 +1,18 @@
 """The setups of forecasters, as documents: many forecasts share one."""
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from sqlite_utils import Database
 
 from bot.domain.setup import Setup
-from bot.store.codec import SETUP
+from bot.store.codec import SETUP, listed
 from bot.store.documents import Packed, get, pack, put
 
 _SETUP = "select setup from forecast where id = ?"
 _ADJUST = "update forecast set setup = ? where id = ?"
+_USED = "select distinct setup from forecast where forecaster in (select value from json_each(?))"
 _MEDIA_TYPE = "application/json"
 
 
@@ -26,6 +28,18 @@ def keep_setup(database: Database, setup: Setup | None) -> str | None:
 def setup_at(database: Database, digest: str | None) -> Setup | None:
     """Read a setup within the caller's snapshot; None stands for a forecast that does not say."""
     return None if digest is None else SETUP.decode(get(database, digest).content.decode())
+
+
+def foreseeing(database: Database, digests: Iterable[str | None]) -> frozenset[str]:
+    """Return those of the setups that let a forecaster see the future, each read once."""
+    read = {digest: setup_at(database, digest) for digest in set(digests) if digest is not None}
+    return frozenset(digest for digest, setup in read.items() if setup is not None and setup.clairvoyant)
+
+
+def foreseeing_of(database: Database, forecasters: Collection[str]) -> str:
+    """Return as a JSON list, for queries, the setups by which these forecasters were let see the future."""
+    used = (setup for (setup,) in database.execute(_USED, [listed(forecasters)]).fetchall())
+    return listed(sorted(foreseeing(database, used)))
 
 
 def unfit(database: Database, forecast_id: str, setup: Setup | None) -> str | None:

@@ -66,6 +66,7 @@ class Stage:
     tokens: int = 0
     noted: int = 0
     _last: int = 0
+    _within: int = 0
     _ignored: dict[int, int] = field(default_factory=dict)
 
     @property
@@ -94,11 +95,10 @@ class Stage:
         )
 
     def count(self, step: Step) -> None:
-        """Count what a step of the trial used."""
-        used = step.usage.tokens_in + step.usage.tokens_out
-        self.tokens += used
-        if "agent" not in step.action.arguments:
-            self._last = used
+        """Count what a step of the orchestrator used; what turns of subagents in it used is counted already."""
+        self._last = _tokens(step.usage) - self._within
+        self.tokens += self._last
+        self._within = 0
 
     async def act(self, move: Move) -> ToolResult:
         """Do what the orchestrator asked for; what is wrong with it comes as a failed result."""
@@ -198,10 +198,11 @@ class Stage:
         async with aclosing(self.crew.play(runs)) as turns:
             async for run, turn in turns:
                 step = self._step(run, turn)
+                self.tokens += _tokens(step.usage)
                 if self.put is not None:
-                    self.count(step)
                     await self.put(step)
                 else:
+                    self._within += _tokens(step.usage)
                     usage += step.usage
                     documents += step.observation.documents
         text = "\n\n".join(run.shown() for run in runs)
@@ -256,6 +257,10 @@ class Stage:
 def _granted(agent: Agent) -> str:
     tools = ", ".join(agent.tools) or "no tools of the desk"
     return f"{agent.kind.name}, {tools}, {agent.steps} moves and {agent.tokens} tokens for each run"
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.tokens_in + usage.tokens_out
 
 
 def _listed(arguments: Mapping[str, Json], name: str) -> list[Json]:

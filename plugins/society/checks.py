@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from plugins.society.lines import Key
 from plugins.society.names import instead
 from plugins.society.scenario import JURY, ActionType, Agent, Kind, Move, Scenario, laid_out
-from plugins.society.variables import BUILT_IN, cycle, placeholders
+from plugins.society.variables import (
+    BUILT_IN,
+    MOST_CHARS,
+    cycle,
+    placeholders,
+    whole_length,
+    whole_lengths,
+)
 
 MOST_MOVES = 500
 
@@ -34,6 +41,8 @@ def faults(scenario: Scenario) -> Iterator[Fault]:
     yield from _placeholder_faults(scenario)
     if found := cycle(scenario.values):
         yield ("values", found[0]), f"holds itself: {' -> '.join(found)}"
+    else:
+        yield from _length_faults(scenario)
     if not any(move.kind in _ANSWERS for move in scenario.steps if move.action is ActionType.MESSAGE):
         yield ("steps",), "no step asks for an answer: one of the kind vote, estimate or synthesis is needed"
 
@@ -128,6 +137,13 @@ def _placeholder_faults(scenario: Scenario) -> Iterator[Fault]:
         for name in placeholders(text):
             if name not in known:
                 yield key, f"nothing fills the placeholder {{{name}}}; {instead(name, known)}"
+
+
+def _length_faults(scenario: Scenario) -> Iterator[Fault]:
+    lengths = whole_lengths(scenario.values)
+    for key, text in _texts(scenario):
+        if whole_length(text, lengths) > MOST_CHARS:
+            yield key, f"is longer than {MOST_CHARS} characters once the values are filled in"
 
 
 def _texts(scenario: Scenario) -> Iterator[tuple[Key, str]]:

@@ -9,12 +9,33 @@ from typing import Any
 
 Key = tuple[str | int, ...]
 
+# A key of more parts is none that a scenario has; to parse it, or to keep its place, would take the square of them.
+MOST_PARTS = 30
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+# Comments and texts as wholes, also those that are never closed, so that each sign is looked at once.
+_TOML = re.compile(
+    r"""#[^\n]*|\"{3}(?:\\.|[^\\])*?(?:\"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:\\.|[^"\\\n])*"?|'[^'\n]*'?"""
+    r"""|[\[\]{}.,=\n]|[^\[\]{}.,=\n#"']+""",
+    re.DOTALL,
+)
 
 
 def line_of(key: Key, lines: Mapping[Key, int]) -> int:
     """Return the line of a key, of the nearest table around it that has one, or 1."""
     return next((lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in lines), 1)
+
+
+def deep_line(text: str) -> int | None:
+    """Return the line of the first key of TOML, valid or not, that has too many parts; None where there is none."""
+    line, parts = 1, 0
+    for token in _TOML.finditer(text):
+        mark = token.group()
+        parts = parts + 1 if mark == "." else 0 if mark in "[]{},=\n" else parts
+        if parts >= MOST_PARTS:
+            return line
+        line += mark.count("\n")
+    return None
 
 
 def toml_lines(text: str) -> dict[Key, int]:
@@ -49,8 +70,9 @@ def json_lines(text: str) -> dict[Key, int]:
             path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
         elif mark != ":" and path and path[-1] is None:
             path[-1] = mark[1:-1]
-            found[_known(path)] = line
-        elif mark != ":" and path and isinstance(path[-1], int):
+            if len(path) <= MOST_PARTS:
+                found[_known(path)] = line
+        elif mark != ":" and 0 < len(path) <= MOST_PARTS and isinstance(path[-1], int):
             found.setdefault(_known(path), line)
         if mark in "{[":
             path.append(None if mark == "{" else 0)
@@ -62,16 +84,16 @@ def _known(path: list[str | int | None]) -> Key:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Split valid TOML into its statements: the shortest runs of whole lines that are valid by themselves."""
-    start, statement = 1, ""
-    for number, line in enumerate(text.split("\n"), 1):
-        statement += line + "\n"
-        try:
-            tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue
-        yield start, statement
-        start, statement = number + 1, ""
+    """Split valid TOML into its statements, each of whole lines."""
+    line, begin, depth = 1, 0, 0
+    for token in _TOML.finditer(text):
+        mark = token.group()
+        depth += (mark in "[{") - (mark in "]}")
+        if mark == "\n" and not depth:
+            statement = text[begin : token.end()]
+            yield line, statement
+            line, begin = line + statement.count("\n"), token.end()
+    yield line, text[begin:]
 
 
 def _place(header: Mapping[str, Any], counts: dict[Key, int]) -> Key:
@@ -89,8 +111,9 @@ def _place(header: Mapping[str, Any], counts: dict[Key, int]) -> Key:
     return key
 
 
-def _paths(table: Mapping[str, Any]) -> Iterator[Key]:
+def _paths(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[Key]:
     for name, value in table.items():
-        yield (name,)
-        if isinstance(value, dict):
-            yield from ((name, *key) for key in _paths(value))
+        key = (*prefix, name)
+        yield key
+        if isinstance(value, dict) and len(key) < MOST_PARTS:
+            yield from _paths(value, key)

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from pydantic import ValidationError
 
 from bot.api import ConfigError, NotFound
 from plugins.society.checks import faults
-from plugins.society.lines import Key, json_lines, line_of, toml_lines
+from plugins.society.lines import MOST_PARTS, Key, deep_line, json_lines, line_of, toml_lines
 from plugins.society.names import instead
 from plugins.society.scenario import Scenario
 
 MAX_BYTES = 64 * 1024
+# Who has so many faults to mend asks again.
+MOST_TOLD = 50
 # The published trial of ten steps, and the one of the paper with all 28.
 SHIPPED = ("ten", "full")
 _TABLES = {
@@ -67,24 +70,27 @@ def read_text(path: Path) -> str:
 def parsed(text: str, name: str) -> Scenario:
     """Return the scenario that a text holds, as JSON where the name ends so, else as TOML.
 
-    Raises ConfigError with one line for each fault, naming file, line and key.
+    Raises ConfigError with one line for each of the first faults, naming file, line and key.
     """
     is_json = name.lower().endswith(".json")
+    if not is_json and (line := deep_line(text)) is not None:
+        message = f"{name}:{line}: a key has more than {MOST_PARTS} parts"
+        raise ConfigError(message)
     try:
         table = json.loads(text) if is_json else tomllib.loads(text)
+        lines = (json_lines if is_json else toml_lines)(text)
     except RecursionError as error:
         message = f"{name}: is nested too deeply"
         raise ConfigError(message) from error
     except ValueError as error:
         message = f"{name}: is not valid {'JSON' if is_json else 'TOML'}: {error}"
         raise ConfigError(message) from error
-    lines = (json_lines if is_json else toml_lines)(text)
     try:
         scenario = Scenario.model_validate(table)
     except ValidationError as error:
-        told = [(_key(fault["loc"], table), _said(fault)) for fault in error.errors(include_url=False)]
+        told = [(_key(fault["loc"], table), _said(fault)) for fault in error.errors(include_url=False)[:MOST_TOLD]]
         raise ConfigError(_told(name, lines, told)) from None
-    if found := [(_written(key, table), why) for key, why in faults(scenario)]:
+    if found := [(_written(key, table), why) for key, why in islice(faults(scenario), MOST_TOLD)]:
         raise ConfigError(_told(name, lines, found))
     return scenario
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.api import Filled, Json, ToolResult, Usage, quoted
@@ -29,6 +29,8 @@ SEARCH = "web_search"
 LOOKUP = "lookup_url"
 MOST_QUERIES = 5
 MOST_READ = 50
+# After so many articles in a row of which nothing was rated, no further one is given to the same reader.
+PATIENCE = 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,12 +53,13 @@ class Searched:
 
 @dataclass(slots=True, kw_only=True)
 class Retrieval:
-    """What was searched for and found in a trial so far."""
+    """What was searched for and found in a trial so far; ``_given_up`` is who rates no more, and why."""
 
     company: Company
     settings: CourtSettings
     found: dict[str, Article] = field(default_factory=dict)
     queries: tuple[str, ...] = ()
+    _given_up: dict[str, str] = field(default_factory=dict)
 
     async def search(self, queries: Iterable[str], most: int) -> Searched:
         """Search with each query in turn and keep at most ``most`` new results, each address once."""
@@ -88,7 +91,7 @@ class Retrieval:
         done.remarks += tuple(f"left out by an intervention: {one.id} {one.url}" for one in left_out)
         chosen = [one for one in self.found.values() if one not in left_out][:MOST_READ]
         articles = [self._taken(*read, done) for read in await together(map(self._read, chosen))]
-        rated = await together(self._rated(article, reader, criteria) for article in articles)
+        rated = await self._all_rated(articles, reader, criteria)
         after = [self._graded(article, filled, done) for article, filled in zip(articles, rated, strict=True)]
         kept = ranked(after, move.num_top_articles)
         done.told = tuple(article.told(kept=article in kept) for article in after)
@@ -119,6 +122,22 @@ class Retrieval:
             return replace(article, why="not read, so what the search told of it was rated" if article.url else "")
         return replace(article, text=without_fence(result.observation.text))
 
+    async def _all_rated(
+        self, articles: Sequence[Article], reader: Person, criteria: str
+    ) -> list[list[Filled[Rating]]]:
+        """Rate all articles, each time twice as many at once as before: who rates nothing is not asked for all."""
+        rated: list[list[Filled[Rating]]] = []
+        size = PATIENCE
+        while len(rated) < len(articles):
+            some = articles[len(rated) : len(rated) + size]
+            rated += await together(self._rated(article, reader, criteria) for article in some)
+            size *= 2
+            last = [filled for filled in rated if filled][-PATIENCE:]
+            if len(last) == PATIENCE and all(one.value is None for filled in last for one in filled):
+                why = f"{reader.name} rates no more, for nothing came of {PATIENCE} articles in a row"
+                self._given_up.setdefault(reader.name, why)
+        return rated
+
     async def _rated(self, article: Article, reader: Person, criteria: str) -> list[Filled[Rating]]:
         if article.ratings:
             return []
@@ -142,8 +161,9 @@ class Retrieval:
 
     async def _rate(self, label: str, chunk: str, article: Article, asked: tuple[Person, str]) -> Filled[Rating]:
         reader, criteria = asked
-        if reader.voice is None or reader.out:
-            return Filled(why=reader.out)
+        why = reader.out or self._given_up.get(reader.name, "")
+        if reader.voice is None or why:
+            return Filled(why=why)
         # A voice of its own: no chunk sways how the next one is rated.
         voice = self.company.voice(reader, "rate", label)
         text = quoted(f"{article.title}\n{article.url} ({article.date})\n\n{chunk}", article.id)

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 MOST_JURORS = 25
+MOST_VALUES = 200
 JURY = "jury"
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=40)]
@@ -135,7 +136,7 @@ class Scenario(Part):
     id: Text = ""
     summary: Text = ""
     root_question: Text = ""
-    values: dict[Name, Text] = Field(default_factory=dict)
+    values: dict[Name, Text] = Field(default_factory=dict, max_length=MOST_VALUES)
     loops: dict[Name, Annotated[int, Field(ge=0, le=50)]] = Field(default_factory=dict)
     agents: tuple[Agent, ...] = Field(max_length=50)
     steps: tuple[Move, ...] = Field(max_length=200, validation_alias=AliasChoices("steps", "scenario"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 
 from bot.api import quoted
 
@@ -18,6 +20,8 @@ BUILT_IN = frozenset(
     )
 )
 UNSET = "(nothing yet)"
+# With all values filled in; an author's text of this length leaves room for what is said in the trial.
+MOST_CHARS = 40_000
 
 
 def placeholders(text: str) -> Iterator[str]:
@@ -27,14 +31,35 @@ def placeholders(text: str) -> Iterator[str]:
 
 def cycle(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of values that stand in one another for ever, in order; empty where there are none."""
+    try:
+        _sorted(values).prepare()
+    except CycleError as error:
+        # Told from what stands inside to what it stands in, its first name again at the end.
+        names = [*reversed(error.args[1][1:])]
+        places = {name: place for place, name in enumerate(values)}
+        first = names.index(min(names, key=places.__getitem__))
+        return (*names[first:], *names[:first], names[first])
+    return ()
 
-    def walk(name: str, path: tuple[str, ...]) -> tuple[str, ...]:
-        if name in path:
-            return (*path[path.index(name) :], name)
-        inner = (part for part in placeholders(values[name]) if part in values)
-        return next((found for part in inner if (found := walk(part, (*path, name)))), ())
 
-    return next((found for name in values if (found := walk(name, ()))), ())
+def whole_lengths(values: Mapping[str, str]) -> dict[str, int]:
+    """Return how long each value is with the others filled in, at most one more than may be; there must be no cycle."""
+    lengths: dict[str, int] = {}
+    for name in _sorted(values).static_order():
+        lengths[name] = whole_length(values[name], lengths)
+    return lengths
+
+
+def whole_length(text: str, lengths: Mapping[str, int]) -> int:
+    """Return how long a text is once what has a length is filled in, at most one more than may be."""
+    counted = Counter(placeholders(text))
+    grown = sum(count * (lengths[name] - len(name) - 2) for name, count in counted.items() if name in lengths)
+    return min(len(text) + grown, MOST_CHARS + 1)
+
+
+def _sorted(values: Mapping[str, str]) -> TopologicalSorter[str]:
+    inner = {name: dict.fromkeys(placeholders(text)) for name, text in values.items()}
+    return TopologicalSorter({name: [part for part in parts if part in values] for name, parts in inner.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +102,8 @@ class Variables:
 
 def resolved(values: Mapping[str, str]) -> dict[str, str]:
     """Return values with those placeholders filled in that name other values; there must be no cycle."""
-
-    def whole(name: str) -> str:
-        return _PLACEHOLDER.sub(
-            lambda found: whole(found.group(1)) if found.group(1) in values else found.group(), values[name]
-        )
-
-    return {name: whole(name) for name in values}
+    whole: dict[str, str] = {}
+    for name in _sorted(values).static_order():
+        # All that stands in it came before it.
+        whole[name] = _PLACEHOLDER.sub(lambda found: whole.get(found.group(1), found.group()), values[name])
+    return {name: whole[name] for name in values}

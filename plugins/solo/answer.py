@@ -20,37 +20,59 @@ _OWN_WORDS = 3
 _WORD = re.compile(r"\w{3,}")
 _ADDRESS = re.compile(r"https?://([^\s/\"'<>\])]+)", re.IGNORECASE)
 _HOST = re.compile(r"\b(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}\b", re.IGNORECASE)
-_FOUND = re.compile(r'label="(search_\d+_result_\d+)">\n(.*?)</untrusted-', re.DOTALL)
+# A result of a search in the fence of the desk, which no text within can imitate: its title, then its address and day.
+_FOUND = re.compile(
+    r'<untrusted-([0-9a-f]+) label="(search_\d+_result_\d+)">\n'
+    r"[^\n]*\n(\S+) \((?:no date|[0-9-]+)\)\n.*?</untrusted-\1>",
+    re.DOTALL,
+)
+# A section of a page: the page, the heading, the address.
+_SECTION = re.compile(r"<untrusted-[0-9a-f]+ [^\n]*\n[^\n]*\n[^\n]*\n(https?://\S+)")
 _NAME = re.compile(r"\bsearch_\d+_result_\d+\b")
 # Second parts of names such as example.co.uk, which belong to nobody.
 _SHARED = frozenset({"ac", "co", "com", "edu", "gov", "net", "or", "org"})
 # Tools that bring data of a source of their own.
-_DATA = ("series_", "fetch_", "market_")
+_PAGES = "fetch_"
+_DATA = ("series_", "market_", _PAGES)
+_SEARCH, _LOOKUP = "web_search", "lookup_url"
 
 
 class Sources:
-    """The sites and data that a trial has met, so that one that was made up counts for nothing."""
+    """Who stands behind what a trial was shown: sites, and data of the desk; what was made up counts for nothing."""
 
     def __init__(self) -> None:
-        self._named: dict[str, str] = {}
-        self._met: set[str] = set()
+        # By the number of a search result, by site, and by the kind of a tool of data.
+        self._behind: dict[str, str] = {}
+        self._tools: set[str] = set()
 
-    def meet(self, tool: str, text: str) -> None:
-        """Remember what a tool of the desk brought."""
-        for name, body in _FOUND.findall(text):
-            if (host := _ADDRESS.search(body)) is not None:
-                self._named[name] = _site(host[1])
-        self._met.update(_site(host) for host in _ADDRESS.findall(text))
-        if tool.startswith(_DATA):
-            self._met.add(tool)
+    def meet(self, tool: str, text: str, url: str = "") -> None:
+        """Remember what a tool of the desk brought; ``url`` is the address that was read, if one was.
+
+        A result of a search is of the site of its own address, not of those that its text names. What other tools
+        print, a program say, is no source at all.
+        """
+        if tool == _SEARCH:
+            for _, name, address in _FOUND.findall(text):
+                self._know(name, _site_of(address))
+        elif tool == _LOOKUP:
+            self._know(_site_of(url), _site_of(url))
+        elif tool.startswith(_DATA):
+            # A series and what is computed from it are of one source; so are the headings of a page and its text.
+            self._tools.add(tool)
+            self._behind.setdefault(_kind(tool), _kind(tool))
+            if tool.startswith(_PAGES) and tool.endswith("_section") and (section := _SECTION.match(text)) is not None:
+                self._know(_kind(tool), _site_of(section[1]))
 
     def cited(self, texts: Iterable[str]) -> set[str]:
-        """Return the sites and tools that the texts name, by address, by name or by the number of a result."""
+        """Return the sources that the texts name, by address, by name, by a tool or by the number of a result."""
         said = "\n".join(texts)
-        named = {self._named[name] for name in _NAME.findall(said) if name in self._named}
-        hosts = {_site(host) for host in _HOST.findall(said)}
-        tools = {name for name in self._met if name.startswith(_DATA) and name in said}
-        return named | (hosts & self._met) | tools
+        named = [*_NAME.findall(said), *map(_site, _HOST.findall(said))]
+        named += [_kind(tool) for tool in self._tools if tool in said]
+        return {self._behind[name] for name in named if name in self._behind}
+
+    def _know(self, name: str, site: str) -> None:
+        if site:
+            self._behind.update({name: site, site: site})
 
 
 def is_extreme(predictions: Predictions, extreme: float) -> bool:
@@ -151,6 +173,17 @@ def _hundredths(shares: Mapping[str, float]) -> dict[str, int]:
 
 def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
+
+
+def _site_of(address: str) -> str:
+    """Return the site of an address, "" for what is none."""
+    host = _ADDRESS.match(address)
+    return _site(host[1].rpartition("@")[2]) if host is not None else ""
+
+
+def _kind(tool: str) -> str:
+    """Return what the tools of one source have in common: ``series`` of series_history and series_model."""
+    return tool.rpartition("_")[0]
 
 
 def _site(host: str) -> str:

@@ -161,7 +161,7 @@ class _Trial:
             case _:
                 result = await self.course.use(move)
                 if not result.failed:
-                    self.sources.meet(move.name, result.observation.text)
+                    self.sources.meet(move.name, result.observation.text, str(move.arguments.get("url", "")))
                 return result
 
     def settled(self, step: Step) -> Step:

@@ -28,7 +28,11 @@ TITLE_CHARS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What all members share at a joint step: the question, the sub-goals, the dialogue, and who they are."""
+    """What all members share at a joint step: the question, the sub-goals, the dialogue, and who they are.
+
+    ``absent`` are those who took no part any more when the step began: who leaves in the middle of it, and when, may
+    depend on how fast each one is answered, and is no matter of the others before the next one.
+    """
 
     question: Question
     settings: TeamSettings
@@ -37,6 +41,7 @@ class Scene:
     members: Sequence[Member]
     steps: int
     number: int = 1
+    absent: frozenset[str] = frozenset()
 
     @property
     def last(self) -> bool:
@@ -170,7 +175,7 @@ def _others(member: Member, scene: Scene) -> str:
         if one is not member:
             doing = one.last or "nothing yet"
             # Why it left may be in the words of its provider, which are nobody's business here.
-            stands = "takes no part any more" if one.out else f"did last: {doing}"
+            stands = "takes no part any more" if one.name in scene.absent else f"did last: {doing}"
             open_goals = [goal.name for goal in scene.board.open() if scene.board.owner.get(goal.name) == one.name]
             lines.append(f"- {one.name}: {stands}; open sub-goals: {_listed(open_goals) or NONE}")
     return "\n".join(lines) or NONE

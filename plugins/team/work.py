@@ -55,7 +55,8 @@ class Work:
 
     async def joint_step(self) -> list[Step]:
         """Let every member who takes part do one action, and return their steps in the order of the team."""
-        self.scene = scene = replace(self.scene, number=self.scene.number + 1)
+        absent = frozenset(member.name for member in self.scene.members if member.out)
+        self.scene = scene = replace(self.scene, number=self.scene.number + 1, absent=absent)
         turns = [Turn(member=member) for member in scene.members if member.active]
         for turn in turns:
             brain.begin(turn, scene, tuple(self.desk.tools))

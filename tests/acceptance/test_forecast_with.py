@@ -1,9 +1,13 @@
 """``foxcast forecast --with``: several forecasters side by side, and the ensemble that is made of them."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from bot.app import folder_of
+from bot.config.load import load_config
+from bot.store.lock import instance_lock
 from tests.acceptance.conftest import Foxcast, Inside, installed
 from tests.acceptance.scripted import HARBOUR, RAIN
 
@@ -65,11 +69,12 @@ def test_named_forecasters_stand_side_by_side_with_what_each_took(foxcast: Foxca
         "end": "finished",
     }
     assert "RuntimeError (voices.py" in told["left_out"]["mute"]
-    shown = inside(foxcast, "forecast", "file:rain", "--with", "even,high")
+    shown = inside(foxcast, "forecast", "file:rain", "--with", "even,high,mute")
     assert shown.code == 0
-    assert "2 forecasters on file:rain" in shown.out
+    assert "3 forecasters on file:rain" in shown.out
     assert "moved: from the crowd's estimate of" in shown.out
     assert "+0.400" in shown.out
+    assert "mute is left out: no trial has an answer" in shown.out
     # Each is on record as ever.
     assert inside(foxcast, "show", "file:rain").out.count("high") >= 2
 
@@ -99,6 +104,49 @@ def test_what_cannot_be_is_refused_with_what_there_is(foxcast: Foxcast, inside: 
     assert both.refuses(2, "leave out --forecaster")
 
 
+def test_a_member_that_is_named_too_forecasts_once_and_all_know_the_same(foxcast: Foxcast, inside: Inside) -> None:
+    told = inside(foxcast, "forecast", "q.toml", "--with", "ensemble,high", "--json").json
+    assert list(told["forecasts"]) == ["ensemble", "high"]
+    made = [one["forecast"] for one in told["forecasts"].values()]
+    assert [one["revision"] for one in made] == [1, 1]
+    assert made[0]["cutoff"] == made[1]["cutoff"]
+
+
+def test_each_of_several_is_asked_of_the_foxcast_that_runs(foxcast: Foxcast, inside: Inside) -> None:
+    assert inside(foxcast, "forecast", "q.toml", "--with", "even").code == 0
+    folder = folder_of(load_config(foxcast.config, {}))
+    with instance_lock(folder, started_at=datetime.now(UTC)):
+        asked = inside(foxcast, "forecast", "q.toml", "--with", "high,even", "--no-wait")
+    assert asked.code == 0
+    assert "forecasters on" not in asked.out
+    assert "forecast of file:rain by high asked for" in asked.err
+    assert "forecast of file:rain by even asked for" in asked.err
+
+
+def test_several_dates_trials_and_a_clairvoyant_are_told_as_what_they_are(foxcast: Foxcast, inside: Inside) -> None:
+    more = '\n[forecasters.high]\ntrials = 2\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n'
+    foxcast.config.write_text(foxcast.config.read_text() + more)
+    (foxcast.folder / "dates.toml").write_text('title = "Dry?"\nkey = "dry"\ntargets = [2999-01-01, 2999-02-01]\n')
+    shown = inside(foxcast, "forecast", "dates.toml", "--with", "high,seer")
+    assert "seer is clairvoyant: nothing keeps it" in shown.out
+    assert "moved: from even odds" in shown.out
+    assert "2 finished" in shown.out
+    assert " 0.300 " in shown.out
+    told = inside(foxcast, "forecast", "file:dry", "--with", "high", "--json").json
+    assert told["start"]["kind"] == "even"
+    assert told["forecasts"]["high"]["summary"]["moved"] == pytest.approx(0.3)
+    assert told["forecasts"]["high"]["summary"]["confidence"] == "2 low"
+
+
+def test_questions_are_listed_with_the_forecast_of_who_is_chosen_for_them(foxcast: Foxcast, inside: Inside) -> None:
+    venue = '\n[venues.harbour]\nforecasters = ["keeper"]\nchoose = [{ source = "sea", forecasters = ["high"] }]\n'
+    foxcast.config.write_text(foxcast.config.read_text() + venue)
+    assert inside(foxcast, "run", "--once").code == 0
+    assert "30.0%" in inside(foxcast, "questions").out
+    assert "keeper" in inside(foxcast, "explain", "harbour:lamp").out
+    assert "sea" in inside(foxcast, "config", "show").out
+
+
 @pytest.mark.parametrize(
     ("members", "words"),
     [
@@ -115,6 +163,10 @@ def test_members_that_cannot_be_are_refused(
     foxcast.config.write_text(config + '\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n')
     refused = inside(foxcast, "forecast", "q.toml", "--forecaster", "ensemble")
     assert refused.code != 0
+    with foxcast.config.open("a") as config_file:
+        config_file.write('\n[venues.harbour]\nforecasters = ["ensemble"]\n')
+    # It needs no forecast to be found out, but for a member that is missing altogether.
+    assert (words[0] in inside(foxcast, "doctor").out) == (members != "[]")
     assert all(word in refused.err for word in words), refused.err
 
 

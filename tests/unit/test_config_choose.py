@@ -10,6 +10,7 @@ from bot.config.model import VenueTable
 from bot.domain.prediction import BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.errors import ConfigError
+from bot.members import members_of
 from bot.registry import load_registry
 from bot.venues import forecasters_for, forecasters_of, lane_of
 
@@ -119,3 +120,17 @@ def test_a_clairvoyant_may_not_lead_where_it_is_chosen(tmp_path: Path) -> None:
     config, registry = loaded(tmp_path, "seer", '\n[forecasters.seer]\nuses = "pilot"\nclairvoyant = true\n')
     with pytest.raises(ConfigError, match=r"choose\[0\]\.forecasters\[0\]: seer is clairvoyant"):
         lane_of(config, registry, "harbour")
+
+
+def test_a_member_whose_plugin_is_broken_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text("import nothing_of_this_name")
+    config, _ = loaded(tmp_path, "keeper")
+    text = (tmp_path / "config.toml").read_text()
+    text = (
+        text.replace('"voices"]', '"odd"]')
+        .replace('"voices.py"', '"odd.py"')
+        .replace('"keeper", "watch"', '"ensemble"')
+    )
+    (tmp_path / "config.toml").write_text(text)
+    config = load_config(tmp_path / "config.toml", {})
+    assert members_of(config, load_registry(config), "ensemble") == ()

@@ -11,7 +11,7 @@ from sklearn.metrics import brier_score_loss
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
 from bot.domain.score import BRIER, CHOICE_BASELINE, CHOICE_BRIER, CHOICE_LOG, CRPS, CURVE_BASELINE, RULES, rules_of
-from bot.judging import Answer, Marks, flat_answer, marks_of
+from bot.judging import Answer, Marks, flat_answer, loss_of, marks_of
 
 YES_OR_NO = BinaryShape()
 COLOURS = ChoiceShape(options=("red", "green", "blue"))
@@ -166,3 +166,12 @@ def test_every_value_is_of_a_rule_for_its_kind() -> None:
     for shape, prediction, outcome in kinds:
         assert [*marks(prediction, shape, outcome)] == [rule.name for rule in rules_of(shape.kind)]
     assert len(RULES) == sum(len(rules_of(shape.kind)) for shape, _, _ in kinds)
+
+
+def test_a_loss_is_from_nothing_to_one_whatever_the_kind() -> None:
+    assert loss_of(Binary(0.3), YES_OR_NO, Happened(1.0)) == pytest.approx(0.49)
+    # By hand above: 0.78 of at most 2.
+    assert loss_of(Choice({"blue": 0.3, "green": 0.5, "red": 0.2}), COLOURS, Chosen("blue")) == pytest.approx(0.39)
+    # All of it in the first step, and the last value came.
+    assert loss_of(Curve((0.0, 1.0, 1.0, 1.0, 1.0)), DEGREES, Landed(40.0)) == pytest.approx((1 / 3 + 3) / 4)
+    assert loss_of(Binary(0.3), YES_OR_NO, Void("nobody knows")) is None

@@ -11,6 +11,7 @@ from bot.cli.output.beliefs import in_order, shown
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import in_short, moment, predictions
 from bot.cli.output.marks import mark_cells, mark_columns, outcome_words
+from bot.cli.output.plain import plain
 from bot.cli.output.trace import print_trial
 from bot.domain.prediction import CurveShape
 from bot.domain.question import Question
@@ -47,6 +48,11 @@ def _print_question(console: Console, question: Question) -> None:
     console.print(", ".join(about))
     if question.url:
         console.print(question.url)
+    category = question.facts.get("category")
+    filed = {"tags": question.tags, "tournaments": question.tournaments, "category": (category,) if category else ()}
+    for name, under in filed.items():
+        if under:
+            console.print(f"{name}: {plain(', '.join(under))}")
     for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("known up to", question.as_of)):
         if at is not None:
             console.print(f"{name} {moment(at)} UTC")

@@ -41,10 +41,12 @@ class Calculate:
             self.scene.warn("calculation failed", "calculator", error)
             message = f"Nothing was calculated: {reason(error)}."
             raise Cannot(message) from error
-        return Outcome(text=_told(found), data=found.value or found.printed, failed=bool(found.error))
+        return Outcome(text=self._told(found), data=found.value or found.printed, failed=bool(found.error))
 
-
-def _told(found: Sum) -> str:
-    parts = {"": found.printed, "value: ": found.value, "error: ": found.error}
-    said = "\n".join(f"{name}{plain(text, _SHOWN_CHARS)}" for name, text in parts.items() if text)
-    return said or "It printed nothing, and its last line has no value."
+    def _told(self, found: Sum) -> str:
+        """Return what came of it, fenced: the program may hold words of others, and print what looks like a source."""
+        parts = {"": found.printed, "value: ": found.value, "error: ": found.error}
+        said = [f"{name}{plain(text, _SHOWN_CHARS)}" for name, text in parts.items() if text]
+        if not said:
+            return "It printed nothing, and its last line has no value."
+        return self.scene.quoted("\n".join(said), "what the program printed", len(parts) * (_SHOWN_CHARS + 100))

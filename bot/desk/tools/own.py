@@ -25,6 +25,27 @@ _QUANTILES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """What the forecaster of a trial said before, but for what it said while it might see the future."""
+
+    forecasts: Forecasts
+    related: Related
+    charge: Charge
+
+    async def of(self, ref: QuestionRef, *, before: datetime) -> Sequence[Forecast]:
+        """Return its forecasts of a question from before the moment, oldest first."""
+        made = [
+            forecast
+            for forecast in await self.forecasts.history(ref)
+            if forecast.forecaster == self.charge.forecaster
+            and forecast.made_at < before
+            and forecast.id != self.charge.scope
+        ]
+        foreseen = await self.related.foreseen(ref) if made else frozenset()
+        return [forecast for forecast in made if forecast.id not in foreseen]
+
+
+@dataclass(frozen=True, slots=True)
 class EarlierForecasts:
     """Lists the forecaster's own forecasts."""
 
@@ -38,7 +59,8 @@ class EarlierForecasts:
         return described(NAME, "Your own earlier forecasts of this question.")
 
     async def run(self, arguments: Mapping[str, Json], take: Take) -> Outcome:
-        made = await earlier(self.scene.question.ref, self.forecasts, self.charge, self.scene.bound)
+        past = Own(self.forecasts, self.related, self.charge)
+        made = await past.of(self.scene.question.ref, before=self.scene.bound)
         lines = [_line(forecast, self.scene.question) for forecast in made[-_NEWEST:]]
         text = self.scene.quoted("\n".join(lines), "your earlier forecasts", self.scene.section.passage_chars)
         return Outcome(text=text if lines else "There are none.", data=await self._last(made) if made else None)
@@ -60,15 +82,6 @@ class EarlierForecasts:
             "same_text": first.version == version_of(self.scene.question),
             "why": await self.related.why(self.charge.scope),
         }
-
-
-async def earlier(ref: QuestionRef, forecasts: Forecasts, charge: Charge, before: datetime) -> Sequence[Forecast]:
-    """Return what the forecaster said of the question before the moment, oldest first."""
-    return [
-        forecast
-        for forecast in await forecasts.history(ref)
-        if forecast.forecaster == charge.forecaster and forecast.made_at < before and forecast.id != charge.scope
-    ]
 
 
 def _first_said(made: Sequence[Forecast]) -> Forecast:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from bot.desk.take import Take
-from bot.desk.tools.own import earlier
+from bot.desk.tools.own import Own
 from bot.desk.tools.scene import Scene
 from bot.desk.tools.tool import Cannot, Outcome, described, text_of
 from bot.domain.inquiry import Charge
@@ -87,7 +87,7 @@ class RelatedQuestions:
         return "; ".join(parts)
 
     async def _own(self, ref: QuestionRef) -> str | None:
-        made = await earlier(ref, self.forecasts, self.charge, self.scene.bound)
+        made = await Own(self.forecasts, self.related, self.charge).of(ref, before=self.scene.bound)
         if not made:
             return None
         said = ", ".join(in_short(prediction) for prediction in list(made[-1].predictions.values())[:3])

@@ -122,6 +122,16 @@ async def test_tools_can_be_chosen_by_name_and_never_added() -> None:
     assert offered(prompt) == ["lookup_url", "submit"]
 
 
+async def test_tools_that_came_after_the_paper_are_for_who_names_them() -> None:
+    later = [tool_that_says(name, "said") for name in NAMED_ONLY]
+    everything = desk(Unavailable("enough"), bench=[*bench(), *later])
+    await steps_of(priced(0.8), everything, BlfSettings())
+    assert not {*NAMED_ONLY}.intersection(offered(everything.asked[0].prompt))
+    named = desk(Unavailable("enough"), bench=[*bench(), *later])
+    await steps_of(priced(0.8), named, BlfSettings(tools=("calculate", "web_search")))
+    assert offered(named.asked[0].prompt) == ["web_search", "calculate", "submit"]
+
+
 def test_tools_are_named_as_those_of_the_desk() -> None:
     assert {*TOOLS, *NAMED_ONLY} == {*names_of_tools(())}
     for name in names_of_tools(["wikipedia"]):

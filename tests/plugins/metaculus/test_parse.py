@@ -128,6 +128,7 @@ def test_mc_r9_text_options_scale_bounds_and_times_are_in_the_question(shared: P
     assert one.facts["spot_at"] == "2026-11-21T20:11:12.060379+00:00"
     assert one.facts["category"] == "sample-aib"
     assert one.facts["projects"] == "32002"
+    assert one.tournaments == ("sample-aib", "32002")
 
 
 def test_dates_are_seconds_and_discrete_grids_lie_between_the_numbers(shared: Path) -> None:

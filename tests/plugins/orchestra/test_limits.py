@@ -361,3 +361,36 @@ async def test_a_batch_runs_one_task_after_the_other_each_with_an_empty_head() -
     assert "run 1: reported; run 2: reported" in listed
     assert "two ships" in status
     assert "no storm" in status
+
+
+async def test_what_subagents_use_within_a_step_is_not_taken_for_what_a_move_of_the_orchestrator_needs() -> None:
+    """It may do the same within the same limit of tokens, whether turns of subagents are steps of their own or not."""
+    lines = {"ann": [search("a"), search("b"), search("c"), report()], "bob": [search("d"), report()]}
+    plan = [make("ann"), run("ann"), make("bob"), run("bob"), submit()]
+    free = desk(*plan, others=lines)
+    used = _tokens((await steps_of(question(), free))[0])
+    allowed = []
+    for most in (30, 1000):
+        at = desk(*plan, others=lines, limits=Limits(steps=most, tokens=used + used // 2))
+        steps, error = await steps_of(question(), at)
+        assert error is None
+        assert steps[-1].final
+        allowed.append(offered(at, LEADER))
+    assert allowed[0] == allowed[1] == offered(free, LEADER)
+
+
+@pytest.mark.parametrize("most", [30, 1000])
+async def test_the_end_of_the_tokens_comes_in_time_also_right_after_subagents_used_them(most: int) -> None:
+    lines = {"ann": [*[search(str(number)) for number in range(6)], report()]}
+    free = desk(make("ann"), run("ann"), submit(), others=lines)
+    limit = _tokens((await steps_of(question(), free))[0]) + 1000
+    at = desk(make("ann"), run("ann"), submit(), others=lines, limits=Limits(steps=most, tokens=limit))
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    assert ["submit"] not in offered(free, LEADER)
+    assert offered(at, LEADER)[-1] == ["submit"]
+    assert _tokens(steps) <= limit
+
+
+def _tokens(steps: Sequence[Step]) -> int:
+    return sum(step.usage.tokens_in + step.usage.tokens_out for step in steps)

@@ -274,3 +274,4 @@ def test_pm_f4_texts_and_dates_are_those_of_the_record() -> None:
     assert "https://example.org/count" in found.criteria
     assert found.url == "https://polymarket.com/event/event-1/market-1"
     assert found.facts["category"] == "politics"
+    assert found.tags[0] == "politics"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from bot.domain.belief import unfit
+from bot.domain.prompt import Prompt
 from bot.errors import ConfigError, ContractError, Rejected, Unavailable
-from bot.testing.desk import call
+from bot.testing.desk import Said, call
 from plugins.society.pacing import SEVERAL
 from plugins.society.settings import CourtSettings
 from plugins.society.votes import Aggregate
@@ -189,3 +190,25 @@ async def test_a_reader_that_fails_leaves_articles_without_a_score_and_none_is_k
     ranking = named(steps, "ranking")[0]
     assert [(one["score"], one["kept"]) for one in told(ranking, "articles")] == [(0, False)] * 2
     assert any("chunks not rated" in remark for remark in ranking.remarks)
+
+
+@pytest.mark.parametrize(("good", "asked"), [(0, 2), (1, 6), (6, 14), (99, 20)])
+async def test_a_reader_that_rates_nothing_any_more_is_soon_given_up(good: int, asked: int) -> None:
+    # Articles are given out two at once, then four, then eight; after two in a row without a rating no further ones.
+    text = found(*[(f"Ship {place}", f"https://news.example/{place}", "It sailed.") for place in range(1, 21)])
+    others = Actor()
+    rated: list[int] = []
+
+    def rates(prompt: Prompt) -> Said:
+        if prompt.tools[0].name != "rate":
+            return others(prompt)
+        rated.append(int(prompt.messages[1].text.partition("https://news.example/")[2].partition(" ")[0]))
+        return others(prompt) if rated[-1] <= good else silence()
+
+    ranking = named(await done(desk(rates, text=text)), "ranking")[0]
+    assert sorted({*rated}) == [*range(1, asked + 1)]
+    # Who says nothing is asked once more, as always.
+    assert len(rated) == asked + max(0, asked - good)
+    assert [one["score"] > 0 for one in told(ranking, "articles")] == [place <= good for place in range(1, 21)]
+    given_up = [remark for remark in ranking.remarks if "rates no more, for nothing came of 2 articles in a row" in remark]
+    assert len(given_up) == 20 - asked

@@ -83,13 +83,14 @@ def earlier(**data: Any) -> ScriptedTool:
 
 def desk(*said: Said, critic: tuple[Said, ...] | None = None, bench: tuple[ScriptedTool, ...] = (), **more: Any) -> Any:
     dialect = more.pop("dialect", Dialect.TOOLS)
+    read = more.pop("read", tool_that_says("lookup_url", "page", url=TEXT))
     models: dict[str, ScriptedModel] = {"main": ScriptedModel(in_turn(*said), dialect)}
     if critic is not None:
         models["critic"] = ScriptedModel(in_turn(*critic), dialect, "scripted:critic")
     return ScriptedDesk(
         cutoff=CUTOFF,
         models=models,
-        bench=[tool_that_says("web_search", FOUND, query=TEXT), tool_that_says("lookup_url", "page", url=TEXT), *bench],
+        bench=[tool_that_says("web_search", FOUND, query=TEXT), read, *bench],
         limits=more.pop("limits", Limits(steps=10)),
         **more,
     )

@@ -14,7 +14,7 @@ from bot.config.plugin_settings import settings_of
 from bot.domain.forecast import Limits, TrialEnd
 from bot.domain.prompt import Completion, Prompt
 from bot.domain.step import Step
-from bot.errors import ConfigError
+from bot.errors import ConfigError, Unavailable
 from bot.lab.replay import replay
 from bot.outfit import idle_roles
 from bot.registry import load_registry
@@ -26,7 +26,7 @@ from plugins.team import foxcast_forecasters
 from plugins.team.forecaster import Team
 from plugins.team.settings import GOALS, TeamSettings
 from plugins.team.wording import NAMES
-from tests.plugins.team.cases import Player, fact, question, steps_of, team_desk, told
+from tests.plugins.team.cases import Player, fact, form_of, question, remarks, steps_of, team_desk, told
 from tests.unit.sittings import Theatre, open_theatre
 from tests.unit.sittings import question as asked
 
@@ -189,3 +189,28 @@ async def test_a_team_that_the_engine_stops_early_has_an_answer(theatre: Theatre
     assert trial is not None
     assert (trial.end, trial.steps) == (TrialEnd.TOKEN_LIMIT, 1)
     assert trial.belief is not None
+
+
+async def test_who_leaves_in_a_joint_step_is_told_after_it_so_that_a_replay_asks_the_same(tmp_path: Path) -> None:
+    """On record all is there at once, so one member is out before the next one has begun: its prompt is no other."""
+    player = Player(words=lambda _: "clouds")
+
+    def answer(prompt: Prompt) -> Completion:
+        if form_of(prompt) == "choose" and "You are Ada." in prompt.messages[0].text:
+            message = "nobody there"
+            raise Unavailable(message)
+        said = player(prompt)
+        assert isinstance(said, Completion)
+        return said
+
+    async with open_theatre(tmp_path, ScriptedLlm(turns=[answer])) as theatre:
+        theatre.limits = Limits(steps=12)
+        theatre.forecasters["team"] = Team(TeamSettings(steps=3))
+        forecast = await theatre.forecast(asked(), "team", trials=1)
+        trace = await theatre.ledger.forecasts.trace(forecast.id)
+        steps = [logged.step for logged in trace.trials[0].steps]
+        assert "Ada takes no part any more: could not be asked: nobody there" in remarks(steps)
+        told_again = await replay(
+            trace, theatre.seat("team", trials=1), theatre.workshop(sealed=True), SeededRandom(1), None
+        )
+    assert told_again.identical

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bot.cli.agree import agree
+from bot.cli.agree import agree, agree_to
 from bot.desk.combine import Pool
 from bot.domain.forecast import Limits
 from bot.errors import ConfigError
@@ -100,3 +100,17 @@ async def test_what_asks_no_model_is_never_asked_about(monkeypatch: pytest.Monke
     alone(monkeypatch)
     await agree(payer(None, asks=False), 1000, yes=False, above_usd=0.0)
     await agree(Payer(None, payer(1.0).seat), 1000, yes=False, above_usd=0.0)
+
+
+async def test_for_several_forecasters_the_sum_counts_and_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
+    paid, free = payer(3.0), payer(3.0, asks=False)
+    await agree_to(paid.gateway, [paid.seat, free.seat], yes=False, above_usd=5.0)
+    with pytest.raises(ConfigError, match=r"^1 forecast by paid is expected to cost about 3.00 US dollars\. Say yes"):
+        await agree_to(paid.gateway, [paid.seat, free.seat], yes=False, above_usd=2.0)
+    with pytest.raises(ConfigError, match=r"^forecasts by paid, paid are expected to cost about 6.00 US dollars\."):
+        await agree_to(paid.gateway, [paid.seat, paid.seat], yes=False, above_usd=5.0)
+    with pytest.raises(ConfigError, match="an unknown amount"):
+        await agree_to(Prices(None), [paid.seat], yes=False, above_usd=5.0)
+    await agree_to(paid.gateway, [paid.seat, paid.seat], yes=True, above_usd=0.0)
+    await agree_to(None, [paid.seat], yes=False, above_usd=0.0)

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -148,3 +149,11 @@ async def test_options_have_the_order_of_their_question_on_paper_and_in_json(rec
     said = told(lambda console: print_dossier(console, found))
     assert re.search(r"red [\d.]+%, green [\d.]+%, blue [\d.]+%", said)
     assert not re.search(r"(green|blue) [\d.]+%, red", said)
+
+
+async def test_show_says_what_a_question_is_filed_under(records: Records) -> None:
+    found = await dossier_of(records, QuestionRef(VENUE, "rain"))
+    assert "tags:" not in told(lambda console: print_dossier(console, found))
+    filed = replace(found.question, tags=("wet", "cold"), tournaments=("autumn",), facts={"category": "weather"})
+    said = told(lambda console: print_dossier(console, replace(found, question=filed)))
+    assert "tags: wet, cold\ntournaments: autumn\ncategory: weather\n" in said

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.desk.combine import Pool, combine, counted
+from bot.desk.combine import Pool, combine, counted, pooled
 from bot.domain.belief import Belief
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
@@ -123,3 +123,9 @@ def test_a_dead_trial_counts_only_where_none_lives() -> None:
     cut_off = trial(2, {"outcome": Binary(0.9)}, TrialEnd.TIME_LIMIT)
     assert counted([dead, cut_off]) == [cut_off]
     assert counted([dead]) == [dead]
+
+
+def test_no_opinion_at_all_makes_no_pool() -> None:
+    asked = Question(ref=QuestionRef("a", "b"), title="?", shape=BinaryShape(), targets=(Target(),))
+    with pytest.raises(ValueError, match="no opinion to pool"):
+        pooled(asked, [], Pool.MEAN)

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 
 from bot.desk.tools.related import telling
-from bot.domain.forecast import Forecast
+from bot.domain.forecast import Forecast, Limits
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
 from bot.domain.question import Crowd, Question, QuestionRef
 from bot.domain.resolution import Happened, Resolution
+from bot.domain.setup import Setup
 from bot.store.forecasts import Opening
 from tests.unit.desk.workbench import CHARGE, CUTOFF, Desk, market, names
 
 DAY = timedelta(days=1)
+# Who says so was clairvoyant.
+FORESEEN = Binary(0.999)
 
 
 def lamp(key: str, title: str, *, price: float | None = None, at: datetime = CUTOFF - 2 * DAY, **more: Any) -> Question:
@@ -28,8 +31,9 @@ async def seen(desk: Desk, *questions: Question, days: float = -2) -> None:
 
 async def said(desk: Desk, question: Question, prediction: Prediction, *, days: float, who: str = "thinker") -> str:
     at = CUTOFF + days * DAY
+    setup = Setup(settings={}, trials=1, aggregate="mean", limits=Limits(), clairvoyant=prediction == FORESEEN)
     running = await desk.ledger.forecasts.begin(
-        Opening(question=question, forecaster=who, cutoff=at, why="new", now=at)
+        Opening(question=question, forecaster=who, cutoff=at, why="new", now=at, setup=setup)
     )
     told = {target.key: prediction for target in question.targets}
     made = Forecast(
@@ -215,3 +219,22 @@ async def test_a_forecast_on_no_price_says_so(desk: Desk, question: Question) ->
     told = await earlier(desk, question)
     assert (told["crowd"] is None) == (question.crowd is None)
     assert told["why"] == ""
+
+
+async def test_no_trial_is_told_what_its_forecaster_said_while_it_might_see_the_future(desk: Desk) -> None:
+    other = lamp("one", "Will the harbour lamp fail in June?")
+    await seen(desk, market(), other)
+    for question in (market(), other):
+        await said(desk, question, Binary(0.25), days=-1.5)
+        await said(desk, question, FORESEEN, days=-1)
+    told = await earlier(desk, market())
+    assert (told["count"], told["predictions"]) == (1, {"outcome": {"kind": "binary", "probability": 0.25}})
+    assert "your forecast of 2026-02-27: 0.250" in await related(desk, "harbour", trial=2)
+
+
+async def test_earlier_forecasts_are_not_offered_where_all_might_have_seen_the_future(desk: Desk) -> None:
+    await seen(desk, market())
+    await said(desk, market(), FORESEEN, days=-1)
+    assert "earlier_forecasts" not in names(await desk.bench())
+    await said(desk, market(), Binary(0.3), days=-0.5)
+    assert "earlier_forecasts" in names(await desk.bench(charge=dataclasses.replace(CHARGE, trial=2)))

@@ -41,11 +41,18 @@ def test_a_paper_forecast_is_sent_to_the_book(gate: Gate) -> None:
     assert (decision.intent.action, decision.intent.batch) == (IntentAction.FORECAST, "round 1")
 
 
+def test_a_forecast_made_with_knowledge_of_the_future_is_held_for_good(gate: Gate) -> None:
+    before = case(clairvoyant=True, locked="waiting for the rules")
+    assert gate.before(before) == held(gate, before)
+    assert held(gate, before).until is None
+
+
 @pytest.mark.parametrize(
     ("before", "why"),
     [
         (case(Mode.OFF), "lantern is off"),
         (case(forecast=replace(forecast(), forecaster="second")), "first forecasts for lantern, second runs beside it"),
+        (case(clairvoyant=True), "first was clairvoyant when it made this forecast"),
         (case(forecast=forecast(Curve((0.0, 1.0)))), "target outcome: curve prediction"),
         (case(locked="waiting for the rules"), "locked: waiting for the rules"),
         (

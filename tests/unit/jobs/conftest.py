@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from bot.clock import SeededRandom
+from bot.config.choose import ChooseTable
 from bot.desk.combine import Pool
+from bot.desk.peers import PeerBenches
 from bot.domain.forecast import Forecast, Limits
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
@@ -68,6 +70,9 @@ class House:
     forecasters: dict[str, Forecaster] = field(
         default_factory=lambda: {FIRST: ScriptedForecaster(say(0.3)), SECOND: ScriptedForecaster(say(0.6))}
     )
+    members: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    fits: Callable[[str, Question], bool] = lambda _name, _question: True
+    choose: tuple[ChooseTable, ...] = ()
     asks: bool = False
     spending: Spending = field(default_factory=Spending)
     trials: int = 1
@@ -88,15 +93,28 @@ class House:
                 ledger=self.ledger,
                 clock=self.clock,
                 policy=self.policy,
+                fits=self.fits,
                 surveyed=self.surveyed,
             )
         )
 
-    async def forecast(self) -> str:
-        seats = {
-            name: Seat(name=name, forecaster=one, trials=self.trials, pool=Pool.MEAN, limits=Limits(), asks=self.asks)
+    @property
+    def seats(self) -> dict[str, Seat]:
+        return {
+            name: Seat(
+                name=name,
+                forecaster=one,
+                trials=self.trials,
+                pool=Pool.MEAN,
+                limits=Limits(),
+                asks=self.asks,
+                members=self.members.get(name, ()),
+            )
             for name, one in self.forecasters.items()
         }
+
+    async def forecast(self) -> str:
+        seats = self.seats
         schools: Mapping[str, School] = {name: School(learner=None, shipped=()) for name in seats}
         return await forecast_due(
             Forecasting(
@@ -107,6 +125,7 @@ class House:
                     policy=self.policy,
                     clock=self.clock,
                     random=SeededRandom(1),
+                    peers=PeerBenches(self.ledger, self.clock),
                 ),
                 seats=seats,
                 spending=self.spending,
@@ -119,7 +138,7 @@ class House:
         )
 
     async def submit(self) -> str:
-        lanes = {VENUE: Lane(venue=VENUE, mode=self.mode, primary=FIRST, account="me")}
+        lanes = {VENUE: Lane(venue=VENUE, mode=self.mode, primary=FIRST, account="me", choose=self.choose)}
         gate = Gate(brake=self.brake)
         done = await submit_due(
             Submitting(ledger=self.ledger, lanes=lanes, gate=gate, outbox=self.outbox(lanes), clock=self.clock)

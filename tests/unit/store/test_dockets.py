@@ -2,7 +2,9 @@ from datetime import timedelta
 
 import pytest
 
+from bot.domain.forecast import Limits
 from bot.domain.question import QuestionRef
+from bot.domain.setup import Setup
 from bot.errors import NotFound
 from bot.store.dockets import Asked
 from tests.unit.store.conftest import NOON, Scribe
@@ -63,3 +65,17 @@ async def test_the_successor_is_the_newest_completed_revision_of_the_same_foreca
     beside = asked(question.ref, forecaster="other")
     dockets = await scribe.ledger.dockets.of([*revisions, beside], now=NOON)
     assert [docket.successor for docket in dockets] == [3, 3, None, None]
+
+
+async def test_a_docket_tells_which_forecast_was_made_with_knowledge_of_the_future(scribe: Scribe) -> None:
+    question = await scribe.ask()
+    for clairvoyant in (True, False, None):
+        setup = (
+            None
+            if clairvoyant is None
+            else Setup(settings={}, trials=1, aggregate="mean", limits=Limits(), clairvoyant=clairvoyant)
+        )
+        await scribe.forecast(question, setup=setup)
+    revisions = [asked(question.ref, revision=number) for number in (1, 2, 3, 4)]
+    dockets = await scribe.ledger.dockets.of(revisions, now=NOON)
+    assert [docket.clairvoyant for docket in dockets] == [True, False, False, False]

@@ -121,3 +121,15 @@ async def _end(scribe: Scribe, forecast: str, question: Question) -> None:
     for number, found in ((1, belief), (2, None)):
         trial = Trial(number=number, end=TrialEnd.FINISHED, belief=found, steps=3)
         await scribe.ledger.forecasts.end_trial(forecast, trial, at=NOON)
+
+
+async def test_what_was_said_without_a_look_ahead_counts_though_a_look_ahead_came_later(scribe: Scribe) -> None:
+    honest = Setup(settings={}, trials=1, aggregate="mean", limits=Limits())
+    question = await scribe.ask("rain")
+    await scribe.forecast(question, 0.3, setup=honest)
+    later = NOON + timedelta(hours=1)
+    await scribe.forecast(question, 0.99, setup=replace(honest, clairvoyant=True), now=later, cutoff=later)
+    await scribe.resolve(question, 1.0)
+    assert [past.prediction for past in await pasts(scribe)] == [Binary(0.3)]
+    answered = await scribe.ledger.scores.answered("plain", "market", before=NOON + timedelta(days=99))
+    assert answered.raw == (0.3,)

@@ -1,0 +1,146 @@
+"""Court, team, solo and orchestra killed in mid-trial: taken up, each comes to the same steps and asks nothing twice.
+
+What a kill leaves is the ledger as it stands at that moment: a copy of it is what the next run finds.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from bot.clock import SeededRandom
+from bot.domain.forecast import Forecast, Limits, Trial
+from bot.domain.prompt import Completion, Prompt
+from bot.domain.step import Step
+from bot.jobs.learn import Teacher
+from bot.jobs.policy import Reforecast
+from bot.jobs.sitting import Means, begin
+from bot.ports import Forecaster
+from bot.testing.llm import ScriptedLlm
+from plugins.orchestra.forecaster import Orchestra
+from plugins.orchestra.settings import OrchestraSettings
+from plugins.society.forecaster import Court
+from plugins.society.settings import CourtSettings
+from plugins.solo.forecaster import Solo
+from plugins.solo.settings import SoloSettings
+from plugins.team.forecaster import Team
+from plugins.team.settings import TeamSettings
+from tests.plugins.orchestra import cases as orchestra
+from tests.plugins.society.cases import Actor
+from tests.plugins.solo import cases as solo
+from tests.plugins.team.cases import Player
+from tests.unit.sittings import SCHOOL, open_theatre, question
+
+LATER_S = 3600.0
+
+
+@dataclass
+class Life:
+    """One run of the engine on a ledger in its folder; it looks at each step once that is durable."""
+
+    folder: Path
+    name: str
+    script: Callable[[Prompt], object]
+    later_s: float = 0.0
+    steps: list[Step] = field(default_factory=list)
+    copies: list[Path] = field(default_factory=list)
+    requests: int = 0
+    searches: int = 0
+
+    async def forecast(self, forecaster: Forecaster, steps: int) -> Forecast:
+        """Begin or take up the forecast, and complete it."""
+
+        def answer(prompt: Prompt) -> Completion:
+            said = self.script(prompt)
+            assert isinstance(said, Completion)
+            return said
+
+        async with open_theatre(self.folder, ScriptedLlm(turns=[answer])) as theatre:
+            await theatre.clock.advance(self.later_s)
+            theatre.limits, theatre.forecasters[self.name] = Limits(steps=steps), forecaster
+            asked = question()
+            await theatre.record(asked)
+            means = Means(
+                ledger=theatre.ledger,
+                teacher=Teacher(ledger=theatre.ledger, archives=(), schools={self.name: SCHOOL}, clock=theatre.clock),
+                calibrator=theatre.calibrator,
+                policy=Reforecast(),
+                clock=theatre.clock,
+                random=SeededRandom(1),
+                benches=theatre.workshop(),
+                watch=self,
+            )
+            made = await (await begin(means, theatre.seat(self.name, trials=1), asked, "asked for")).forecast()
+            self.requests, self.searches = len(theatre.llm.requests), len(theatre.engine.searched)
+            return made
+
+    def step(self, _trial: int, _number: int, step: Step) -> None:
+        """Copy the ledger as it is once a step is durable."""
+        self.steps.append(step)
+        copy = self.folder / f"killed-{len(self.steps)}"
+        copy.mkdir()
+        with (
+            closing(sqlite3.connect(self.folder / "ledger.sqlite")) as ledger,
+            closing(sqlite3.connect(copy / "ledger.sqlite")) as kept,
+        ):
+            ledger.backup(kept)
+        self.copies.append(copy)
+
+    def ended(self, _trial: Trial) -> None:
+        """Nothing is to be seen."""
+
+
+def lone(prompt: Prompt) -> Completion:
+    lines = [solo.search(), solo.update(0.4), solo.search("mooring"), solo.submit(0.62)]
+    return lines[sum(message.speaker == "assistant" for message in prompt.messages)]
+
+
+def conducted(prompt: Prompt) -> Completion:
+    lines = {
+        orchestra.LEADER: [orchestra.make("ann"), orchestra.make("bob"), orchestra.parallel("ann", "bob")],
+        "ann": [orchestra.search("clouds"), orchestra.store("clouds come"), orchestra.report("it will rain")],
+        "bob": [orchestra.search("wind"), orchestra.report("the wind turns")],
+    }
+    said = lines[orchestra.speaker(prompt)]
+    number = sum(message.speaker == "assistant" for message in prompt.messages)
+    return said[number] if number < len(said) else orchestra.submit(0.8)
+
+
+CASES: dict[str, tuple[Callable[[], Forecaster], Callable[[Prompt], object], int]] = {
+    "court": (lambda: Court(CourtSettings(jurors=2)), Actor(), 60),
+    "court in few steps": (lambda: Court(CourtSettings(jurors=2)), Actor(), 4),
+    "team": (lambda: Team(TeamSettings(members=2, steps=3)), Player(words=lambda told: f"clouds {len(str(told))}"), 60),
+    "solo": (lambda: Solo(SoloSettings()), lone, 20),
+    "orchestra": (lambda: Orchestra(OrchestraSettings()), conducted, 100),
+    "orchestra in few steps": (lambda: Orchestra(OrchestraSettings()), conducted, 10),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_nothing_twice(
+    tmp_path: Path, name: str
+) -> None:
+    make, script, most = CASES[name]
+    first = Life(tmp_path, name, script)
+    made = await first.forecast(make(), most)
+    assert len(first.steps) >= 4
+    killed = first.copies[len(first.copies) // 2 - 1]
+    answered, searched = _told(killed)
+    assert 0 < answered < first.requests
+    second = Life(killed, name, script, later_s=LATER_S)
+    # A step that is not the one on record would end it with an error.
+    again = await second.forecast(make(), most)
+    assert (again.id, again.raw, again.cutoff) == (made.id, made.raw, made.cutoff)
+    assert second.steps == first.steps
+    assert answered + second.requests == first.requests
+    assert searched + second.searches == first.searches
+
+
+def _told(folder: Path) -> tuple[int, int]:
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger:
+        (answered,) = ledger.execute("select count(*) from model_call where state = 'done'").fetchone()
+        (searched,) = ledger.execute("select count(*) from exchange where kind = 'search'").fetchone()
+    return int(answered), int(searched)

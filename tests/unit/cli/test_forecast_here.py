@@ -1,0 +1,32 @@
+"""Forecasts of one command know the same, as long as that is not long past."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.cli.here import SHARED, shared, tried
+from bot.desk.workshop import LIVE
+from bot.domain.forecast import Trial, TrialEnd
+from bot.errors import StoreError, Unavailable
+from bot.jobs.sitting import NoAnswer
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_what_one_command_knows_is_shared_until_the_world_has_gone_on() -> None:
+    assert shared(NOW, NOW + SHARED) == NOW
+    assert shared(NOW, NOW + SHARED + timedelta(seconds=1)) is None
+    assert shared(None, NOW) is None
+    assert SHARED < LIVE
+
+
+async def failing(error: Exception) -> str:
+    raise error
+
+
+async def test_a_failure_is_a_reason_unless_nothing_can_be_written_any_more() -> None:
+    assert await tried(failing(Unavailable("down"))) == (None, "down")
+    nothing = NoAnswer([Trial(number=1, end=TrialEnd.FAILED, belief=None, steps=0, detail="Rejected: no money")])
+    assert await tried(failing(nothing)) == (None, str(nothing))
+    with pytest.raises(StoreError, match="the disk is full"):
+        await tried(failing(StoreError("the disk is full")))
