@@ -230,6 +230,7 @@ def _outbox(opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, survey
         brake=guards.brake,
         ready=BatchWait(ledger=ledger, lanes=opened.lanes, surveyed=surveyed),
         recheck=guards.recheck,
+        clock_fault=guards.clock_fault,
         modes={name: lane.mode for name, lane in opened.lanes.items()},
         accounts={name: lane.account for name, lane in opened.lanes.items()},
     )

@@ -14,7 +14,7 @@ from bot.gate.brake import Brake
 from bot.gate.case import Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.lanes import lanes_in
-from bot.gate.readiness import Readiness
+from bot.gate.readiness import Readiness, clock_fault
 from bot.gate.recheck import Recheck
 from bot.jobs.audited import Auditing
 from bot.jobs.cancel import Cancelling, cancel_asked
@@ -50,6 +50,11 @@ class Guards:
     _fees: Mapping[str, float]
     _ledger: Ledger
     _venues: Venues
+
+    def clock_fault(self) -> str:
+        """Say what is wrong with this clock, by what the venues said last; "" also where none has answered yet."""
+        offset_s = self.preparing.offset()
+        return "" if offset_s is None else clock_fault(offset_s)
 
     def submitting(self, outbox: Outbox) -> Submitting:
         """Return what the submit job works with."""

@@ -93,16 +93,19 @@ class HttpReader:
         self._idle: dict[_Line, None] = {}
         self._tls: ssl.SSLContext | None = None
         self._jitter: np.random.Generator | None = None
-        # By how many seconds this clock was ahead of those of the venues that were read last.
+        # By how many seconds the monotonic clock was ahead of those of the venues that were read last.
         self._offsets_s: deque[float] = deque(maxlen=_CLOCKS)
 
     @property
     def clock_offset_s(self) -> float | None:
         """By how many seconds this clock is ahead of that of the venues, the middle of the last three answers.
 
-        None where no venue has answered yet. HTTP tells whole seconds.
+        None where no venue has answered yet. HTTP tells whole seconds. A clock that was set since those answers shows
+        at once: they were held against the monotonic one.
         """
-        return sorted(self._offsets_s)[len(self._offsets_s) // 2] if self._offsets_s else None
+        if not self._offsets_s:
+            return None
+        return sorted(self._offsets_s)[len(self._offsets_s) // 2] + self._set_by_s()
 
     async def __aenter__(self) -> Self:
         return self
@@ -214,7 +217,12 @@ class HttpReader:
             return
         if theirs.tzinfo is not None and age in {"", "0"}:
             # The Date is cut to a second, so in the mean it is half of one behind.
-            self._offsets_s.append((self._clock.now() - theirs).total_seconds() - 0.5)
+            ahead_s = (self._clock.now() - theirs).total_seconds() - 0.5
+            self._offsets_s.append(ahead_s - self._set_by_s())
+
+    def _set_by_s(self) -> float:
+        """Return the wall clock in seconds of the monotonic one: it changes only where somebody sets the clock."""
+        return self._clock.now().timestamp() - self._clock.monotonic()
 
     async def _check(self, response: httpcore.Response, url: str, request: _Request) -> None:
         status = response.status

@@ -23,7 +23,9 @@ FOLDER = Path("state") / "demo"
 class Options:
     """What is shown, and where it is kept."""
 
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The world; the same seed has the same questions.")] = 1
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Another world; the same seed has the same questions.")
+    ] = None
     days: Annotated[
         int | None, typer.Option(min=1, max=300, metavar="N", help="Days of the world; else what fits in a minute.")
     ] = None
@@ -51,6 +53,7 @@ def demo(ctx: typer.Context, options: Options) -> None:
         "keep": options.keep,
         "svg": None if options.svg is None else str(options.svg),
     }
+    asked = {name: value for name, value in asked.items() if value is not None}
     sys.stdout.flush()
     # In this program's place, so that signals, terminal and exit code are its own; -P: the working folder, which may
     # hold anything, is no place for modules.

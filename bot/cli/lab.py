@@ -4,6 +4,8 @@ import asyncio
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +34,7 @@ class Options:
     questions: Annotated[
         int | None,
         typer.Option(
-            min=10, max=2000, metavar="N", help="How many questions: 40 for a look; else 120, or 60 to compare."
+            min=2, max=2000, metavar="N", help="How many questions: 40 for a look; else 100, or 60 to compare."
         ),
     ] = None
     only: Annotated[
@@ -62,10 +64,14 @@ def lab() -> None:
 @spread(Options)
 def sandbox(_ctx: typer.Context, options: Options) -> None:
     """Measure what each part is worth on questions of a simulated world, where the truth is known."""
-    report = run_until_told(_report(options))
-    if options.json is not None:
-        deliver(report, options.json)
-    if options.json != STDOUT:
+    hand_over(run_until_told(_report(options)), options.json)
+
+
+def hand_over(report: Mapping[str, Any], place: Path | None) -> None:
+    """Write a report as JSON where it is wanted, and print it for a person unless that is stdout."""
+    if place is not None:
+        deliver(report, place)
+    if place != STDOUT:
         print_lab(stdout(), report)
 
 
@@ -77,9 +83,10 @@ async def _report(options: Options) -> dict[str, Any]:
         try:
             code = await child.wait()
         finally:
-            if child.returncode is None:
+            # Where somebody ended this command, what it started ends too.
+            with suppress(ProcessLookupError):
                 child.terminate()
-                await child.wait()
+            await child.wait()
         if code == ExitCode.USAGE:
             message = "the laboratory cannot do that; why stands above"
             raise ConfigError(message)

@@ -20,6 +20,8 @@ ANSWERS = frozenset({IntentState.ACKED, IntentState.REFUSED, IntentState.UNKNOWN
 
 # Says why an intent that was decided must not be written now, or nothing.
 Recheck = Callable[[Intent], Awaitable[str | None]]
+# Says what is wrong with this clock, or nothing.
+ClockFault = Callable[[], str]
 # Tells people: which venue, and what.
 Alarm = Callable[[str, str], Awaitable[None]]
 
@@ -37,6 +39,7 @@ class Door:
     brake: Brake
     recheck: Recheck
     alarm: Alarm
+    clock_fault: ClockFault
     mode: Mode | None
     account: str | None = None
 

@@ -14,7 +14,7 @@ from bot.domain.submission import Intent, IntentState, Mode
 from bot.errors import FoxcastError, StoreError, named
 from bot.gate.brake import Brake
 from bot.outbox import doubts, reading, sending
-from bot.outbox.door import UNSETTLED, WAITING, Alarm, Door, Recheck, intents_of, log, unknown
+from bot.outbox.door import UNSETTLED, WAITING, Alarm, ClockFault, Door, Recheck, intents_of, log, unknown
 from bot.ports import Clock, Submitter
 from bot.store.ledger import Ledger
 from bot.store.submissions import Adoption, BatchRow
@@ -35,6 +35,10 @@ async def _no_objection(_: Intent) -> str | None:
     return None
 
 
+def _no_fault() -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outbox:
     """``ready`` says whether a batch may go now or still waits for forecasts that belong to it.
@@ -43,7 +47,8 @@ class Outbox:
     ``recheck`` is asked of each intent just before it is written, and what it objects to goes back to the gate.
     ``modes`` are those in which the submitters were opened: what was decided for paper reaches no venue, and the other
     way round. ``accounts`` are those that they write for: what went under another name is not read back through them,
-    and stays in doubt. ``alarm`` is told of what needs a person; without one it is noted in the journal.
+    and stays in doubt. ``clock_fault`` says what is wrong with this clock: by a wrong one no fence lies behind.
+    ``alarm`` is told of what needs a person; without one it is noted in the journal.
     """
 
     ledger: Ledger
@@ -55,6 +60,7 @@ class Outbox:
     modes: Mapping[str, Mode] = field(default_factory=dict)
     accounts: Mapping[str, str] = field(default_factory=dict)
     alarm: Alarm | None = None
+    clock_fault: ClockFault = _no_fault
     _turns: dict[Account, asyncio.Lock] = field(default_factory=dict, repr=False)
     # Accounts that are not in use now, of whose doubts people were told.
     _strangers: set[Account] = field(default_factory=set, repr=False)
@@ -207,6 +213,7 @@ class Outbox:
             brake=self.brake,
             recheck=self.recheck,
             alarm=self.alarm or self._note,
+            clock_fault=self.clock_fault,
             mode=self.modes.get(venue),
             account=self.accounts.get(venue),
         )

@@ -53,11 +53,11 @@ async def read_resting(door: Door, item: IntentRow) -> bool:
     receipt = answer(item.intent, found.get(item.intent.id))
     if receipt.state not in {IntentState.ACKED, IntentState.ABSENT}:
         return False
-    over = trace.fence is not None and asked_at >= trace.fence
+    over = _is_behind(door, trace, asked_at)
     if receipt.state is IntentState.ABSENT and await door.ledger.submissions.fills(item.intent.id):
         return over and await _contradicted(door, item.intent, asked_at)
     if receipt.state is IntentState.ABSENT:
-        late = trace.fence is not None and asked_at >= trace.fence + SURE_AFTER
+        late = _is_behind(door, trace, asked_at - SURE_AFTER)
         return late and await _vanished(door, item.intent, asked_at)
     await watch(door, [item.intent], [receipt])
     await door.ledger.submissions.settle([receipt], at=door.clock.now(), as_of=asked_at)
@@ -130,7 +130,12 @@ def _is_proof(door: Door, item: IntentRow, trace: _Trace, asked_at: datetime) ->
     """
     if door.sealer is not None and not trace.whole and item.mode is not Mode.PAPER:
         return False
-    return trace.fence is None or asked_at >= trace.fence
+    return trace.fence is None or _is_behind(door, trace, asked_at)
+
+
+def _is_behind(door: Door, trace: _Trace, moment: datetime) -> bool:
+    """Say whether there is a fence and it lay behind at the moment; by a clock that is wrong now nothing is said."""
+    return trace.fence is not None and moment >= trace.fence and not door.clock_fault()
 
 
 def _patience_ends(item: IntentRow, trace: _Trace) -> datetime:

@@ -26,9 +26,11 @@ DEADLINE_S = 45.0
 FRESH_S = 30.0
 # How long after that a request may still take effect there, and lists lag behind.
 SETTLE_S = 60.0
-# Bets are listed from so long before a request was made: the venue's clock may be behind ours. It is the expiry that
-# finds a bet, not the time.
+# The venue's clock may be so far behind ours: sales, which have no expiry, are told from earlier ones by their time.
 LOOK_BACK_MS = 605_000
+# Bets are listed from so long before a request was made. It is the expiry that finds a bet, not the time; and the clock
+# by which it was made may have been wrong by hours, and right again when it is read back.
+LISTED_BACK_MS = 86_400_000
 _CLOSE = 1e-6
 _SHARES = 1e-9
 _MOST_PERCENT = Decimal("0.99")

@@ -46,6 +46,7 @@ from plugins.manifold.account import Holdings
 from plugins.manifold.bets import (
     DEADLINE_S,
     DRY_RUN,
+    LISTED_BACK_MS,
     LOOK_BACK_MS,
     Tag,
     fills_of,
@@ -298,7 +299,7 @@ class ManifoldWriter:
             return _receipt(intent, IntentState.ABSENT, "it is no order")
         if not sealed:
             return _receipt(intent, IntentState.ABSENT, "nothing was sealed for it")
-        since_ms = min(Tag.of(one).made_ms for one in sealed) - LOOK_BACK_MS
+        since_ms = min(Tag.of(one).made_ms for one in sealed) - LISTED_BACK_MS
         bets = await self._own_bets(intent.order, since_ms)
         own = [bet for bet in bets if any(is_of(bet, intent.order, one) for one in sealed)]
         if len(own) > 1:

@@ -14,6 +14,27 @@ def test_a_misspelt_part_is_refused_with_what_there_is(fresh: Foxcast) -> None:
     assert "belief, trials, aggregate" in answer.err
 
 
+def test_what_a_part_is_worth_stands_in_a_table(fresh: Foxcast) -> None:
+    answer = fresh("lab", "sandbox", "--questions", "2", "--only", "belief", "--jobs", "2")
+    assert answer.code == 0
+    assert "no belief state" in answer.out
+    assert "Simulation: 2 questions of the world of seed 1" in answer.out
+    assert "reference:" in answer.err
+
+
+def test_what_ends_the_laboratory_ends_the_command(fresh: Foxcast) -> None:
+    (fresh.folder / "file").touch()
+    answer = fresh("lab", "sandbox", "--questions", "2", "--jobs", "1", "--folder", str(fresh.folder / "file"))
+    assert answer.code == 1
+    assert "the laboratory ended with code 1" in answer.err
+
+
+def test_a_folder_that_holds_something_is_left_as_it_is(fresh: Foxcast) -> None:
+    answer = fresh("lab", "sandbox", "--questions", "2", "--folder", str(fresh.folder))
+    assert answer.code == 2
+    assert "is not empty" in answer.err
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_leaks_are_measured_and_told_as_json_and_as_a_table(fresh: Foxcast) -> None:

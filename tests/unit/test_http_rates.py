@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -134,3 +136,18 @@ async def test_no_more_are_under_way_at_once_than_the_service_wants() -> None:
         async with HttpReader(clock=clock, random=random, rates=rates) as http:
             await asyncio.gather(*(http.get(f"{server.address}/{number}", max_bytes=10) for number in range(20)))
         assert (server.received, server.most_in_flight) == (20, 2)
+
+
+async def test_this_clock_is_held_against_the_middle_of_what_the_venue_says_and_a_step_of_it_shows_at_once() -> None:
+    clock = PassingClock()
+    ahead = [timedelta(seconds=seconds) for seconds in (0.0, 90.0, 0.0)]
+    site = Site(clock, *(Sent(headers={"Date": format_datetime(clock.now() + by, usegmt=True)}) for by in ahead))
+    async with reading(clock, site, every(1.0)) as (http, base):
+        assert http.clock_offset_s is None
+        for _ in ahead:
+            await http.get(base + "/v1/a", max_bytes=100)
+        assert http.clock_offset_s == pytest.approx(0.0, abs=0.6)
+        clock.step(600.0)
+        assert http.clock_offset_s == pytest.approx(600.0, abs=0.6)
+        await clock.advance(3_600.0)
+        assert http.clock_offset_s == pytest.approx(600.0, abs=0.6)

@@ -21,12 +21,13 @@ from bot.desk.desk import Bench, TrialDesk, as_known
 from bot.desk.trial import TrialRun, run_trial
 from bot.domain.forecast import Trial
 from bot.domain.inquiry import Charge
-from bot.domain.step import Step, Usage
+from bot.domain.step import Step
+from bot.errors import PluginError
 from bot.ids import derive_id
 from bot.jobs.together import together
 from bot.lab.leaks import Audit, Audition, ModelAuditor
 from bot.ports import Clock
-from bot.registry import load_registry
+from bot.registry import Registry, load_registry
 from bot.testing.lab.pages import ORIGIN, PressFetcher, PressReader
 from bot.testing.lab.questions import Case
 from bot.testing.lab.variants import MINDS, SOBER, Setup
@@ -72,11 +73,6 @@ class Run:
     audit: Audit | None = None
 
     @property
-    def usage(self) -> Usage:
-        """What all trials used together."""
-        return sum((trial.usage for trials in self.trials for trial in trials), Usage())
-
-    @property
     def steps(self) -> int:
         """How many steps all trials took."""
         return sum(trial.steps for trials in self.trials for trial in trials)
@@ -105,9 +101,10 @@ async def open_hall(world: World, clock: Clock, folder: Path, plugins: Sequence[
 async def run(hall: Hall, setup: Setup, cases: Sequence[Case]) -> Run:
     """Let a forecaster answer all cases."""
     config = config_of(hall, setup)
+    registry = whole(load_registry(config))
     watch = SystemClock()
     began = watch.monotonic()
-    async with open_bay(config, load_registry(config), SUBJECT, clock=hall.clock) as bay:
+    async with open_bay(config, registry, SUBJECT, clock=hall.clock) as bay:
         room = _Room(hall, setup, bay, SeededRandom(hall.world.seed))
         trials = await together(room.trials, cases, places=PLACES)
         seconds = watch.monotonic() - began
@@ -147,7 +144,7 @@ class _Room:
             bench=await self._bench(case, number),
         )
         asked = question if seat.clairvoyant else as_known(question, cutoff)
-        return await run_trial(seat.forecaster, asked, desk, TrialRun(limits=seat.limits, log=_unlogged))
+        return await run_trial(seat.forecaster, asked, desk, TrialRun(limits=seat.limits, log=unlogged))
 
     async def _bench(self, case: Case, number: int) -> Bench:
         if self.bay.workshop is None:
@@ -168,6 +165,14 @@ class _Room:
             limits=self.bay.seat.limits,
             guarded=not self.bay.seat.clairvoyant,
         )
+
+
+def whole(registry: Registry) -> Registry:
+    """Return the registry; raises PluginError where a plugin is broken, for nothing could be measured without it."""
+    if registry.broken:
+        message = "; ".join(f"{one.plugin.name} is broken: {one.reason}" for one in registry.broken)
+        raise PluginError(message)
+    return registry
 
 
 def slug(name: str) -> str:
@@ -208,5 +213,5 @@ def _tables(hall: Hall, setup: Setup) -> Mapping[str, Any]:
     }
 
 
-async def _unlogged(number: int, step: Step) -> None:
+async def unlogged(number: int, step: Step) -> None:
     """Keep nothing but what is on the record of the laboratory anyway."""

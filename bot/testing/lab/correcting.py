@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bot.ports import Clock
     from bot.testing.world.calendar import Calendar
 
-RESAMPLES = 200
 TARGET = "outcome"
 
 
@@ -93,11 +92,11 @@ def slope_of(answers: Sequence[float], outcomes: Sequence[float]) -> float:
 
 
 def spread_of(
-    figure: Callable[[Sequence[int]], float], count: int, rng: "np.random.Generator"
+    figure: Callable[[Sequence[int]], float], count: int, rng: "np.random.Generator", *, resamples: int
 ) -> tuple[float, float, float]:
-    """Return a figure over all places and the ends of its 95 % interval, places drawn again with replacement."""
+    """Return a figure over all places and the ends of its 95 % interval, places drawn again so many times."""
     import numpy as np  # noqa: PLC0415 - numpy
 
-    drawn = [figure(rng.integers(count, size=count).tolist()) for _ in range(RESAMPLES)]
+    drawn = [figure(rng.integers(count, size=count).tolist()) for _ in range(resamples)]
     low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
     return figure(range(count)), low, high

@@ -1,17 +1,17 @@
 """The ablations: what each part of the pipeline is worth on questions whose truth is known, and what it recovers."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
 from bot.clock import SeededRandom
 from bot.desk.combine import Pool
 from bot.testing.lab.answers import LOGIT_MEAN, Answers
-from bot.testing.lab.forecasters import lines_of, plugins_of, setups_for
+from bot.testing.lab.forecasters import ENSEMBLE, lines_of, members_of, plugins_of, setups_for
 from bot.testing.lab.questions import Bounds, Case, bounds_of, cases_of, world_of
-from bot.testing.lab.recoveries import Recovery, leaks_found, overconfidence_corrected
-from bot.testing.lab.running import Job, Tell, play_all
+from bot.testing.lab.recoveries import RESAMPLES, Recovery, leaks_found, overconfidence_corrected
+from bot.testing.lab.running import Job, Tell, play_all, play_together
 from bot.testing.lab.tables import Line, Row, scored
 from bot.testing.lab.variants import BOLD_AT_ONCE, PLAIN_AT_ONCE, REFERENCE, TRIALS, Setup, setups_of
 
@@ -33,6 +33,7 @@ class Plan:
     forecasters: Collection[str] = ()
     processes: int = 1
     many: int = MANY
+    resamples: int = RESAMPLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,11 @@ def comparison_of(plan: Plan, tell: Tell) -> Findings:
         Job(seed=plan.seed, count=plan.questions, setup=setup, folder=plan.folder, plugins=plugins)
         for setup in setups_for(plan.forecasters)
     ]
-    return compared(plan, {one.name: one for one in play_all(jobs, plan.processes, tell)})
+    found = {one.name: one for one in play_all(jobs, plan.processes, tell)}
+    if ENSEMBLE in plan.forecasters:
+        # Its setup names the members; everything else is as for any other.
+        found[ENSEMBLE] = play_together(replace(jobs[0], plugins=plugins), members_of(found))
+    return compared(plan, found)
 
 
 def compared(plan: Plan, found: Mapping[str, Answers]) -> Findings:
@@ -156,6 +161,7 @@ def _recoveries(
     if "overconfidence" in plan.parts:
         cases: Sequence[Case] = cases_of(world_of(plan.seed, plan.many), plan.many)
         rng = random.stream("lab", "overconfidence")
-        yield overconfidence_corrected(found[PLAIN_AT_ONCE.name], found[BOLD_AT_ONCE.name], cases, rng)
+        plain, bold = found[PLAIN_AT_ONCE.name], found[BOLD_AT_ONCE.name]
+        yield overconfidence_corrected(plain, bold, cases, rng, resamples=plan.resamples)
     if "leaks" in plan.parts:
         yield from leaks_found(found, {row.name: row for row in rows})

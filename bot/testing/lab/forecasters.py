@@ -7,7 +7,7 @@ from bot.testing.lab.answers import LOGIT_MEAN, Answers
 from bot.testing.lab.tables import Line
 from bot.testing.lab.variants import HASTY, SOBER, Setup
 
-BLF, MANY_MINDS = "blf", "all of them, equal weights"
+BLF, ENSEMBLE, MANY_MINDS = "blf", "ensemble", "all of them, equal weights"
 # Which plugin brings a forecaster, where it is not of the same name.
 PLUGINS: Mapping[str, str] = {"court": "society"}
 # Repeated answers of one forecaster: trials of one, rollouts of another.
@@ -38,7 +38,11 @@ VARIANTS: Mapping[str, tuple[Setup, ...]] = {
         Setup(name="orchestra", uses="orchestra"),
         Setup(name="orchestra, 4 candidates merged", uses="orchestra", settings={"candidates": 4}, against="orchestra"),
     ),
+    # Made of what the others said, so it is run after them.
+    ENSEMBLE: (),
 }
+# Under which of its variants a forecaster is a member of the ensemble, where it has none of its own name.
+_MEMBERS: Mapping[str, str] = {"team": "team of 3"}
 
 
 def chosen_forecasters(named: Collection[str]) -> list[str]:
@@ -59,13 +63,19 @@ def setups_for(names: Collection[str]) -> list[Setup]:
     return [setup for name in names for setup in VARIANTS[name]]
 
 
+def members_of(found: Mapping[str, Answers]) -> Mapping[str, Sequence[float]]:
+    """Return one answer of each forecaster, by its name: what an ensemble is made of."""
+    variants = {name: _MEMBERS.get(name, name) for name in VARIANTS if name != ENSEMBLE}
+    return {name: found[variant].said(1) for name, variant in variants.items() if variant in found}
+
+
 def lines_of(found: Mapping[str, Answers]) -> Iterator[Line]:
     """Yield a line for each, the reference first: one answer of each against one of the reference."""
     reference = f"{BLF}, 1 {REPEATED[BLF][0].rstrip('s')}"
     named = {setup.name: setup.against or reference for setups in VARIANTS.values() for setup in setups}
-    lines = [line for one in found.values() for line in _lines(one, named[one.name])]
+    lines = [line for one in found.values() for line in _lines(one, named.get(one.name, reference))]
     yield from sorted(lines, key=lambda line: line.name != reference)
-    singles = [one.said(1) for one in found.values() if one.name in VARIANTS or one.name == "team of 3"]
+    singles = [*members_of(found).values()]
     if len(singles) > 2:
         yield Line(
             name=MANY_MINDS,

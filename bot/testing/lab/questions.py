@@ -1,6 +1,6 @@
 """Questions of a simulated world at dated cutoffs, as a venue would have asked them, with what became of each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -85,8 +85,8 @@ def _case(world: World, ask: Ask) -> Case | None:
     if not ask.is_open(day) or known_on(ask) <= day + 0.5:
         return None
     chance, price = world.chance_of(ask, day), world.price(ask, day)
-    if isinstance(chance, Mapping) or isinstance(price, Mapping):
-        return None
+    assert isinstance(chance, float)  # noqa: S101 - of yes or no there is one probability
+    assert isinstance(price, float)  # noqa: S101 - as above
     return Case(
         ask=ask,
         day=day,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # So much of what reached the forecaster must the audit find, and so much at most may the guards let in.
 FOUND_AT_LEAST, LET_IN_AT_MOST = 0.9, 0.1
+# Of an interval that takes fits, not only means.
+RESAMPLES = 200
 # A factor is found that is met to a tenth.
 NEAR = 0.1
 OPEN, CLAIRVOYANT, TRUTH = "judge lets all pass", "clairvoyant", "true chance"
@@ -32,7 +34,7 @@ class Recovery:
 
 
 def overconfidence_corrected(
-    plain: Answers, bold: Answers, cases: Sequence[Case], rng: "np.random.Generator"
+    plain: Answers, bold: Answers, cases: Sequence[Case], rng: "np.random.Generator", *, resamples: int = RESAMPLES
 ) -> Recovery:
     """Say whether a fit over outcomes finds the factor of a bold mind, and what the gate makes of its answers."""
     outcomes = [float(case.outcome) for case in cases]
@@ -43,7 +45,7 @@ def overconfidence_corrected(
         slopes = [slope_of([one[place] for place in places], wanted) for one in (straight, said)]
         return slopes[0] / slopes[1]
 
-    estimate, low, high = spread_of(factor, len(cases), rng)
+    estimate, low, high = spread_of(factor, len(cases), rng, resamples=resamples)
     moved = bold.corrected.adopted if bold.corrected else ()
     left_alone = not (plain.corrected and plain.corrected.adopted)
     found = f"times {estimate:.2f} [{low:.2f}, {high:.2f}] by a fit over {len(cases)} outcomes; "

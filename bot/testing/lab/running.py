@@ -1,7 +1,7 @@
 """Runs of several forecasters side by side: each in a process of its own, with its own copy of the same world."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -11,6 +11,7 @@ import structlog
 from bot.testing.lab.answers import Answers, answers_of
 from bot.testing.lab.bench import open_hall, run, slug
 from bot.testing.lab.correcting import Record, corrected
+from bot.testing.lab.ensemble import Members, run_ensemble
 from bot.testing.lab.leaking import leaks_in
 from bot.testing.lab.questions import END_DAY, cases_of, world_of
 from bot.testing.lab.variants import Setup
@@ -52,6 +53,19 @@ def play(job: Job) -> Answers:
             return answers
 
     # All has happened by then: what forecasts must not know is there to be found.
+    return simulate(main, start=world.calendar.at(END_DAY), make=NetworkLoop)
+
+
+def play_together(job: Job, said: Mapping[str, Sequence[float]]) -> Answers:
+    """Let the ensemble make its answers of those of others; of the job, world and folder and plugins count."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    world = world_of(job.seed, job.count)
+    cases = cases_of(world, job.count)
+
+    async def main(clock: VirtualClock) -> Answers:
+        async with open_hall(world, clock, job.folder, job.plugins) as hall:
+            return answers_of(await run_ensemble(hall, Members(cases=cases, said=said)), cases)
+
     return simulate(main, start=world.calendar.at(END_DAY), make=NetworkLoop)
 
 

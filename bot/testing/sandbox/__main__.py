@@ -30,7 +30,7 @@ from bot.errors import ConfigError, FoxcastError
 from bot.redact import said
 from bot.testing.sandbox.ending import print_figures, print_next
 from bot.testing.sandbox.folder import own_folder
-from bot.testing.sandbox.plan import DAYS, LIMIT_S, LOG, SIZE, Plan
+from bot.testing.sandbox.plan import DAYS, LIMIT_S, LOG, SEED, SIZE, Plan
 from bot.testing.sandbox.play import Play, Played
 from bot.testing.sandbox.screen import Screen
 
@@ -50,7 +50,7 @@ class Asked:
     folder: Path
     program: str = "foxcast"
     begun_s: float | None = None
-    seed: int = 1
+    seed: int = SEED
     days: int | None = None
     fast: bool = False
     plain: bool = False
@@ -61,6 +61,10 @@ class Asked:
 def main(arguments: list[str]) -> int:
     """Run the demo and return its exit code; what goes wrong is one line on stderr."""
     settle_process()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A letter that the terminal cannot show must not end the demo.
+            stream.reconfigure(errors="backslashreplace")
     asked = TypeAdapter(Asked).validate_json(arguments[0])
     try:
         return _demo(asked)
@@ -117,9 +121,7 @@ def _tell(console: Console, *, screen: Screen, played: Played, asked: Asked, too
     took = f"{screen.day} days of an invented world in {took_s:.1f} s{first}; the log is {screen.plan.folder / LOG}"
     console.print(Text(f"\n{took}"), soft_wrap=True)
     if played.cut_short:
-        console.print(
-            f"it was ended after {screen.plan.limit_s:.0f} s; --days {screen.plan.days} lets it go on to the end"
-        )
+        console.print(f"it was ended before its time; --days {screen.plan.days} lets it go on to the end")
     print_next(console, screen.plan, asked.program, played.example)
 
 
@@ -143,7 +145,7 @@ def _require_writable(path: Path | None) -> None:
     if path is None:
         return
     try:
-        path.touch()
+        path.open("ab").close()
     except OSError as error:
         message = f"--svg {path} cannot be written: {error.strerror}"
         raise ConfigError(message) from error

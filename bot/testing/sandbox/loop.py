@@ -17,7 +17,7 @@ PATIENCE_S = 120.0
 # What is sent to this machine has arrived by then; more would be waited thousands of times.
 GRACE_S = 5e-5
 # The most often that anybody is told of what happens.
-_TOLD_EVERY_S = 0.25
+_TOLD_EVERY_S = 0.5
 _HERE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -25,7 +25,7 @@ class SandboxLoop(VirtualLoop):
     """A virtual loop that jumps when nothing is on its way, and connects to this machine alone.
 
     What is given to an executor runs at once, in its turn, so that time does not pass meanwhile. ``watcher`` is called
-    while things happen, four times a second of real time at most.
+    while things happen, twice a second of real time at most.
     """
 
     def __init__(self) -> None:

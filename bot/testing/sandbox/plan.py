@@ -23,6 +23,8 @@ AGE_DAYS = 7
 WATCHED_S = 2_400.0
 # What passes in about half a minute on two cores, and when it is ended at the latest, in real seconds.
 DAYS, SIZE, LIMIT_S = 28, 150, 50.0
+# In this world questions of three venues are over within the first days; it was chosen by that, not by any score.
+SEED = 9
 FORECASTERS = ("blf", "baseline")
 CONFIG, REAL, LOG = "config.toml", "real.toml", "log.txt"
 # What one order, all of a day and all together may cost: less than would be bought, so that it shows what holds back.
@@ -47,7 +49,7 @@ class Plan:
     """One demo: ``size`` questions a year, forecast for ``days``, in ``limit_s`` seconds of real time at most."""
 
     folder: Path
-    seed: int = 1
+    seed: int = SEED
     days: int = DAYS
     size: int = SIZE
     limit_s: float = LIMIT_S
@@ -71,7 +73,7 @@ class Plan:
                 "submit_every_s": 12 * HOUR_S,
                 "reconcile_every_s": DAY_S,
                 "resolve_every_s": DAY_S,
-                "score_every_s": DAY_S,
+                "score_every_s": 12 * HOUR_S,
                 "backup_every_s": 14 * DAY_S,
                 "watch_questions": 12,
             },

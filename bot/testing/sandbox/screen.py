@@ -15,10 +15,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from bot.testing.sandbox.seen import Course, Ended, Seen
+from bot.testing.sandbox.seen import VOID, Course, Ended, Seen
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, OverflowMethod, RenderableType
 
     from bot.testing.sandbox.plan import Plan
 
@@ -72,6 +72,15 @@ class Screen:
         room = self.console.height - (_FRAME if self.console.height >= HIGH else _FRAME - 5)
         return max(1, min(3, room // max(1, len(self.modes))))
 
+    @property
+    def _speaks_unicode(self) -> bool:
+        return self.console.encoding.lower().startswith("utf")
+
+    @property
+    def _cut(self) -> OverflowMethod:
+        """How lines end that are too long: the sign for it is in no small set of characters."""
+        return "ellipsis" if self._speaks_unicode else "crop"
+
     def say(self, words: str) -> None:
         """Tell what is done next."""
         self.stage = words
@@ -107,7 +116,7 @@ class Screen:
         if self.seen.held and high:
             parts.append(self._held())
         news = [*self._news][-(_NEWS_KEPT if high else 2) :]
-        parts.append(Group(*(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in news)))
+        parts.append(Group(*(Text(line, style="dim", no_wrap=True, overflow=self._cut) for line in news)))
         return Group(*parts)
 
     def _note(self, words: str) -> None:
@@ -122,7 +131,7 @@ class Screen:
         first = Text.assemble((LABEL, "bold black on yellow"), ("  foxcast demo  ", "bold"), _NOTE, no_wrap=True)
         second = Text(f"{at}day {self.day} of {self.plan.days}   {clock}", no_wrap=True)
         for line in (first, second):
-            line.overflow = "ellipsis"
+            line.overflow = self._cut
         return Group(first, second, Text(""))
 
     def _venues(self, width: int) -> RenderableType:
@@ -140,9 +149,9 @@ class Screen:
         return grid
 
     def _courses(self, width: int) -> RenderableType:
-        marks = _BLOCKS if self.console.encoding.lower().startswith("utf") else _LETTERS
+        marks = _BLOCKS if self._speaks_unicode else _LETTERS
         grid = Table(box=None, pad_edge=False, header_style="bold", expand=True, padding=(0, 1, 0, 0))
-        grid.add_column("question", ratio=1, no_wrap=True, overflow="ellipsis")
+        grid.add_column("question", ratio=1, no_wrap=True, overflow=self._cut)
         if width >= WIDE:
             grid.add_column("crowd", justify="right", no_wrap=True)
         grid.add_column("baseline" if width >= WIDE else "base", justify="right", no_wrap=True)
@@ -158,7 +167,7 @@ class Screen:
         return Group(Text(""), grid)
 
     def _scores(self) -> RenderableType:
-        line = Text("Brier so far (less is better): ", style="bold", no_wrap=True, overflow="ellipsis")
+        line = Text("Brier so far (less is better): ", style="bold", no_wrap=True, overflow=self._cut)
         for name, one in self.seen.tallies.items():
             line.append(f" {name} {one.brier:.3f} (n={one.n})", style="")
         first = max(self.seen.tallies.values(), key=lambda one: one.with_crowd)
@@ -170,7 +179,7 @@ class Screen:
     def _held(self) -> RenderableType:
         lines = [Text("")]
         for why, count in [*self.seen.held.items()][:4]:
-            lines.append(Text(f"held back {count:4d}  {why}", no_wrap=True, overflow="ellipsis"))
+            lines.append(Text(f"held back {count:4d}  {why}", no_wrap=True, overflow=self._cut))
         return Group(*lines, Text(""))
 
 
@@ -225,6 +234,8 @@ def value(one: Course, at: float | None) -> str:
 
 
 def _end(one: Ended) -> str:
+    if one.outcome == VOID:
+        return f"{one.venue}: void, which counts for nothing  {one.title}"
     said = (("blf", one.said), ("baseline", one.beside), ("crowd", one.crowd))
     shares = ", ".join(f"{name} {100.0 * share:.0f}%" for name, share in said if share is not None)
     yes = "yes" if one.outcome in {"yes", "no"} else "that"

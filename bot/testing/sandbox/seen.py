@@ -12,6 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bot.store.scores import BY_SPOT
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -26,16 +28,22 @@ select q.venue, f.forecaster, count(*) from forecast f join question q on q.ref 
 where f.state = 'done' group by 1, 2"""
 _INTENTS = "select venue, mode, state, count(*) from intent group by 1, 2, 3"
 _HELD = "select why, count(*) from decision where verdict = 'hold' group by why"
-# Of each question the forecast that stood last, as ``foxcast score`` has it.
-_SCORES = """
-select forecaster, count(*), avg(score), count(crowd_probability),
-  avg(case when crowd_probability is not null then score end),
-  avg((crowd_probability - outcome) * (crowd_probability - outcome))
-from scored one where rule = 'brier' and not exists (
-  select 1 from scored later
-  where later.rule = one.rule and later.ref = one.ref and later.target = one.target
-    and later.forecaster = one.forecaster and later.revision > one.revision)
-group by forecaster"""
+# Of each question the forecast that counts, chosen as ``foxcast score`` does, once anything was scored at all.
+_SCORES = f"""
+with eligible as (
+  select f.forecaster, p.probability, c.probability as crowd, r.value as outcome,
+    row_number() over (partition by f.forecaster, f.ref, p.target order by f.revision desc) as age
+  from current_resolution r
+  join prediction p on p.ref = r.ref and p.target = r.target
+  join forecast f on f.id = p.forecast
+  join question q on q.ref = f.ref
+  left join price c on c.id = f.price
+  where r.kind = 'happened' and p.probability is not null and f.cutoff <= r.resolved_at
+    and (q.closes_at is null or f.cutoff <= q.closes_at) and {BY_SPOT} and exists (select 1 from score))
+select forecaster, count(*), avg((probability - outcome) * (probability - outcome)), count(crowd),
+  avg(case when crowd is not null then (probability - outcome) * (probability - outcome) end),
+  avg((crowd - outcome) * (crowd - outcome))
+from eligible where age = 1 group by forecaster"""  # noqa: S608 - made of constants
 # The newest forecasts of each venue by who takes steps, those in which most was read first.
 _NEWEST = """
 select id, ref, title, venue, version, price, state, cutoff from (
@@ -76,6 +84,7 @@ _REASONS: Sequence[tuple[str, str]] = (
     (r"window closed|has closed|is closed", "the question closed before it could leave"),
     (r"not armed|no arm record|is not armed", "no leave: not armed"),
 )
+VOID = "void"
 _DIGITS = re.compile(r"-?\d[\d.,]*")
 
 
@@ -294,7 +303,7 @@ def _outcome(kind: str, body: Mapping[str, Any]) -> tuple[str, str]:
         case "landed":
             return f"{body['value']:.6g}", ""
         case _:
-            return "void", ""
+            return VOID, ""
 
 
 def _venues(database: sqlite3.Connection) -> Mapping[str, AtVenue]:

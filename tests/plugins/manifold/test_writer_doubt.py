@@ -142,7 +142,7 @@ async def test_bets_of_others_and_other_bets_of_ours_are_not_taken_for_it(stand:
     assert [one.state for one in await writer.standing(batch)] == [IntentState.ABSENT]
 
 
-@pytest.mark.parametrize("skew_s", [-300.0, 30.0])
+@pytest.mark.parametrize("skew_s", [-3_600.0, -300.0, 30.0])
 async def test_a_bet_is_found_whatever_the_clock_of_the_venue_says(stand: Stand, skew_s: float) -> None:
     market = stand.world.add_market()
     question, writer = await stand.question(market), stand.writer()

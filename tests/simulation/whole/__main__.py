@@ -5,22 +5,25 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
 
-from tests.simulation.whole.keep import FOLDER, keep, origin
+from tests.simulation.whole.keep import FOLDER, line_of, origin, write
 from tests.simulation.whole.mutants import MUTANTS, broken
 from tests.simulation.whole.plan import Plan
 from tests.simulation.whole.sim import Report, run
+from tests.simulation.whole.twins import disagreements
 
 MOST_SHOWN = 6
+ALL = "all"
 # Memory, where the machine has a folder of it.
 SHM = Path("/dev/shm")  # noqa: S108 - a folder in it is made anew, with a name of its own
 
@@ -28,6 +31,8 @@ SHM = Path("/dev/shm")  # noqa: S108 - a folder in it is made anew, with a name 
 def main() -> int:
     """Run what is asked for; return 1 where something was violated."""
     asked = _asked()
+    if asked.mutant == ALL:
+        return _each_mutant(asked)
     seeds = [asked.seed] if asked.seed is not None else list(range(asked.first, asked.first + asked.seeds))
     plans = [
         Plan(
@@ -40,13 +45,15 @@ def main() -> int:
         )
         for seed in seeds
     ]
+    if asked.twins:
+        return _twins(plans, asked.keep)
     began = time.monotonic()
     violated: list[int] = []
     days, said = 0.0, origin()
     for report, took_s in _reports(plans, asked.jobs, asked.dump):
         days += report.days
         if asked.keep:
-            keep(FOLDER / f"{asked.keep}.jsonl", report, took_s, said)
+            write(FOLDER / f"{asked.keep}.jsonl", {**said, **line_of(report, took_s)})
         _say(report, took_s, verbose=asked.seed is not None)
         if report.violations:
             violated.append(report.plan.seed)
@@ -69,11 +76,48 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--lives", type=int, default=6, help="how many lives end before their time")
     parser.add_argument("--calm", action="store_true", help="no faults, and nobody who halts or sets clocks")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the program in this way")
+    parser.add_argument(
+        "--mutant", choices=[*sorted(MUTANTS), ALL], help="break the program in this way, or in each in turn"
+    )
+    parser.add_argument("--twins", action="store_true", help="compare what is decided on paper and live instead")
     parser.add_argument("--until-found", action="store_true", help="end at the first violation")
     parser.add_argument("--keep", metavar="NAME", help="add what came of each to state/simulations/NAME.jsonl")
     parser.add_argument("--dump", type=Path, help="write every line of the trace to this file")
     return parser.parse_args()
+
+
+def _each_mutant(asked: argparse.Namespace) -> int:
+    """Look for each planted bug until it is found; return how many were not."""
+    options = ["--seeds", str(asked.seeds), "--first", str(asked.first), "--days", str(asked.days), "--until-found"]
+    options += ["--keep", asked.keep] if asked.keep else []
+
+    def found(mutant: str) -> bool:
+        command = [sys.executable, "-m", "tests.simulation.whole", *options, "--mutant", mutant]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        sys.stdout.write(f"{mutant}: {done.stdout.splitlines()[-1] if done.stdout else done.stderr[-500:]}\n")
+        sys.stdout.flush()
+        return done.returncode == 1 and bool(done.stdout)
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        hidden = [mutant for mutant, was in zip(MUTANTS, pool.map(found, MUTANTS), strict=True) if not was]
+    sys.stdout.write(
+        f"{len(MUTANTS) - len(hidden)} of {len(MUTANTS)} planted bugs found; not: {', '.join(hidden) or '-'}\n"
+    )
+    return len(hidden)
+
+
+def _twins(plans: list[Plan], name: str | None) -> int:
+    differing = 0
+    _hush()
+    for plan in plans:
+        with _folder() as root:
+            compared, found = disagreements(plan, root)
+        if name:
+            write(FOLDER / f"{name}.jsonl", {**origin(), "twins": compared, "seed": plan.seed, "violations": found})
+        sys.stdout.write(f"seed {plan.seed}: {compared} decisions compared, {len(found)} differ\n")
+        sys.stdout.writelines(f"  VIOLATED {one}\n" for one in found)
+        differing += bool(found)
+    return 1 if differing else 0
 
 
 def _reports(plans: list[Plan], jobs: int, dump: Path | None) -> Iterator[tuple[Report, float]]:

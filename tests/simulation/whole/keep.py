@@ -29,15 +29,15 @@ def origin() -> Mapping[str, str]:
     return {"commit": commit, "command": shlex.join(["python", "-m", "tests.simulation.whole", *sys.argv[1:]])}
 
 
-def keep(path: Path, report: Report, took_s: float, said: Mapping[str, str]) -> None:
-    """Add a simulation to a file; ``took_s`` is its processor time."""
+def write(path: Path, line: Mapping[str, Any]) -> None:
+    """Add a line to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({**said, **line_of(report, took_s)}, sort_keys=True) + "\n")
+        file.write(json.dumps(line, sort_keys=True) + "\n")
 
 
 def line_of(report: Report, took_s: float) -> dict[str, Any]:
-    """Return what is kept of a simulation."""
+    """Return what is kept of a simulation; ``took_s`` is its processor time."""
     return {
         "seed": report.plan.seed,
         "mutant": report.plan.mutant,

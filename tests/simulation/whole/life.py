@@ -82,7 +82,7 @@ class Lives:
     _lanes: dict[str, Lane] = field(default_factory=dict)
     _alive: bool = False
     _beat_s: float = 0.0
-    _steps: int = 0
+    _steps: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         self.heir(0).mkdir()
@@ -166,7 +166,7 @@ class Lives:
         self._alive = True
         before.rename(self.home)
         self._configure(self.home)
-        self._beat_s, self._steps = self.loop.time(), self.clock.steps
+        self._beat_s, self._steps = self.loop.time(), (self.clock.steps, self.clock.steps)
 
     def _configure(self, home: Path) -> None:
         (home / "config.toml").write_text(self.config.replace("HOME", str(home)), encoding="utf-8")
@@ -210,7 +210,8 @@ class Lives:
     def _feel(self, vital: Vital) -> None:
         if isinstance(vital, Beat):
             gap_s, self._beat_s = self.loop.time() - self._beat_s, self.loop.time()
-            steps, self._steps = self.clock.steps - self._steps, self.clock.steps
+            # What was set just before the last heartbeat may have been seen only after it.
+            steps, self._steps = self.clock.steps - self._steps[0], (self._steps[1], self.clock.steps)
             self.beats()
             if gap_s > GAPS_S[min(steps, len(GAPS_S) - 1)]:
                 at = f"at {self._beat_s:.0f} s, {self.clock.now():%Y-%m-%d %H:%M:%S} by its clock"

@@ -24,7 +24,7 @@ ADA = "ada"
 STEPS_S = (60.0, -60.0, 3_600.0, -3_600.0)
 ARMED_DAYS = 31
 # How often the first thing that somebody does is to wait for a write; for so long, looking so often.
-WATCHFUL, PATIENCE_S, LOOK_S = 1 / 4, 12.0 * HOUR_S, 600.0
+WATCHFUL, PATIENCE_S, LOOK_S = 1 / 2, 12.0 * HOUR_S, 600.0
 # A real daemon looks for requests so often; this one is told of them, and looks by itself far less often.
 HEARD_WITHIN_S = 5.0
 # How often a kill makes somebody halt or disarm.
@@ -35,7 +35,8 @@ WARY = 1 / 3
 class People:
     """One thing after the other, with hours between; ``machine`` is the clock that they set, ``clock`` true time.
 
-    ``stopped_s`` is when the STOP file was put where it is, None while it is not there.
+    ``steps_s`` are those by which they set it; ``stopped_s`` is when the STOP file was put where it is, None while it
+    is not there.
     """
 
     lives: Lives
@@ -61,7 +62,8 @@ class People:
             ("disarmed at a write", lambda: self._at_write(self._disarm)),
         )
         if self.stream.random() < WATCHFUL:
-            await self._do(*doing[2])
+            watchful = [(name, do) for name, do in doing if name.endswith("at a write")]
+            await self._do(*watchful[int(self.stream.integers(len(watchful)))])
         while True:
             await self.clock.sleep(float(self.stream.exponential(3.0 * HOUR_S)))
             await self._do(*doing[int(self.stream.integers(len(doing)))])

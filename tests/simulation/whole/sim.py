@@ -118,7 +118,13 @@ def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: Virtu
         noticed=observer.look,
         beats=lambda: gauge.alive(int(loop.time() // DAY_S)),
     )
-    people = People(lives=lives, clock=clock, machine=machine, stream=chance.stream("people"), live=temper.live)
+    people = People(
+        lives=lives,
+        clock=clock,
+        machine=machine,
+        stream=chance.stream("people"),
+        live=temper.live,
+    )
     observer.lives, observer.people = lives, people
     weather = Weather(stalls=stalls, temper=temper, clock=clock, stream=chance.stream("weather"))
     return _Stage(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from tests.simulation.whole.plan import Temper
 
 # The world asks so many questions a year.
-SIZE = 40
+SIZE = 30
 # The model obeys what pages tell it more often than it has any other vice.
 OBEYS = 0.15
-HABITS = Habits(latency_s=8.0, vices={**every_vice(0.01), Vice.OBEYS: OBEYS})
+HABITS = Habits(latency_s=8.0, pages=0, vices={**every_vice(0.01), Vice.OBEYS: OBEYS})
+# So long before the first life the world began: by then it has asked a first round of questions about series.
+BEFORE = timedelta(days=7)
 # A fault that the seed is fond of comes so many times as often.
 FONDNESS, MOST = 6.0, 0.15
 # How often requests and messages meet each fault in the roughest of weathers: 20 % all together.
@@ -107,7 +109,7 @@ async def open_stalls(
 
     layout = Layout(
         seed=int(chance.stream("world").integers(2**31)),
-        start=start,
+        start=start - BEFORE,
         folder=folder,
         place="..",
         size=SIZE,

@@ -88,13 +88,13 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
     line = {"commit": "c0ffee", "command": "python", **json.loads(json.dumps(line_of(report, 1.0)))}
     mutant = {**line, "mutant": "no-audit", "violations": ["I7: nothing is written down"]}
     broken = {**line, "seed": 12, "violations": ["I1: twice", "I9: too late"]}
-    known = [{"seed": 12, "says": "too late"}]
+    known = [{"seed": 12, "says": ["too late"], "mended": "so"}]
     board = board_of([line, line, mutant, broken], known)
     assert (board["simulations"], board["seeds"], board["repeated"]) == (2, 2, {"runs": 1, "same": 1})
     assert board["days"] == pytest.approx(2 * report.days, abs=0.1)
     assert [one["says"] for one in board["violations"]["open"]] == ["I1: twice"]
     assert board["mutants"] == {"no-audit": 11}
-    assert "1 found and mended, 1 open" in table_of(board)
+    assert "1 found and mended, 0 known, 1 not looked into" in table_of(board)
 
 
 def _trace(*, seed: str, order: str) -> str:

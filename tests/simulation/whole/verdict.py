@@ -16,8 +16,9 @@ from bot.jobs.halted import BY_FILE
 from bot.paper.book import book_path
 from bot.store.codec import moment, stamp
 from bot.testing.venues.stand import BUCKET
-from tests.ledgers import Row, misbooked, rows_of, unanswered, unsound
+from tests.ledgers import CENT, Row, misbooked, rows_of, unanswered, unsound
 from tests.simulation.whole.observer import is_cancel, is_write
+from tests.simulation.whole.plan import CAPS
 
 if TYPE_CHECKING:
     from bot.testing.venues.kit import FakeVenue
@@ -34,6 +35,10 @@ select s.ref, s.due_at from schedule s
 where s.owner is null and s.due_at < :late and s.closes_at > :now and coalesce(s.not_before, '') < :late
 """
 _UNDECIDED = "select ref, made_at from forecast where state = 'done' and decided_at is null and made_at < :late"
+_DAYS = """
+select venue, substr(planned_at, 1, 10) as day, max(cost) as most, total(cost) as cost from intent
+where action = 'order' and state not in ('refused', 'superseded') group by venue, mode, day
+"""
 _OUTCOMES = "select ref, kind, value, seen_at from resolution"
 # By so much the clock that people set may be behind.
 SET_BACK = timedelta(hours=1, minutes=2)
@@ -60,6 +65,7 @@ class Verdict:
         yield from self._leave()
         yield from self._standing()
         yield from self._fills()
+        yield from self._at_stake()
         yield from self._paper()
         yield from self._done()
         yield from self._outcomes()
@@ -179,15 +185,30 @@ class Verdict:
         return any({one, other} <= {row["body"]["intent"] for row in rows} for rows in self.seals.values())
 
     def _fills(self) -> Iterator[str]:
-        """What orders cost by the ledger is what left the account."""
-        if self.stalls.manifold is None or self.modes["manifold"] != "live":
+        """What orders cost by the ledger is what left the account; of what is in doubt only a person can say."""
+        manifold = self.stalls.manifold
+        if manifold is None or self.modes["manifold"] != "live":
             return
         sql = "select coalesce(-sum(f.cash), 0) as paid from fill f join intent i on i.id = f.intent where i.venue = :v"
         [row] = self.rows(f"{sql} and i.mode <> 'paper'", {"v": "manifold"})
-        bets = self.stalls.manifold.state.bets.values()
-        spent = sum(bet.amount for bet in bets if bet.user == self.stalls.trader and not bet.is_redemption)
+        doubtful = {name for name, one in self.intents.items() if one["state"] == "in doubt"}
+        unclear = {
+            effect.subject
+            for intent, effects in self._by_intent("manifold", manifold).items()
+            for effect in effects
+            if intent in doubtful
+        }
+        bets = [bet for bet in manifold.state.bets.values() if bet.user == self.stalls.trader and not bet.is_redemption]
+        spent = sum(bet.amount for bet in bets if bet.id not in unclear)
         if abs(spent - row["paid"]) > 1e-4 * max(1.0, abs(spent)):
             yield f"fills: {row['paid']:.4f} on record, {spent:.4f} at the venue"
+
+    def _at_stake(self) -> Iterator[str]:
+        """By the ledger no order and no day cost more than they may, on paper too; what is in doubt is spent."""
+        for row in self.rows(_DAYS):
+            if row["most"] > CAPS["per_order"] + CENT or row["cost"] > CAPS["per_day"] + CENT:
+                what = f"{row['cost']:.2f} on {row['day']}, {row['most']:.2f} with one order"
+                yield f"I3: {row['venue']} has put at stake {what}, by the ledger"
 
     def _paper(self) -> Iterator[str]:
         """Books on paper agree with themselves and with the ledger, and what takes no money is written to no book."""

@@ -52,6 +52,7 @@ class Floor:
     mode: Mode = Mode.LIVE
     account: str = "me"
     recheck: Recheck = _fine
+    clock_fault: str = ""
     alarms: list[str] = field(default_factory=list)
 
     def outbox(self) -> Outbox:
@@ -68,6 +69,7 @@ class Floor:
             modes={VENUE: self.mode},
             accounts={VENUE: self.account},
             alarm=alarm,
+            clock_fault=lambda: self.clock_fault,
         )
 
     async def forecast(self, key: str = "rain", **changes: object) -> Forecast:

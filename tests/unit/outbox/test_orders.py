@@ -65,6 +65,21 @@ async def test_an_absence_before_the_fence_proves_nothing_and_from_it_on_everyth
     assert [placed.intent for placed in floor.exchange.placed] == [again.id]
 
 
+async def test_by_a_clock_that_was_set_forward_no_fence_lies_behind(floor: Floor) -> None:
+    floor.exchange.mishaps = [Mishap.REQUEST_LOST]
+    intent = await floor.plan(await floor.forecast())
+    await floor.outbox().flush()
+    floor.house.clock.step(600.0)
+    floor.clock_fault = "is off by +600.0 s"
+    assert await floor.outbox().reconcile() == 0
+    assert await floor.state(intent) is S.UNKNOWN
+    floor.house.clock.step(-600.0)
+    floor.clock_fault = ""
+    await floor.house.clock.advance(FENCE_S)
+    assert await floor.outbox().reconcile() == 1
+    assert await floor.state(intent) is S.SUPERSEDED
+
+
 async def test_an_effect_that_comes_late_is_found_and_not_made_again(floor: Floor) -> None:
     floor.exchange.mishaps, floor.exchange.late_s = [Mishap.LATE], 25.0
     intent = await floor.plan(await floor.forecast())

@@ -7,7 +7,6 @@ from threading import Event, Thread
 
 import pytest
 
-from bot.testing import loop as virtual
 from bot.testing.clock import START
 from bot.testing.loop import Trace, VirtualClock, VirtualLoop, simulate
 
@@ -64,13 +63,12 @@ def test_time_stands_still_while_another_thread_says_it_is_busy() -> None:
     assert simulate(main, busy=working.is_set) == 0.0
 
 
-def test_a_loop_in_which_nothing_can_happen_any_more_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_in_which_nothing_can_happen_any_more_is_a_deadlock() -> None:
     async def main(clock: VirtualClock) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(virtual, "PATIENCE_S", 0.01)
     with pytest.raises(RuntimeError, match="deadlock"):
-        simulate(main)
+        simulate(main, make=lambda: VirtualLoop(patience_s=0.01))
 
 
 def test_a_blocked_loop_delays_what_was_due_meanwhile() -> None:
@@ -135,12 +133,11 @@ def test_in_step_the_order_in_which_threads_are_heard_is_not_that_of_their_speed
     assert heard == ["begin", "begin", "own", "slow", "fast"]
 
 
-def test_in_step_a_thread_that_never_ends_is_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_step_a_thread_that_never_ends_is_a_deadlock() -> None:
     async def main(clock: VirtualClock) -> None:
         await clock.sleep(1.0)
 
-    monkeypatch.setattr(virtual, "PATIENCE_S", 0.01)
     # For all of the loop's patience; then it lets the loop be closed.
     busy = iter([True] * 50)
     with pytest.raises(RuntimeError, match="a thread does not end"):
-        simulate(main, make=lambda: VirtualLoop(lambda: next(busy, False), in_step=True))
+        simulate(main, make=lambda: VirtualLoop(lambda: next(busy, False), in_step=True, patience_s=0.01))

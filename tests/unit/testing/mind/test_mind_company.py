@@ -156,6 +156,22 @@ def test_notes_hold_new_facts_with_their_source_and_the_goal_they_settle() -> No
     assert answered(known, "take_notes", facts=facts)["facts"] == []
 
 
+def test_the_criteria_are_settled_by_the_question_where_that_is_allowed() -> None:
+    kinds = {"settles": {"type": "string", "enum": ["none", "criteria"]}, "speaks": {"type": "string"}}
+    facts = {"type": "array", "items": {"type": "object", "properties": {"text": TEXT, "source": TEXT, **kinds}}}
+    asked = told("You did this: state anew (for criteria the question itself may be the source: question)")
+    (fact,) = answered(asked, "take_notes", facts=facts)["facts"]
+    assert (fact["source"], fact["settles"]) == ("question", "criteria")
+    assert "gets more votes" in fact["text"]
+
+
+def test_a_statement_ends_before_a_quote_that_would_be_cut() -> None:
+    short = {"type": "string", "maxLength": 150}
+    said = answered(told(article(FOR), article(AGAINST, 2)), "say", statement=short)["statement"]
+    assert len(said) <= 150
+    assert said.count("[https://a.example/") == said.count(LIKELY) + said.count(UNLIKELY)
+
+
 def test_it_tells_the_others_what_they_do_not_know_and_then_nothing() -> None:
     own = f"## You\nFacts:\n- [a] [https://a.example/1, 2026-02-18] {FOR}\n\n## Messages\n"
     assert FOR in answered(told(f"{own}none"), "draft_message", text=TEXT)["text"]
@@ -168,3 +184,19 @@ def test_who_leads_makes_helpers_and_gives_each_a_search_of_its_own() -> None:
     tasks = [one["task"] for one in plans[-1][1]["runs"]]
     assert [asked_searches([{"role": "user", "content": task}]) for task in tasks] == [["Ada Brun"], ["Drumholm"]]
     assert [*leading({"web_search": {}}, ["x"])] == []
+    assert [name for name, _ in leading({"create_subagent": {}}, ["x"])] == ["create_subagent"] * 2
+
+
+def test_every_form_of_a_report_is_filled_in_words_of_its_own() -> None:
+    forms = ("bottom_line", "rationale", "criteria_restated", "verdict", "missing", "outside_reason", "findings")
+    kinds = {
+        "task_status": {"type": "string", "enum": ["complete", "partial"]},
+        "leaning": {"type": "string", "enum": ["higher", "lower", "as it is"]},
+        "confidence": {"type": "integer", "minimum": 0, "maximum": 100},
+    }
+    found = answered(told(article(FOR)), "report_results", **dict.fromkeys(forms, TEXT), **kinds)
+    assert FOR in found["findings"]
+    assert "gets more votes" in found["criteria_restated"]
+    assert (found["task_status"], found["leaning"]) == ("complete", "as it is")
+    assert 0 <= found["confidence"] <= 100
+    assert not any(value == "made up" for value in found.values())

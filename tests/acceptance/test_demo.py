@@ -1,0 +1,211 @@
+"""The demo as a process of its own: what it shows, what it leaves, and that nothing of it leaves this machine."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.testing.sandbox.__main__ import main
+from bot.testing.sandbox.seen import Reader
+from tests.acceptance.conftest import COMMAND, Answer, Foxcast, Inside
+
+# A small world in which something is over on the second day.
+SEED, DAYS = 51, 2
+# The program with each connection, look-up of a name and start of a process written down before it is made.
+LISTENED = """
+import json, sys
+heard = open(sys.argv.pop(1), "a", buffering=1)
+KINDS = {"socket.connect": 1, "socket.sendto": 1, "socket.getaddrinfo": 0, "socket.gethostbyname": 0,
+         "subprocess.Popen": 0, "os.system": 0, "os.exec": 0, "os.posix_spawn": 0}
+def hear(kind, arguments):
+    if kind in KINDS:
+        heard.write(json.dumps([kind, arguments[KINDS[kind]]], default=repr) + "\\n")
+sys.addaudithook(hear)
+from bot.testing.sandbox.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Foxcast, Answer, list[Any]]:
+    """A demo that was listened to, what it said, and what was heard."""
+    foxcast = Foxcast(tmp_path_factory.mktemp("demo"), {"COLUMNS": "200"})
+    heard = foxcast.folder / "heard.jsonl"
+    asked = {"folder": "state/demo", "program": str(COMMAND), "seed": SEED, "days": DAYS, "fast": True}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LISTENED, heard, json.dumps(asked)],
+        cwd=foxcast.folder,
+        # Keys and settings of real accounts are no business of the demo.
+        env={**foxcast.environment, "FOXCAST_MODE": "off", "FOXCAST_VENUES__MANIFOLD__SETTINGS__KEY": "real-key"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    return (
+        foxcast,
+        Answer(done.returncode, done.stdout, done.stderr),
+        [*map(json.loads, heard.read_text().splitlines())],
+    )
+
+
+def test_everything_is_shown_from_finding_to_scores(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+    _, answer, _ = demo
+    assert (answer.code, answer.err) == (0, "")
+    venues = ("manifold", "metaculus", "polymarket", "forecastbench")
+    for name in venues:
+        assert re.search(rf"{name}: [1-9]\d* open questions found", answer.out)
+        assert re.search(rf"{name}: forecasts taken by (the sandbox venue, armed|its paper book)", answer.out)
+    assert re.search(r"baseline \d+%, blf \d+% > \d+%", answer.out)
+    for part in ("held back: recorded only", "held back: no order", ": over, ", "the first forecasts are scored"):
+        assert part in answer.out
+    for part in ("Scores: Brier", "Calibration", "Profit and loss", "Look further", "at the real venues"):
+        assert part in answer.out
+
+
+def test_no_socket_outside_this_machine_is_asked_for(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+    _, _, heard = demo
+    reached = [address for kind, address in heard if kind in {"socket.connect", "socket.sendto"}]
+    assert len(reached) > 50
+    assert {ip_address(host) for host, *_ in reached} == {ip_address("127.0.0.1")}
+    assert {name for kind, name in heard if kind.startswith("socket.get")} <= {"127.0.0.1"}
+    assert [one for one in heard if not one[0].startswith("socket.")] == []
+
+
+def test_the_commands_to_look_further_work_as_printed(demo: tuple[Foxcast, Answer, list[Any]], inside: Inside) -> None:
+    foxcast, answer, _ = demo
+    told = [line.strip() for line in answer.out.partition("Look further")[2].splitlines()]
+    ours, real = ([line for line in told if f" --config {name}" in line] for name in ("state/demo/", "real.toml"))
+    assert [shlex.split(line)[3] for line in ours] == ["questions", "show", "explain", "score", "portfolio", "audit"]
+    for line in ours:
+        assert inside(foxcast, *shlex.split(line)[1:]).code == 0
+    (copy,) = (line for line in told if line.startswith("cp "))
+    subprocess.run(shlex.split(copy), cwd=foxcast.folder, check=True)
+    assert real
+    checked = inside(foxcast, *shlex.split(real[0])[1:])
+    assert checked.code == 0
+    assert "127.0.0.1" not in (foxcast.folder / "real.toml").read_text()
+
+
+def test_the_ledger_of_the_demo_is_one_like_any_other(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+    foxcast, _, _ = demo
+    with closing(sqlite3.connect(foxcast.folder / "state" / "demo" / "live" / "ledger.sqlite")) as ledger:
+
+        def found(query: str) -> list[tuple[Any, ...]]:
+            return ledger.execute(query).fetchall()
+
+        assert found("pragma integrity_check") == [("ok",)]
+        modes = dict(found("select venue, group_concat(distinct mode) from intent group by venue"))
+        assert modes == {"manifold": "live", "metaculus": "live", "forecastbench": "live", "polymarket": "paper"}
+        assert {row[0] for row in found("select distinct venue from arm")} == {"manifold", "metaculus", "forecastbench"}
+        assert found("select count(*) from job_run where outcome = 'failed'") == [(0,)]
+        quotes = dict(found("select job, detail from job_run where job like 'prices %'"))
+        assert {name: bool(re.search("[1-9][0-9]* quotes", said)) for name, said in quotes.items()} == {
+            "prices manifold": True,
+            "prices polymarket": True,
+        }
+    assert [path.name for path in (foxcast.folder / "state").iterdir()] == ["demo"]
+
+
+def test_the_screen_scores_as_the_command_does(demo: tuple[Foxcast, Answer, list[Any]], inside: Inside) -> None:
+    foxcast, _, _ = demo
+    seen = Reader(foxcast.folder / "state" / "demo" / "live" / "ledger.sqlite", ("blf", "baseline")).seen()
+    said = inside(foxcast, "--config", "state/demo/config.toml", "score", "--json", "-").json["by_forecaster"]
+    assert seen.tallies.keys() == {"blf", "baseline"}
+    for name, tally in seen.tallies.items():
+        (whole,) = said[name]["standings"]["venue"].values()
+        assert tally.n == whole["n"]
+        assert tally.brier == pytest.approx(whole["brier"])
+        assert tally.with_crowd == whole["crowd"]["n"]
+
+
+def test_the_secrets_of_the_accounts_are_in_their_files_alone(demo: tuple[Foxcast, Answer, list[Any]]) -> None:
+    foxcast, answer, _ = demo
+    folder = foxcast.folder / "state" / "demo"
+    for name in ("manifold.key", "metaculus.token"):
+        secret = (folder / name).read_bytes()
+        files = [path for path in folder.rglob("*") if path.is_file() and path.name != name]
+        assert [path for path in files if secret in path.read_bytes()] == []
+        assert secret.decode() not in answer.out
+
+
+@pytest.mark.parametrize(("option", "value"), [("--days", "0"), ("--days", "301"), ("--seed", "-1")])
+def test_numbers_that_make_no_world_are_refused(fresh: Foxcast, inside: Inside, option: str, value: str) -> None:
+    assert inside(fresh, "demo", option, value).refuses(2, option)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"folder": "."}, ["holds something else (notes.txt)", "--folder"]),
+        ({"folder": "notes.txt"}, ["is no folder", "--folder"]),
+        ({"folder": "demo", "svg": "nowhere/x.svg"}, ["--svg", "cannot be written"]),
+        ({"folder": "demo", "svg": "."}, ["--svg", "cannot be written"]),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: dict[str, str],
+    words: list[str],
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    code, said = main([json.dumps(asked)]), capsys.readouterr()
+    assert Answer(code, said.out, said.err).refuses(2, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_the_command_becomes_the_demo(fresh: Foxcast, inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, arguments: became.append(arguments))
+    assert inside(fresh, "demo", "--seed", "3", "--fast", "--folder", "my place").code == 0
+    ((*start, asked),) = became
+    assert start == [sys.executable, "-P", "-m", "bot.testing.sandbox"]
+    found = json.loads(asked)
+    assert (found["seed"], found["fast"], found["folder"]) == (3, True, "my place")
+    assert "days" not in found
+
+
+def test_the_keyboard_stops_it_with_what_there_is(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "demo", "--fast", "--seed", str(SEED)],
+        cwd=tmp_path,
+        env={**Foxcast(tmp_path).environment, "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+    )
+    os.close(theirs)
+    shown = b""
+    for part in _parts(ours):
+        shown += part
+        if b"open questions found" in shown and process.poll() is None and b"Look further" not in shown:
+            process.send_signal(signal.SIGINT)
+            break
+    shown += b"".join(_parts(ours))
+    os.close(ours)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, b"")
+    assert b"Look further" in shown
+
+
+def _parts(terminal: int) -> Iterator[bytes]:
+    """Yield what is written to a terminal until nobody writes to it any more, which Linux tells by an error."""
+    with suppress(OSError):
+        while part := os.read(terminal, 65_536):
+            yield part
