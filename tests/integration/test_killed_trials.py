@@ -15,6 +15,7 @@ from bot.clock import SeededRandom
 from bot.domain.forecast import Forecast, Limits, Trial
 from bot.domain.prompt import Completion, Prompt
 from bot.domain.step import Step
+from bot.ids import digest
 from bot.jobs.learn import Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Means, begin
@@ -31,7 +32,7 @@ from plugins.team.settings import TeamSettings
 from tests.plugins.orchestra import cases as orchestra
 from tests.plugins.society.cases import Actor
 from tests.plugins.solo import cases as solo
-from tests.plugins.team.cases import Player
+from tests.plugins.team.cases import Player, told
 from tests.unit.sittings import SCHOOL, open_theatre, question
 
 LATER_S = 3600.0
@@ -109,10 +110,12 @@ def conducted(prompt: Prompt) -> Completion:
     return said[number] if number < len(said) else orchestra.submit(0.8)
 
 
+# Each of its searches is a new one.
+SEEKER = Player(picks=("search",), words=lambda prompt: f"clouds {digest(told(prompt).encode())[:4]}")
 CASES: dict[str, tuple[Callable[[], Forecaster], Callable[[Prompt], object], int]] = {
     "court": (lambda: Court(CourtSettings(jurors=2)), Actor(), 60),
     "court in few steps": (lambda: Court(CourtSettings(jurors=2)), Actor(), 4),
-    "team": (lambda: Team(TeamSettings(members=2, steps=3)), Player(words=lambda told: f"clouds {len(str(told))}"), 60),
+    "team": (lambda: Team(TeamSettings(members=2, steps=3)), SEEKER, 60),
     "solo": (lambda: Solo(SoloSettings()), lone, 20),
     "orchestra": (lambda: Orchestra(OrchestraSettings()), conducted, 100),
     "orchestra in few steps": (lambda: Orchestra(OrchestraSettings()), conducted, 10),
@@ -127,8 +130,8 @@ async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_noth
     first = Life(tmp_path, name, script)
     made = await first.forecast(make(), most)
     assert len(first.steps) >= 4
-    killed = first.copies[len(first.copies) // 2 - 1]
-    answered, searched = _told(killed)
+    killed = first.copies[len(first.copies) // 3 - 1]
+    answered, searched = _answered(killed)
     assert 0 < answered < first.requests
     second = Life(killed, name, script, later_s=LATER_S)
     # A step that is not the one on record would end it with an error.
@@ -139,7 +142,7 @@ async def test_a_trial_that_was_killed_goes_on_with_the_same_steps_and_asks_noth
     assert searched + second.searches == first.searches
 
 
-def _told(folder: Path) -> tuple[int, int]:
+def _answered(folder: Path) -> tuple[int, int]:
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as ledger:
         (answered,) = ledger.execute("select count(*) from model_call where state = 'done'").fetchone()
         (searched,) = ledger.execute("select count(*) from exchange where kind = 'search'").fetchone()
