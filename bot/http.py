@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
@@ -32,7 +30,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bot.domain.step import Json
-    from bot.ports import Clock, Random
+from bot.offset import ClockOffset
+from bot.ports import Clock, Random
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # 402 is what model providers answer when the account is empty: like a bad key, a matter for the operator.
@@ -46,8 +45,6 @@ QUOTED_BYTES, QUOTED_CHARS = 16_384, 300
 _KEY_CHARS = 8
 _NO_KEYS = frozenset({"content-type", "content-length", "accept"})
 _OURS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
-# So many answers are compared, that one server's wrong clock decides nothing.
-_CLOCKS = 3
 # Many servers close what was idle for five seconds, and a question sent at that moment would be lost.
 _KEPT_S = 5.0
 # A connection that was not used for so long is given back to the system.
@@ -93,19 +90,12 @@ class HttpReader:
         self._idle: dict[_Line, None] = {}
         self._tls: ssl.SSLContext | None = None
         self._jitter: np.random.Generator | None = None
-        # By how many seconds the monotonic clock was ahead of those of the venues that were read last.
-        self._offsets_s: deque[float] = deque(maxlen=_CLOCKS)
+        self._offset = ClockOffset(clock)
 
     @property
     def clock_offset_s(self) -> float | None:
-        """By how many seconds this clock is ahead of that of the venues, the middle of the last three answers.
-
-        None where no venue has answered yet. HTTP tells whole seconds. A clock that was set since those answers shows
-        at once: they were held against the monotonic one.
-        """
-        if not self._offsets_s:
-            return None
-        return sorted(self._offsets_s)[len(self._offsets_s) // 2] + self._set_by_s()
+        """By how many seconds this clock is ahead of that of the venues; None where none has answered yet."""
+        return self._offset.ahead_s
 
     async def __aenter__(self) -> Self:
         return self
@@ -203,26 +193,11 @@ class HttpReader:
                 response.status, {name.decode("latin-1"): text.decode("latin-1") for name, text in response.headers}
             )
             if request.method == "GET" and self._rates.knows("GET", url):
-                self._compare_clocks(header(response, b"date"), header(response, b"age"))
+                self._offset.compare(header(response, b"date"), header(response, b"age"))
             if response.status in _REDIRECTS and request.method == "GET":
                 return _same_host(url, header(response, b"location"))
             await self._check(response, url, request)
             return await body_of(response, request.max_bytes, public(url))
-
-    def _compare_clocks(self, date: str, age: str) -> None:
-        """Hold this clock against the Date of an answer that did not come out of a cache (RFC 9110, section 6.6.1)."""
-        try:
-            theirs = parsedate_to_datetime(date)
-        except ValueError:
-            return
-        if theirs.tzinfo is not None and age in {"", "0"}:
-            # The Date is cut to a second, so in the mean it is half of one behind.
-            ahead_s = (self._clock.now() - theirs).total_seconds() - 0.5
-            self._offsets_s.append(ahead_s - self._set_by_s())
-
-    def _set_by_s(self) -> float:
-        """Return the wall clock in seconds of the monotonic one: it changes only where somebody sets the clock."""
-        return self._clock.now().timestamp() - self._clock.monotonic()
 
     async def _check(self, response: httpcore.Response, url: str, request: _Request) -> None:
         status = response.status

@@ -155,7 +155,8 @@ class WebSearch:
         hit = readable(result.hit, self.scene, checked=result.checked)
         limit = self.scene.section.snippet_chars
         dated = hit.published_at.date().isoformat() if hit.published_at else "no date"
-        head = f"{plain(hit.title, 300)}\n{plain(hit.url, 500)} ({dated})"
+        # A title of two lines could pose as the address of another page.
+        head = f"{' '.join(plain(hit.title, 300).split())}\n{plain(hit.url, 500)} ({dated})"
         return self.scene.quoted(f"{head}\n{plain(hit.snippet or hit.text, limit)}", label, limit + 900)
 
 
