@@ -21,6 +21,7 @@ from urllib.parse import urljoin, urlsplit
 from bot.address import public
 from bot.body import body_of, header
 from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.offset import ClockOffset
 from bot.rates import Rates, Turn, retry_after_s
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bot.domain.step import Json
-from bot.offset import ClockOffset
-from bot.ports import Clock, Random
+    from bot.ports import Clock, Random
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # 402 is what model providers answer when the account is empty: like a bad key, a matter for the operator.
