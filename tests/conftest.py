@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from bot import redact
@@ -52,6 +53,15 @@ def _forgotten() -> Iterator[None]:
     """Forget what a test told of secrets: the next one may say the same word."""
     with redact.forgetting():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Undo what a test, or a program that it plays, set up for logs: the next one may listen to them."""
+    before = structlog.get_config()
+    yield
+    if structlog.get_config() != before:
+        structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

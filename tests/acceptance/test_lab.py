@@ -14,6 +14,7 @@ def test_a_misspelt_part_is_refused_with_what_there_is(fresh: Foxcast) -> None:
     assert "belief, trials, aggregate" in answer.err
 
 
+@pytest.mark.slow
 def test_what_a_part_is_worth_stands_in_a_table(fresh: Foxcast) -> None:
     answer = fresh("lab", "sandbox", "--questions", "2", "--only", "belief", "--jobs", "2")
     assert answer.code == 0

@@ -61,6 +61,7 @@ async def test_what_an_unarmed_run_held_leaves_with_the_first_armed_one_and_neve
     assert len(venue.ledger.effects("bet")) == len(venue.ledger.effects("comment")) == 1
 
 
+@pytest.mark.slow
 async def test_an_order_that_rests_is_cancelled_by_the_daemon_which_ends_when_asked(
     venue: FakeManifold, tmp_path: Path
 ) -> None:

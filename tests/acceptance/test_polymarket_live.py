@@ -63,6 +63,7 @@ def holding(folder: Path, *secrets: str) -> list[Path]:
     return [path for path in files if any(secret.encode() in path.read_bytes() for secret in secrets)]
 
 
+@pytest.mark.slow
 async def test_pm_s8_an_armed_run_signs_stores_posts_once_and_reads_back(venue: FakePolymarket, tmp_path: Path) -> None:
     (user,) = venue.state.users.values()
     durable: list[tuple[str, str, str]] = []

@@ -27,7 +27,12 @@ def test_killed_at_commits_and_writes_nothing_leaves_twice_and_nothing_is_lost(t
 @pytest.mark.crash
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("mutant", "broken"), [("no-fence", "I1"), pytest.param("no-brake", "I4", marks=pytest.mark.slow)]
+    ("mutant", "broken"),
+    [
+        ("no-arm", "I4"),
+        pytest.param("no-fence", "I1", marks=pytest.mark.slow),
+        pytest.param("no-brake", "I4", marks=pytest.mark.slow),
+    ],
 )
 def test_a_program_that_is_broken_is_found_out(tmp_path: Path, mutant: str, broken: str) -> None:
     """All of them: `python -m tests.crash.outbox --mutants`."""
