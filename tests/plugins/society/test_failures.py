@@ -210,5 +210,6 @@ async def test_a_reader_that_rates_nothing_any_more_is_soon_given_up(good: int, 
     # Who says nothing is asked once more, as always.
     assert len(rated) == asked + max(0, asked - good)
     assert [one["score"] > 0 for one in told(ranking, "articles")] == [place <= good for place in range(1, 21)]
-    given_up = [remark for remark in ranking.remarks if "rates no more, for nothing came of 2 articles in a row" in remark]
+    why = "rates no more, for nothing came of 2 articles in a row"
+    given_up = [remark for remark in ranking.remarks if why in remark]
     assert len(given_up) == 20 - asked
