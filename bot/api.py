@@ -23,7 +23,7 @@ from bot.agent.texts import (
 )
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
 from bot.desk.combine import Pool, combine, mixed, pooled
-from bot.desk.peers import PEERS, predictions_of
+from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
 from bot.domain.belief import Belief, Confidence, Evidence
 from bot.domain.conduct import Conduct

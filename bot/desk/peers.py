@@ -12,24 +12,18 @@ from bot.desk.bare import BareBench
 from bot.desk.bench import USE, Use
 from bot.desk.notebook import NOTE, Note
 from bot.desk.record import Record, digest_of
+from bot.desk.said import PEERS
 from bot.domain.forecast import Forecast, Limits
 from bot.domain.inquiry import Charge
-from bot.domain.prediction import Prediction
 from bot.domain.question import Question
 from bot.domain.step import Json, Observation, ToolResult
 from bot.ports import Clock
 from bot.store.codec import PREDICTIONS, clean, version_of
 from bot.store.ledger import Ledger
 
-PEERS = "peer_forecasts"
 # What a member said so long before says nothing any more.
 OLDEST = timedelta(days=6)
 _BARE = BareBench()
-
-
-def predictions_of(plain: Json) -> Mapping[str, Prediction]:
-    """Return the predictions in the data of a tool; raises ContractError for what are none."""
-    return PREDICTIONS.value(plain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tests.crash.story import Story, Violation, require_unchanged
 @pytest.mark.timeout(180)
 def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     """A small version of `make crash`, on the sample."""
-    tally = campaign(Plan(kills=8, source="sample", rounds='"all"', seed=11, longest_s=2.5), tmp_path)
+    tally = campaign(Plan(kills=8, source="sample", rounds='"all"', seed=11), tmp_path)
     assert tally.stories >= 1
     assert tally.forecasts > 0
 

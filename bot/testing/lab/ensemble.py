@@ -11,7 +11,7 @@ from bot.app import open_bay
 from bot.clock import SeededRandom
 from bot.desk.bare import BareBench
 from bot.desk.desk import TrialDesk
-from bot.desk.peers import PEERS
+from bot.desk.said import PEERS
 from bot.desk.trial import TrialRun, run_trial
 from bot.domain.forecast import Trial
 from bot.domain.learning import Fitted, Hindsight

@@ -9,7 +9,8 @@ import pytest
 from bot.clock import SeededRandom
 from bot.config.choose import ChooseTable
 from bot.desk.desk import TrialDesk, cutoff_of
-from bot.desk.peers import PEERS, PeerBench, PeerBenches, predictions_of
+from bot.desk.peers import PeerBench, PeerBenches
+from bot.desk.said import PEERS, predictions_of
 from bot.domain.forecast import Forecast, Limits
 from bot.domain.inquiry import Charge
 from bot.domain.prediction import Binary
