@@ -4,6 +4,7 @@ from bot.agent import reading
 from bot.agent.ballot import Ballot, Manner, Predictions, ballot_for, distance
 from bot.agent.belief import FIELD as BELIEF_FIELD
 from bot.agent.belief import Merge, belief_schema, merged, shown_state
+from bot.agent.bounds import QUANTILES, Levels, Margin
 from bot.agent.course import SEARCH, Course, course_for
 from bot.agent.dialects.move import Move
 from bot.agent.loop import Turn, Way, walk
@@ -132,6 +133,7 @@ __all__ = [
     "BELIEF_FIELD",
     "NOTE_TO_SELF",
     "PEERS",
+    "QUANTILES",
     "SEARCH",
     "SINGLE_TARGET",
     "STOPS",
@@ -197,10 +199,12 @@ __all__ = [
     "LeakError",
     "Learner",
     "Leg",
+    "Levels",
     "Limits",
     "Llm",
     "LocalPath",
     "Manner",
+    "Margin",
     "Market",
     "Merge",
     "Message",

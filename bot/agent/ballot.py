@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bot.agent.bounds import QUANTILES
 from bot.agent.forms import BinaryForm, ChoiceForm, CurveForm, Form
 from bot.agent.reading import Misread
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, Prediction
@@ -26,7 +27,7 @@ class Manner:
     """
 
     option_floor: float = 0.01
-    quantiles: tuple[int, ...] = (5, 10, 25, 50, 75, 90, 95)
+    quantiles: tuple[int, ...] = QUANTILES
     curve_step_mass: float = 5e-5
     step_margin: float = 0.02
     submit_margin: float = 0.05

@@ -6,16 +6,11 @@ How many trials there are, how they become one answer, calibration and clairvoya
 import difflib
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from bot.api import SEARCH, SUBMIT, Manner, Settings, Tool
-
-Level = Annotated[int, Field(ge=1, le=99)]
-# Below one half, so that a clamp leaves a choice.
-Margin = Annotated[float, Field(ge=0.0, lt=0.5)]
-
+from bot.api import QUANTILES, SEARCH, SUBMIT, Levels, Manner, Margin, Settings, Tool
 
 # The tools of the desk, but for those of each source of pages, which are looked for once a trial knows its desk.
 TOOLS = (
@@ -100,19 +95,12 @@ class BlfSettings(Settings):
     step_margin: Margin = 0.02
     submit_margin: Margin = 0.05
     option_floor: Margin = 0.01
-    quantiles: tuple[Level, ...] = Field(default=(5, 10, 25, 50, 75, 90, 95), min_length=2)
+    quantiles: Levels = QUANTILES
     curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
     compaction_chars: int = Field(default=2000, ge=0)
     early_stop: EarlyStop = EarlyStop.TOLD
     early_stop_shift: float = Field(default=0.03, gt=0.0, lt=1.0)
     early_stop_after: int = Field(default=3, ge=1, le=20)
-
-    @model_validator(mode="after")
-    def _levels_rise(self) -> Self:
-        if list(self.quantiles) != sorted(set(self.quantiles)):
-            message = f"quantiles {list(self.quantiles)} should rise, each once"
-            raise ValueError(message)
-        return self
 
     @property
     def most_steps(self) -> int:

@@ -6,10 +6,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from bot.api import Settings
+from bot.api import Margin, Settings
 
 # Below one half, so that a clamp leaves a choice.
-Margin = Annotated[float, Field(ge=0.0, lt=0.5)]
 
 
 # A part of the name of a role.

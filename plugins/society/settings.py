@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from bot.api import FoxcastError, Manner, Settings
+from bot.api import QUANTILES, FoxcastError, Levels, Manner, Margin, Settings
 from plugins.society.interventions import Interventions, intervened
 from plugins.society.loading import parsed, read_text, shipped
 from plugins.society.scenario import JURY, MOST_JURORS, ActionType, Scenario, laid_out
 from plugins.society.votes import Aggregate
 
 _FILES = (".toml", ".json")
-
-Level = Annotated[int, Field(ge=1, le=99)]
-Margin = Annotated[float, Field(ge=0.0, lt=0.5)]
 
 
 class CourtSettings(Settings):
@@ -43,7 +40,7 @@ class CourtSettings(Settings):
     chunks: int = Field(default=3, ge=1, le=10)
     margin: Margin = 0.02
     option_floor: Margin = 0.01
-    quantiles: tuple[Level, ...] = Field(default=(5, 10, 25, 50, 75, 90, 95), min_length=2)
+    quantiles: Levels = QUANTILES
     curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
 
     @field_validator("scenario")
@@ -66,14 +63,6 @@ class CourtSettings(Settings):
         if self.scenario.endswith(_FILES) and not self.scenario_text:
             object.__setattr__(self, "scenario_text", read_text(Path(self.scenario)))
         return self
-
-    @field_validator("quantiles")
-    @classmethod
-    def _levels_rise(cls, levels: tuple[int, ...]) -> tuple[int, ...]:
-        if list(levels) != sorted(set(levels)):
-            message = f"quantiles {list(levels)} should rise, each once"
-            raise ValueError(message)
-        return levels
 
     @property
     def manner(self) -> Manner:

@@ -1,12 +1,10 @@
 """The settings of the lone agent: [forecasters.solo.settings]. What they say is kept by code, not by the prompt."""
 
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from bot.api import Manner, Settings
-
-Level = Annotated[int, Field(ge=1, le=99)]
+from bot.api import QUANTILES, Levels, Manner, Margin, Settings
 
 
 class SoloSettings(Settings):
@@ -34,16 +32,13 @@ class SoloSettings(Settings):
     sources: int = Field(default=2, ge=0, le=10)
     words: int = Field(default=300, ge=20, le=1000)
     feedbacks: int = Field(default=1, ge=0, le=5)
-    margin: float = Field(default=0.01, ge=0.0, lt=0.5)
-    option_floor: float = Field(default=0.01, ge=0.0, lt=0.5)
-    quantiles: tuple[Level, ...] = Field(default=(5, 10, 25, 50, 75, 90, 95), min_length=2)
+    margin: Margin = 0.01
+    option_floor: Margin = 0.01
+    quantiles: Levels = QUANTILES
     curve_step_mass: float = Field(default=5e-5, ge=0.0, lt=0.01)
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        if list(self.quantiles) != sorted(set(self.quantiles)):
-            message = f"quantiles {list(self.quantiles)} should rise, each once"
-            raise ValueError(message)
         if self.stale_days < self.window_days:
             message = f"stale_days {self.stale_days:g} is less than window_days {self.window_days:g}"
             raise ValueError(message)

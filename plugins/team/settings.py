@@ -7,10 +7,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from bot.api import Pool, Settings
+from bot.api import QUANTILES, Levels, Margin, Pool, Settings
 
 MOST_MEMBERS = 5
-Margin = Annotated[float, Field(ge=0.0, lt=0.5)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z]{0,19}$")]
 GoalName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=30)]
 Short = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
@@ -93,7 +92,7 @@ class TeamSettings(Settings):
     step_margin: Margin = 0.02
     submit_margin: Margin = 0.05
     option_floor: Margin = 0.01
-    quantiles: tuple[Annotated[int, Field(ge=1, le=99)], ...] = Field(default=(5, 10, 25, 50, 75, 90, 95), min_length=2)
+    quantiles: Levels = QUANTILES
 
     @model_validator(mode="after")
     def _is_a_team(self) -> Self:
@@ -105,8 +104,5 @@ class TeamSettings(Settings):
             raise ValueError(message)
         if len({goal.name for goal in self.goals}) < len(self.goals):
             message = f"goals {[goal.name for goal in self.goals]} should each have a name of its own"
-            raise ValueError(message)
-        if list(self.quantiles) != sorted(set(self.quantiles)):
-            message = f"quantiles {list(self.quantiles)} should rise, each once"
             raise ValueError(message)
         return self
