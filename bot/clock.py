@@ -26,6 +26,11 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+async def breathe() -> None:
+    """Let others run, and a cancellation in: for work that may compute for minutes and wait for nothing."""
+    await asyncio.sleep(0)
+
+
 class SeededRandom:
     """Streams of chance, each derived from one seed and its labels, so that order of use does not matter."""
 

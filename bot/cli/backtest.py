@@ -12,7 +12,6 @@ import typer
 
 from bot.app import Bay, open_bay
 from bot.cli.agree import agree
-from bot.cli.interrupt import interruptible
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import progress, stdout
 from bot.cli.output.deliver import STDOUT, deliver
@@ -75,8 +74,7 @@ def backtest(ctx: typer.Context, options: Options) -> None:
     require_archive(config, registry, options.venue)
     venue, archive = archive_of(config, registry, options.venue, options.rounds)
     random = SeededRandom(config.seed)
-    with interruptible():
-        found, outlay = asyncio.run(_tested(_Test(config, registry, archive, random), options))
+    found, outlay = asyncio.run(_tested(_Test(config, registry, archive, random), options))
     if not found:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFound(message)

@@ -1,10 +1,8 @@
-"""Ctrl-C during long computations on the event loop, and SIGTERM, which asyncio leaves to the system."""
+"""SIGTERM while a command runs, which asyncio leaves to the system."""
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -39,21 +37,3 @@ async def _ended_by_signal(work: Coroutine[Any, Any, T]) -> T:
         raise
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the block at once.
-
-    ``asyncio.run`` would only cancel the task, which shows at its next wait; a task that computes has none for minutes.
-    It leaves SIGINT alone where somebody else handles it. Must be entered in the main thread.
-    """
-    before = signal.signal(signal.SIGINT, _stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _stop(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

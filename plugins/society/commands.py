@@ -13,6 +13,7 @@ from plugins.society import minutes
 from plugins.society.interventions import Interventions
 from plugins.society.loading import SHIPPED, parsed, read_text, shipped
 from plugins.society.names import instead
+from plugins.society.page import page
 from plugins.society.scenario import ActionType, Scenario, laid_out
 from plugins.society.settings import CourtSettings, moves_of
 
@@ -161,7 +162,7 @@ def _transcript(found: dict[str, Any], html: Path | None) -> str:
     if html is None:
         return minutes.transcript(found)
     try:
-        html.write_text(minutes.page(found), encoding="utf-8")
+        html.write_text(page(found), encoding="utf-8")
     except OSError as error:
         message = f"{html}: cannot be written: {error.strerror}"
         raise ConfigError(message) from error

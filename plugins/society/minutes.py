@@ -1,4 +1,4 @@
-"""What was said in court, read from the record: as text, as HTML, two trials side by side, and how well jurors did.
+"""What was said in court, read from the record: as text, two trials side by side, and how well jurors did.
 
 All of it starts from what ``foxcast explain --json`` prints of a forecast, so nothing is told that is not on record.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from statistics import fmean
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from plugins.society.pacing import SEVERAL
 
@@ -19,22 +18,20 @@ Found = Mapping[str, Any]
 
 AGGREGATES = ("mean", "median", "logit_mean", "judge")
 _WIDTH = 100
-_STYLE = (
-    "body{font-family:Georgia,serif;max-width:46rem;margin:2rem auto;padding:0 1rem;line-height:1.5;color:#222}"
-    "article{border-left:3px solid #bbb;padding:.1rem 1rem;margin:1rem 0}h2{font-size:1.05rem;margin:.4rem 0}"
-    "p{white-space:pre-wrap;margin:.4rem 0}.belief{color:#345;font-size:.9rem}.remark{color:#a33;font-size:.9rem}"
-    "table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2rem .6rem;text-align:left}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One move as it is read: who to whom, what was said, what should not be missed, what was believed after it."""
+    """One move as it is read: who to whom, what was said, what should not be missed, what was believed after it.
+
+    ``chance`` is that belief where it is one probability.
+    """
 
     title: str
     text: str
     remarks: tuple[str, ...] = ()
     belief: str = ""
+    chance: float | None = None
     arguments: Found = field(default_factory=dict)
 
 
@@ -54,13 +51,14 @@ def entries(trial: Found) -> Iterator[Entry]:
                 text="(kept out of the transcript)" if arguments.get("silent") else text,
                 remarks=tuple(step.get("remarks", ())) if number == 0 else (),
                 belief=_belief(step["belief"]) if is_last else "",
+                chance=_chance(step["belief"]) if is_last else None,
                 arguments=arguments,
             )
 
 
 def transcript(found: Found) -> str:
     """Return all trials of a forecast as text."""
-    lines = [found["question"]["title"], _source(found), ""]
+    lines = [found["question"]["title"], source(found), ""]
     for trial in found["trials"]:
         lines += [f"== Trial {trial['number']} ==", ""]
         for entry in entries(trial):
@@ -71,25 +69,6 @@ def transcript(found: Found) -> str:
     return seen("\n".join(lines))
 
 
-def page(found: Found) -> str:
-    """Return all trials as an HTML page of its own. Every word is put in as text: nothing said becomes markup."""
-    html = ET.Element("html", lang="en")
-    head, body = ET.SubElement(html, "head"), ET.SubElement(html, "body")
-    ET.SubElement(head, "meta", charset="utf-8")
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    ET.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": policy})
-    _add(head, "title", found["question"]["title"])
-    _add(head, "style", _STYLE)
-    _add(body, "h1", found["question"]["title"])
-    _add(body, "p", _source(found))
-    for trial in found["trials"]:
-        _add(body, "h1", f"Trial {trial['number']}")
-        for entry in entries(trial):
-            _entry(body, entry)
-        _table(body, closing(trial))
-    return f"<!doctype html>\n{ET.tostring(html, encoding='unicode', method='html')}\n"
-
-
 def closing(trial: Found) -> Found:
     """Return the last count of the jury in a trial, {} where there is none."""
     counts = [arguments["tally"] for step in trial["steps"] for _, arguments, _ in _moves(step) if "tally" in arguments]
@@ -98,7 +77,7 @@ def closing(trial: Found) -> Found:
 
 def compared(first: Found, second: Found) -> str:
     """Return two forecasts of one question side by side: what was changed, each juror's answer, each aggregate."""
-    lines = [first["question"]["title"], "", f"A  {_source(first)}", f"B  {_source(second)}", ""]
+    lines = [first["question"]["title"], "", f"A  {source(first)}", f"B  {source(second)}", ""]
     lines += [f"{name}  {line}" for name, one in (("A", first), ("B", second)) for line in _interventions(one)]
     for one, other in zip_longest(first["trials"], second["trials"]):
         number = (one or other)["number"]
@@ -121,6 +100,16 @@ def rows(tally: Found) -> dict[str, float | str]:
             parts = value if isinstance(value, dict) else {"": value}
             found |= {f"{label} {part}".strip(): number for part, number in parts.items()}
     return found
+
+
+def told(predictions: Found) -> Iterator[str]:
+    """Yield the predictions that are chances in percent, each with its target's name."""
+    for key, prediction in predictions.items():
+        if "probability" in prediction:
+            yield f"{key} {100 * prediction['probability']:.1f} %"
+        elif "probabilities" in prediction:
+            shares = prediction["probabilities"].items()
+            yield f"{key} " + ", ".join(f"{option} {100 * share:.1f} %" for option, share in shares)
 
 
 def scored(forecasts: Sequence[Found]) -> str:
@@ -192,24 +181,23 @@ def _title(name: str, arguments: Found, step: int | str) -> str:
 
 
 def _belief(belief: Found) -> str:
-    told = []
-    for key, prediction in belief["predictions"].items():
-        if "probability" in prediction:
-            told.append(f"{key} {100 * prediction['probability']:.1f} %")
-        elif "probabilities" in prediction:
-            shares = prediction["probabilities"].items()
-            told.append(f"{key} " + ", ".join(f"{option} {100 * share:.1f} %" for option, share in shares))
-    return "; ".join([*told, belief.get("reason", "")])
+    return "; ".join([*told(belief["predictions"]), belief.get("reason", "")])
 
 
-def _source(found: Found) -> str:
+def _chance(belief: Found) -> float | None:
+    told = [one.get("probability") for one in belief["predictions"].values()]
+    return told[0] if len(told) == 1 else None
+
+
+def source(found: Found) -> str:
+    """Return which forecast it is, by whom and of when."""
     forecast = found.get("forecast") or {}
     by = f" by {forecast['forecaster']}, {forecast['made_at']}" if forecast else f", {found['state']}"
     return f"forecast {found['id']}{by}"
 
 
 def _numbers(tally: Found) -> list[str]:
-    return [f"{name:<24}{_figure(value):>12}" for name, value in rows(tally).items()]
+    return [f"{name:<24}{figure(value):>12}" for name, value in rows(tally).items()]
 
 
 def _interventions(found: Found) -> list[str]:
@@ -238,32 +226,9 @@ def _forecasts(first: Found, second: Found) -> dict[str, tuple[float | None, flo
 
 def _row(name: str, one: float | str | None, other: float | str | None) -> str:
     gap = f"{other - one:+.4g}" if isinstance(one, int | float) and isinstance(other, int | float) else ""
-    return f"{name:<24}{_figure(one):>12}{_figure(other):>12}{gap:>12}"
+    return f"{name:<24}{figure(one):>12}{figure(other):>12}{gap:>12}"
 
 
-def _figure(value: float | str | None) -> str:
+def figure(value: float | str | None) -> str:
+    """Return a number of a count as it is read."""
     return f"{value:.4g}" if isinstance(value, int | float) else value or "-"
-
-
-def _entry(body: ET.Element, entry: Entry) -> None:
-    article = ET.SubElement(body, "article")
-    _add(article, "h2", entry.title)
-    for remark in entry.remarks:
-        _add(article, "p", remark).set("class", "remark")
-    _add(article, "p", entry.text)
-    if entry.belief:
-        _add(article, "p", f"believed: {entry.belief}").set("class", "belief")
-
-
-def _table(body: ET.Element, tally: Found) -> None:
-    table = ET.SubElement(body, "table")
-    for name, value in rows(tally).items():
-        row = ET.SubElement(table, "tr")
-        _add(row, "th", name)
-        _add(row, "td", _figure(value))
-
-
-def _add(parent: ET.Element, tag: str, text: str) -> ET.Element:
-    element = ET.SubElement(parent, tag)
-    element.text = seen(text)
-    return element

@@ -1,11 +1,13 @@
 """What is read back from the record: transcripts, pages, comparisons and scores. Hostile words stay words."""
 
+import re
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from plugins.society import minutes
+from plugins.society.page import page
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)> & \x1b[31m \u202e "quoted"'
 
@@ -73,15 +75,25 @@ class Reader(HTMLParser):
 
 
 def test_nothing_that_was_said_becomes_markup() -> None:
-    page = minutes.page(record(said(remarks=[EVIL]), step("tally", tally=counted(0.6, 0.8))))
+    told = page(record(said(remarks=[EVIL]), step("tally", tally=counted(0.6, 0.8))))
     reader = Reader()
-    reader.feed(page)
-    assert reader.tags <= {"html", "head", "meta", "title", "style", "body", "h1", "h2", "article", "p", "table", "tr",
-                           "th", "td"}  # fmt: skip
-    assert reader.attributes <= {"lang", "charset", "http-equiv", "content", "class"}
+    reader.feed(told)
+    assert reader.tags <= {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "article", "p", "table",
+                           "tr", "th", "td", "meter"}  # fmt: skip
+    assert reader.attributes <= {"lang", "charset", "http-equiv", "name", "content", "class", "min", "max", "value"}
     assert reader.words.count('<script>alert("x")</script><img src=x onerror=alert(1)> &') == 5
-    assert "\x1b" not in page
-    assert "\u202e" not in page
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+
+
+def test_a_page_begins_with_the_answer_beside_the_crowd_s_and_draws_each_chance() -> None:
+    asked = record(said(), step("tally", tally=counted(0.25, 0.75, judge=0.5)), p=0.125)
+    asked["question"] |= {"criteria": "Yes, if it did.", "crowd": {"prediction": {"probability": 0.4}}}
+    drawn = [float(found) for found in re.findall(r'<meter min="0" max="1" value="([0-9.]+)">', page(asked))]
+    # Two beliefs of 60 %, the two jurors, their mean, and the judge; the spread is no chance.
+    assert drawn == [0.6, 0.6, 0.25, 0.75, 0.5, 0.5]
+    assert "The court's forecast: outcome 12.5 %, the crowd's 40.0 %" in page(asked)
+    assert "Yes, if it did." in page(asked)
 
 
 def test_a_transcript_tells_who_said_what_and_moves_no_cursor() -> None:

@@ -58,3 +58,18 @@ async def test_the_first_failure_ends_the_others_and_is_raised_alone() -> None:
     with pytest.raises(KeyError, match="bad"):
         await together(work, ["good", "bad", "other"], places=3)
     assert sorted(ended) == ["good", "other"]
+
+
+async def test_work_that_never_waits_is_cancelled_between_two_items() -> None:
+    done: list[int] = []
+
+    async def work(item: int) -> None:
+        done.append(item)
+        if item == 3:
+            task.cancel()
+
+    task = asyncio.ensure_future(together(work, range(100), places=2))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert 3 in done
+    assert len(done) <= 5
