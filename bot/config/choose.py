@@ -38,16 +38,39 @@ class ChooseTable(Section):
             raise ValueError(message)
         return self
 
+    def covers(self, other: Self) -> bool:
+        """Say whether whatever fits the other table fits this one too."""
+        pairs = zip(self._wanted, other._wanted, strict=True)
+        return all(not mine or (bool(yours) and _folded(yours) <= _folded(mine)) for mine, yours in pairs)
+
     def fits(self, question: Question) -> bool:
         """Say whether a question is filed so."""
         filed = (
-            (self.tag, question.tags),
-            (self.tournament, question.tournaments),
-            (self.category, (question.facts.get("category", ""),)),
-            (self.source, (question.source,)),
+            question.tags,
+            question.tournaments,
+            (question.facts.get("category", ""),),
+            (question.source,),
         )
-        return all(not wanted or _meet(wanted, there) for wanted, there in filed)
+        pairs = zip(self._wanted, filed, strict=True)
+        return all(not wanted or _folded(wanted) & _folded(there) for wanted, there in pairs)
+
+    @property
+    def _wanted(self) -> tuple[Words, ...]:
+        return (self.tag, self.tournament, self.category, self.source)
 
 
-def _meet(wanted: Iterable[str], there: Iterable[str]) -> bool:
-    return not {word.casefold() for word in wanted}.isdisjoint(word.casefold() for word in there)
+def require_reachable(tables: tuple[ChooseTable, ...]) -> tuple[ChooseTable, ...]:
+    """Return the tables; raises ValueError where one before another fits all that this one could fit."""
+    for number, table in enumerate(tables, 1):
+        for before, earlier in enumerate(tables[: number - 1], 1):
+            if earlier.covers(table):
+                message = (
+                    f"table {number} is never reached, for all that fits it fits table {before}; the first one that "
+                    "fits counts, so put it before"
+                )
+                raise ValueError(message)
+    return tables
+
+
+def _folded(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(word.casefold() for word in words)

@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from bot.config.choose import ChooseTable
+from bot.config.choose import ChooseTable, require_reachable
 from bot.config.section import HostName, Hours, ModelName, Name, Seconds, Section
 from bot.config.sources import Sources
 from bot.domain.prompt import Dialect
@@ -174,7 +174,7 @@ class VenueTable(PluginTable):
 
     mode: Mode | None = None
     forecasters: tuple[Name, ...] = Field(min_length=1)
-    choose: tuple[ChooseTable, ...] = ()
+    choose: Annotated[tuple[ChooseTable, ...], AfterValidator(require_reachable)] = ()
     account: str = Field(default="default", min_length=1, max_length=100)
     comment: bool = False
     close_margin_s: float = Field(default=60.0, ge=0, le=30 * 86_400)

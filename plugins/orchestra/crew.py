@@ -21,7 +21,8 @@ PART_CHARS = 1500
 TASK_CHARS = 1000
 # What nobody else in the work may be called.
 ORCHESTRATOR = "orchestrator"
-_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+# A name is written in many ways, above all by small models: "Ann Lee" and ann_lee are one subagent.
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 class Line:
@@ -134,7 +135,7 @@ class Crew:
 
     def agent(self, name: Json) -> Agent:
         """Return a subagent by name; raises Misread."""
-        found = self.agents.get(reading.text(name, NAME_CHARS))
+        found = self.agents.get(_plain(reading.text(name, NAME_CHARS)))
         if found is None:
             message = f"there is no subagent {reading.short(name)}; there are: {', '.join(self.agents) or 'none yet'}"
             raise Misread(message)
@@ -223,11 +224,12 @@ class Crew:
         return next(index for index, one in enumerate(self.runs) if one is run)
 
     def _new_name(self, arguments: Mapping[str, Json]) -> str:
-        name = wanted(arguments, "name", NAME_CHARS).lower()
+        asked = wanted(arguments, "name", NAME_CHARS)
+        name = _plain(asked)
         taken = {ORCHESTRATOR, *self.agents, *(run.agent.name for run in self.runs)}
-        if not _NAME.fullmatch(name) or name in taken:
-            why = "is taken" if name in taken else "should be small letters, digits and _"
-            message = f"the name {reading.short(name)} {why}"
+        if not name[:1].isalpha() or name in taken:
+            why = "is taken" if name in taken else "should begin with a letter from a to z"
+            message = f"the name {reading.short(asked)} {why}"
             raise Misread(message)
         return name
 
@@ -247,6 +249,10 @@ class Crew:
             message = f"{', '.join(strange)} cannot be given; tools that there are: {', '.join(there) or 'none'}"
             raise Misread(message)
         return tuple(dict.fromkeys(asked))
+
+
+def _plain(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name.lower()).strip("_")
 
 
 def _kind(arguments: Mapping[str, Json]) -> Kind:

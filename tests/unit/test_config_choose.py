@@ -1,10 +1,15 @@
 """Who forecasts a question may depend on its tags, tournament, category and source."""
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from bot.config.choose import ChooseTable
 from bot.config.load import load_config
 from bot.config.model import VenueTable
 from bot.domain.prediction import BinaryShape
@@ -53,6 +58,40 @@ def test_the_first_table_that_fits_counts_and_otherwise_the_list_of_the_venue(
 
 def test_everyone_who_forecasts_something_is_known() -> None:
     assert TABLE.everyone == ("blf", "baseline", "court", "team", "solo")
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ([{"tag": "ai"}, {"tag": "AI"}], "table 2 is never reached, for all that fits it fits table 1"),
+        ([{"tag": ["ai", "robots"]}, {"source": "s"}, {"tag": "ai", "source": "s"}], "table 3 .* fits table 1"),
+        ([{"source": "s"}, {"tag": "ai"}, {"tag": "ai", "tournament": "autumn"}], "table 3 .* fits table 2"),
+    ],
+)
+def test_a_table_that_is_never_reached_is_refused(tables: list[dict[str, Any]], said: str) -> None:
+    choose = [{**table, "forecasters": ["blf"]} for table in tables]
+    with pytest.raises(ValidationError, match=said):
+        VenueTable.model_validate({"forecasters": ["blf"], "choose": choose})
+
+
+LETTERS = ("a", "b", "c")
+TABLES = st.fixed_dictionaries(
+    {key: st.lists(st.sampled_from(LETTERS), max_size=2) for key in ("tag", "tournament", "category", "source")}
+).filter(lambda table: any(table.values()))
+# Every way to file a question under at most one word of each kind.
+FILED = [
+    asked(tags=tags, tournaments=tournaments, category=category, source=source)
+    for tags, tournaments in product([(), *((letter,) for letter in LETTERS)], repeat=2)
+    for category, source in product(["", *LETTERS], repeat=2)
+]
+
+
+@given(earlier=TABLES, later=TABLES)
+def test_a_table_covers_another_where_no_question_fits_that_one_alone(
+    earlier: dict[str, list[str]], later: dict[str, list[str]]
+) -> None:
+    first, second = (ChooseTable.model_validate({**table, "forecasters": ["blf"]}) for table in (earlier, later))
+    assert first.covers(second) == all(first.fits(question) for question in FILED if second.fits(question))
 
 
 VOICES = """

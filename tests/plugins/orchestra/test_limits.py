@@ -63,7 +63,8 @@ async def test_no_more_subagents_are_made_than_allowed_and_a_deleted_one_frees_n
     [
         ({"name": "ann"}, "kind is missing"),
         ({"kind": "scout"}, "name is missing"),
-        ({"name": "Ann Lee", "kind": "scout"}, "should be small letters"),
+        ({"name": "7 up", "kind": "scout"}, 'the name "7 up" should begin with a letter'),
+        ({"name": "?", "kind": "scout"}, "should begin with a letter"),
         ({"name": "orchestrator", "kind": "scout"}, "is taken"),
         ({"name": "ann", "kind": "oracle"}, "kind should be one of scout, researcher"),
         ({"name": "ann", "kind": "custom"}, "instructions is missing"),
@@ -79,6 +80,14 @@ async def test_a_subagent_that_cannot_be_is_refused_in_words(arguments: dict[str
     (told,) = await refusals(move("create_subagent", arguments))
     assert told.startswith("create_subagent was not done: ")
     assert why in told
+
+
+async def test_a_name_is_known_however_it_is_written() -> None:
+    look = {"operation": "status", "name": "ANN LEE"}
+    made, refused, status = await refusals(make("Ann Lee!"), make("ann_lee"), move("subagents", look))
+    assert made.startswith("ann_lee is there")
+    assert 'the name "ann_lee" is taken' in refused
+    assert status.startswith("ann_lee")
 
 
 async def test_names_are_given_once_and_runs_need_somebody_and_something() -> None:
