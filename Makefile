@@ -65,7 +65,7 @@ cover: $(TOOLS) ## run all tests and hold bot to 100 % and plugins to 95 % of li
 bench: $(TOOLS) ## measure speed, memory and start-up time
 	$(BIN)/python -m tests.benchmarks $(BENCH_ARGS)
 
-test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine
+test-model: $(TOOLS) ## forecast 50 questions with a real small model on this machine, then one with each mind
 	$(BIN)/pytest --numprocesses 0 --run-model-campaign tests/model $(PYTEST_ARGS)
 
 test-slow: $(TOOLS) ## run the tests that take minutes: stages, waiting for the rates of venues
