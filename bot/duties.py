@@ -122,7 +122,12 @@ class Duties:
         auditing = partial(export_head, self.guards.auditing)
         yield _job("audit", "verify the audit, export its head", every_s, auditing)
         ledger = self.guards.brake.ledger
-        backing_up = BackingUp(path=ledger, folder=ledger.parent / BACKUP_FOLDER, clock=self.clock)
+        backing_up = BackingUp(
+            path=ledger,
+            folder=ledger.parent / BACKUP_FOLDER,
+            clock=self.clock,
+            most_bytes=round(self.config.daemon.backup_gb * 1e9),
+        )
         yield _job("backup", "copy ledger and paper books", every_s, partial(back_up, backing_up))
 
     def _watches(self) -> Iterator[Job]:

@@ -47,7 +47,8 @@ class DaemonSection(Section):
     """How often each job runs and how much runs at once; times in seconds.
 
     At each venue with a price feed the prices of so many ``watch_questions`` are watched as they move, the soonest to
-    close first (0: none); one that moves by less than ``watch_step`` in log-odds is not written down.
+    close first (0: none); one that moves by less than ``watch_step`` in log-odds is not written down. Of copies of the
+    ledger, the oldest go where all together would take more than ``backup_gb`` gigabytes.
     """
 
     concurrency: int = Field(default=16, ge=1, le=1000)
@@ -60,6 +61,7 @@ class DaemonSection(Section):
     resolve_every_s: Seconds = 3600.0
     score_every_s: Seconds = 3600.0
     backup_every_s: Seconds = 3600.0
+    backup_gb: float = Field(default=20.0, gt=0)
     watch_questions: int = Field(default=200, ge=0, le=10_000)
     watch_step: float = Field(default=0.05, gt=0)
 

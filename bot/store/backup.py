@@ -6,10 +6,11 @@ is never pruned. Where there are books, ``<the same>.books`` is the folder of th
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,8 +21,10 @@ from bot.store.backup_books import books_beside, copies_beside, folder_for, name
 from bot.store.checks import full_check
 from bot.store.database import make_private, open_reader, sync, translated
 
-KEEP_HOURLY = 24
-KEEP_DAILY = 30
+# Whatever they take, the newest copies stay, and one more in case the newest is of a ledger that was spoilt.
+LEAST_KEPT = 2
+# Of the room that the disk has without them, copies take no more: the ledger grows, and copies do in its pace.
+MOST_OF_ROOM = 0.5
 # What must stay free for the ledger itself when a copy has been made.
 RESERVE_BYTES = 64 * 1024 * 1024
 # No copy takes as long: what is older was left by a kill in the middle of one.
@@ -123,22 +126,51 @@ def backups(folder: Path, stem: str) -> tuple[Backup, ...]:
     return tuple(sorted(copies, key=lambda backup: backup.made_at, reverse=True))
 
 
-def prune(folder: Path, stem: str, *, hourly: int = KEEP_HOURLY, daily: int = KEEP_DAILY) -> tuple[Path, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """Which regular backups are kept: one of each of so many hours and days, that take no more than ``bytes``."""
+
+    hourly: int = 24
+    daily: int = 30
+    bytes: int | None = None
+
+
+def prune(folder: Path, stem: str, keep: Keep | None = None) -> tuple[Path, ...]:
     """Delete regular backups but the newest of each of the last hours and days that have any; return what went.
 
     Hours and days are those with a backup, not those before now: nothing goes because the program was off for a month.
+    What is kept takes at most ``keep.bytes`` and half of the room that the disk would have without it: the oldest go
+    first, and the newest two never.
     """
+    wanted = keep or Keep()
     regular = [backup for backup in backups(folder, stem) if not backup.label]
     kept = {
-        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d%H"), hourly),
-        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d"), daily),
+        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d%H"), wanted.hourly),
+        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d"), wanted.daily),
     }
+    kept &= {*_newest_within([backup for backup in regular if backup.path in kept], _most(folder, regular, wanted))}
     gone = tuple(backup.path for backup in regular if backup.path not in kept)
     with translated(folder):
         for path in gone:
             path.unlink(missing_ok=True)
             remove_books(path)
     return gone
+
+
+def _most(folder: Path, regular: Sequence[Backup], keep: Keep) -> float:
+    if not regular:
+        return 0.0
+    room = shutil.disk_usage(folder).free + sum(backup.size_bytes for backup in regular)
+    return min(MOST_OF_ROOM * room, math.inf if keep.bytes is None else keep.bytes)
+
+
+def _newest_within(newest_first: Sequence[Backup], most: float) -> Iterator[Path]:
+    taken = 0
+    for number, backup in enumerate(newest_first):
+        taken += backup.size_bytes
+        if taken > most and number >= LEAST_KEPT:
+            return
+        yield backup.path
 
 
 def _newest_of_each(newest_first: Iterable[Backup], period: Callable[[Backup], str], count: int) -> tuple[Path, ...]:

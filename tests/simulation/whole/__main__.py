@@ -124,7 +124,7 @@ def _twins(plans: list[Plan], name: str | None) -> int:
 
 def _reports(plans: list[Plan], jobs: int, dump: Path | None) -> Iterator[tuple[Report, float]]:
     if jobs <= 1:
-        _stay_at(0)
+        _stay_at(os.getpid())
         yield from (_one(plan, dump) for plan in plans)
         return
     places: SimpleQueue[int] = SimpleQueue()
@@ -170,6 +170,8 @@ def _folder() -> Iterator[Path]:
 
 def _hush() -> None:
     """Hide thousands of lines about what goes wrong on purpose, and look for garbage less often."""
+    # What an earlier simulation left must go first: what is frozen is never looked at again.
+    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

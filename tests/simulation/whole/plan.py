@@ -48,6 +48,8 @@ PACES: Mapping[str, float] = {
     "score": 43_200.0,
     "backup": 43_200.0,
 }
+# Copies of the ledger are thinned out within a month of it, too.
+BACKUP_GB = 0.05
 DRIFTER, BLF = "drifter", "blf"
 
 Manner = Literal["age", "kill", "kill at a write", "stop", "full disk"]
@@ -135,7 +137,7 @@ def config_of(temper: Temper, stand: Mapping[str, Any]) -> str:
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},
-        "daemon": {**daemon, "watch_questions": temper.watched},
+        "daemon": {**daemon, "watch_questions": temper.watched, "backup_gb": BACKUP_GB},
         "venues": {
             name: _venue(name, temper, stand["venues"][name], forecaster.get(name, DRIFTER)) for name in temper.modes
         },
