@@ -121,7 +121,7 @@ def _key(line: Line) -> tuple[object, ...]:
 
 
 def _fits(one: Mapping[str, Any], line: Line, text: str) -> bool:
-    return bool(one["seed"] == line["seed"]) and any(part in text for part in one["says"])
+    return line["seed"] in one["seeds"] and any(part in text for part in one["says"])
 
 
 def _repeated(lines: Sequence[Line]) -> dict[str, int]:

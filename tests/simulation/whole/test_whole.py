@@ -88,7 +88,7 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
     line = {"commit": "c0ffee", "command": "python", **json.loads(json.dumps(line_of(report, 1.0)))}
     mutant = {**line, "mutant": "no-audit", "violations": ["I7: nothing is written down"]}
     broken = {**line, "seed": 12, "violations": ["I1: twice", "I9: too late"]}
-    known = [{"seed": 12, "says": ["too late"], "mended": "so"}]
+    known = [{"seeds": [12], "says": ["too late"], "mended": "so"}]
     board = board_of([line, line, mutant, broken], known)
     assert (board["simulations"], board["seeds"], board["repeated"]) == (2, 2, {"runs": 1, "same": 1})
     assert board["days"] == pytest.approx(2 * report.days, abs=0.1)
