@@ -121,7 +121,8 @@ def _key(line: Line) -> tuple[object, ...]:
 
 
 def _fits(one: Mapping[str, Any], line: Line, text: str) -> bool:
-    return line["seed"] in one["seeds"] and any(part in text for part in one["says"])
+    is_then = line["commit"] in one.get("commits", [line["commit"]])
+    return is_then and line["seed"] in one["seeds"] and any(part in text for part in one["says"])
 
 
 def _repeated(lines: Sequence[Line]) -> dict[str, int]:

@@ -10,7 +10,13 @@ from bot.domain.question import Question
 
 
 def _as_words(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
+    match value:
+        case str():
+            return (value,)
+        # What comes from a file is checked strictly, and a list is no tuple there.
+        case list():
+            return tuple(value)
+    return value
 
 
 Words = Annotated[
@@ -60,13 +66,13 @@ class ChooseTable(Section):
 
 
 def require_reachable(tables: tuple[ChooseTable, ...]) -> tuple[ChooseTable, ...]:
-    """Return the tables; raises ValueError where one before another fits all that this one could fit."""
+    """Return the tables; raises ValueError where a single one before another fits all that this one could fit."""
     for number, table in enumerate(tables, 1):
         for before, earlier in enumerate(tables[: number - 1], 1):
             if earlier.covers(table):
                 message = (
-                    f"table {number} is never reached, for all that fits it fits table {before}; the first one that "
-                    "fits counts, so put it before"
+                    f"choose[{number - 1}] is never reached: all that fits it fits choose[{before - 1}], and the first "
+                    "that fits counts; put it before that one, or take it out"
                 )
                 raise ValueError(message)
     return tables

@@ -61,7 +61,7 @@ class DaemonSection(Section):
     resolve_every_s: Seconds = 3600.0
     score_every_s: Seconds = 3600.0
     backup_every_s: Seconds = 3600.0
-    backup_gb: float = Field(default=20.0, gt=0)
+    backup_gb: float = Field(default=20.0, gt=0, le=1e6)
     watch_questions: int = Field(default=200, ge=0, le=10_000)
     watch_step: float = Field(default=0.05, gt=0)
 

@@ -2,11 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from bot.ports import Clock
 from bot.store import backup as store_backup
+from bot.store.backup import Backup
+from bot.store.backup_keep import Keep, make_room, prune
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +22,13 @@ class BackingUp:
 
 async def back_up(parts: BackingUp) -> str:
     """Copy, check and prune, off the event loop; raises StoreError for a copy that does not pass its checks."""
-    keep = store_backup.Keep(bytes=parts.most_bytes)
-    prune = partial(store_backup.prune, parts.folder, parts.path.stem, keep)
-    # Before it too: where others have filled the disk since, old copies make room for the new one.
-    pruned = [*await asyncio.to_thread(prune)]
-    made = await asyncio.to_thread(store_backup.back_up, parts.path, parts.folder, at=parts.clock.now())
-    pruned += await asyncio.to_thread(prune)
-    removed = f", {len(pruned)} old ones removed" if pruned else ""
+    made, gone = await asyncio.to_thread(_backed_up, parts)
+    removed = f", {gone} old ones removed" if gone else ""
     return f"{made.path.name}, {made.size_bytes / 1e6:.1f} MB{removed}"
+
+
+def _backed_up(parts: BackingUp) -> tuple[Backup, int]:
+    keep, now = Keep(bytes=parts.most_bytes), parts.clock.now()
+    gone = make_room(parts.path, parts.folder, keep, now=now)
+    made = store_backup.back_up(parts.path, parts.folder, at=now)
+    return made, len(gone) + len(prune(parts.folder, parts.path.stem, keep, now=now))

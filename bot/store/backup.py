@@ -1,16 +1,14 @@
 """Whole copies of a ledger and its books while they are in use, checked before they get their names.
 
 Backups are named ``<ledger>-<UTC time>.db``; one made for a reason carries it, ``<ledger>-<UTC time>-<label>.db``, and
-is never pruned. Where there are books, ``<the same>.books`` is the folder of their copies.
+is never pruned (``bot.store.backup_keep``). Where there are books, ``<the same>.books`` is the folder of their copies.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,10 +19,6 @@ from bot.store.backup_books import books_beside, copies_beside, folder_for, name
 from bot.store.checks import full_check
 from bot.store.database import make_private, open_reader, sync, translated
 
-# Whatever they take, the newest copies stay, and one more in case the newest is of a ledger that was spoilt.
-LEAST_KEPT = 2
-# Of the room that the disk has without them, copies take no more: the ledger grows, and copies do in its pace.
-MOST_OF_ROOM = 0.5
 # What must stay free for the ledger itself when a copy has been made.
 RESERVE_BYTES = 64 * 1024 * 1024
 # No copy takes as long: what is older was left by a kill in the middle of one.
@@ -44,6 +38,12 @@ class Backup:
     label: str
     size_bytes: int
     books: tuple[Path, ...] = ()
+
+    @property
+    def stem(self) -> str:
+        """The name of the ledger's file, without what comes after its dot."""
+        name = _NAME.fullmatch(self.path.name)
+        return name["stem"] if name else ""
 
 
 def back_up(path: Path, folder: Path, *, at: datetime, label: str = "") -> Backup:
@@ -115,69 +115,39 @@ def require_sound(path: Path) -> None:
 
 
 def backups(folder: Path, stem: str) -> tuple[Backup, ...]:
-    """Return the backups of the ledger with that file stem, newest first; none where there is no such folder."""
+    """Return the backups of the ledger with that file stem, newest first; none where there is no such folder.
+
+    What has the name of one and is none (a folder, a link that leads nowhere, a moment that never was) is passed over.
+    """
     with translated(folder):
-        found = [(_NAME.fullmatch(path.name), path) for path in folder.glob("*.db")]
-        copies = [
-            _backup(path, datetime.strptime(name["stamp"], _STAMP).replace(tzinfo=UTC), name["label"] or "")
-            for name, path in found
-            if name is not None and name["stem"] == stem
-        ]
+        found = [_backup_at(path) for path in folder.glob(f"{stem}-*.db")]
+    copies = [one for one in found if one is not None and one.stem == stem]
     return tuple(sorted(copies, key=lambda backup: backup.made_at, reverse=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """Which regular backups are kept: one of each of so many hours and days, that take no more than ``bytes``."""
-
-    hourly: int = 24
-    daily: int = 30
-    bytes: int | None = None
+def remove(backup: Backup) -> None:
+    """Delete a backup with its books; raises StoreError."""
+    with translated(backup.path):
+        backup.path.unlink(missing_ok=True)
+        remove_books(backup.path)
 
 
-def prune(folder: Path, stem: str, keep: Keep | None = None) -> tuple[Path, ...]:
-    """Delete regular backups but the newest of each of the last hours and days that have any; return what went.
-
-    Hours and days are those with a backup, not those before now: nothing goes because the program was off for a month.
-    What is kept takes at most ``keep.bytes`` and half of the room that the disk would have without it: the oldest go
-    first, and the newest two never.
-    """
-    wanted = keep or Keep()
-    regular = [backup for backup in backups(folder, stem) if not backup.label]
-    kept = {
-        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d%H"), wanted.hourly),
-        *_newest_of_each(regular, lambda backup: backup.made_at.strftime("%Y%m%d"), wanted.daily),
-    }
-    kept &= {*_newest_within([backup for backup in regular if backup.path in kept], _most(folder, regular, wanted))}
-    gone = tuple(backup.path for backup in regular if backup.path not in kept)
+def missing_bytes(path: Path, folder: Path) -> int:
+    """Return how much room there is too little in the folder for a copy of the ledger and of its books."""
     with translated(folder):
-        for path in gone:
-            path.unlink(missing_ok=True)
-            remove_books(path)
-    return gone
+        wanted = sum(_size(one) for one in (path, *books_beside(path).values()))
+        return max(0, wanted + RESERVE_BYTES - shutil.disk_usage(folder).free) if folder.exists() else 0
 
 
-def _most(folder: Path, regular: Sequence[Backup], keep: Keep) -> float:
-    if not regular:
-        return 0.0
-    room = shutil.disk_usage(folder).free + sum(backup.size_bytes for backup in regular)
-    return min(MOST_OF_ROOM * room, math.inf if keep.bytes is None else keep.bytes)
-
-
-def _newest_within(newest_first: Sequence[Backup], most: float) -> Iterator[Path]:
-    taken = 0
-    for number, backup in enumerate(newest_first):
-        taken += backup.size_bytes
-        if taken > most and number >= LEAST_KEPT:
-            return
-        yield backup.path
-
-
-def _newest_of_each(newest_first: Iterable[Backup], period: Callable[[Backup], str], count: int) -> tuple[Path, ...]:
-    newest: dict[str, Path] = {}
-    for backup in newest_first:
-        newest.setdefault(period(backup), backup.path)
-    return tuple(newest.values())[:count]
+def _backup_at(path: Path) -> Backup | None:
+    name = _NAME.fullmatch(path.name)
+    if name is None or not path.is_file():
+        return None
+    try:
+        at = datetime.strptime(name["stamp"], _STAMP).replace(tzinfo=UTC)
+        return _backup(path, at, name["label"] or "")
+    except (ValueError, FileNotFoundError):  # no moment, or gone since
+        return None
 
 
 def _backup(path: Path, at: datetime, label: str) -> Backup:
@@ -204,10 +174,14 @@ def _written_before(path: Path, moment: datetime) -> bool:
         return False
 
 
+def _size(path: Path) -> int:
+    wal = path.with_name(f"{path.name}-wal")
+    return path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+
+
 def _require_room(path: Path, folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    wal = path.with_name(f"{path.name}-wal")
-    size = path.stat().st_size + (wal.stat().st_size if wal.exists() else 0)
+    size = _size(path)
     free = shutil.disk_usage(folder).free
     if free < size + RESERVE_BYTES:
         message = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,16 +12,13 @@ from bot.api import Json, Misread, Tool, Turn, reading
 from plugins.orchestra.at_once import at_once
 from plugins.orchestra.catalogue import CUSTOM, Kind, kinds
 from plugins.orchestra.run import Agent, End, Run, Scene, voiced
-from plugins.orchestra.shapes import described, text_of, wanted, whole, words_of
+from plugins.orchestra.shapes import NAME_CHARS, NAME_TEXT, described, plain_name, text_of, wanted, whole, words_of
 
 CREATE = "create_subagent"
-NAME_CHARS = 40
 PART_CHARS = 1500
 TASK_CHARS = 1000
 # What nobody else in the work may be called.
 ORCHESTRATOR = "orchestrator"
-# A name is written in many ways, above all by small models: "Ann Lee" and ann_lee are one subagent.
-_NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
 class Line:
@@ -135,7 +131,7 @@ class Crew:
 
     def agent(self, name: Json) -> Agent:
         """Return a subagent by name; raises Misread."""
-        found = self.agents.get(_plain(reading.text(name, NAME_CHARS)))
+        found = self.agents.get(plain_name(reading.text(name, NAME_TEXT)))
         if found is None:
             message = f"there is no subagent {reading.short(name)}; there are: {', '.join(self.agents) or 'none yet'}"
             raise Misread(message)
@@ -224,12 +220,13 @@ class Crew:
         return next(index for index, one in enumerate(self.runs) if one is run)
 
     def _new_name(self, arguments: Mapping[str, Json]) -> str:
-        asked = wanted(arguments, "name", NAME_CHARS)
-        name = _plain(asked)
+        asked = wanted(arguments, "name", NAME_TEXT)
+        name = plain_name(asked)
         taken = {ORCHESTRATOR, *self.agents, *(run.agent.name for run in self.runs)}
         if not name[:1].isalpha() or name in taken:
+            kept = f", which is kept as {name}," if name and name != asked else ""
             why = "is taken" if name in taken else "should begin with a letter from a to z"
-            message = f"the name {reading.short(asked)} {why}"
+            message = f"the name {reading.short(asked)}{kept} {why}"
             raise Misread(message)
         return name
 
@@ -249,10 +246,6 @@ class Crew:
             message = f"{', '.join(strange)} cannot be given; tools that there are: {', '.join(there) or 'none'}"
             raise Misread(message)
         return tuple(dict.fromkeys(asked))
-
-
-def _plain(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name.lower()).strip("_")
 
 
 def _kind(arguments: Mapping[str, Json]) -> Kind:

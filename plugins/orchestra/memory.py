@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bot.api import Json, Observation, Tool, ToolResult, quoted, reading
-from plugins.orchestra.shapes import described, text_of, words_of
+from plugins.orchestra.shapes import described, plain_name, text_of, words_of
 
 NAME = "shared_memory"
 TEXT_CHARS = 2000
@@ -161,7 +161,7 @@ class SharedMemory:
                 task = reading.text(arguments.get("task"), TASK_CHARS)
                 return reversed([entry for entry in newest if entry.task == task])
             case Operation.BY_AGENT:
-                agent = reading.text(arguments.get("agent"), TASK_CHARS)
+                agent = plain_name(reading.text(arguments.get("agent"), TASK_CHARS))
                 return [entry for entry in newest if entry.author == agent]
             case _:
                 return newest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
@@ -9,6 +11,10 @@ from typing import TypeVar
 from bot.api import Json, Misread, Tool, reading
 
 W = TypeVar("W", bound=StrEnum)
+
+# How long a name is kept, and what is read of one before it is brought into form.
+NAME_CHARS, NAME_TEXT = 40, 200
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 def described(name: str, description: str, properties: Mapping[str, Json], *, required: Sequence[str] = ()) -> Tool:
@@ -47,6 +53,12 @@ def wanted(arguments: Mapping[str, Json], name: str, limit: int) -> str:
         return found
     message = f"{name} is missing"
     raise Misread(message)
+
+
+def plain_name(raw: str) -> str:
+    """Return a name as it is kept, in small letters, digits and _: however a model writes it, it means the same."""
+    bare = "".join(one for one in unicodedata.normalize("NFKD", raw.lower()) if not unicodedata.combining(one))
+    return _NOT_IN_NAMES.sub("_", bare).strip("_")[:NAME_CHARS].rstrip("_")
 
 
 def whole(arguments: Mapping[str, Json], name: str, most: int) -> int:

@@ -18,7 +18,6 @@ from bot.api import (
     ToolResult,
     Turn,
     Usage,
-    reading,
     submit_tool,
 )
 from plugins.orchestra import lessons, memory
@@ -140,12 +139,10 @@ class Stage:
 
     async def _parallel(self, arguments: Mapping[str, Json]) -> ToolResult:
         jobs = _listed(arguments, "runs")
-        names = [reading.text(job.get("name"), 100) if isinstance(job, Mapping) else "" for job in jobs]
+        names = [self._checked(job)[0].name for job in jobs]
         if len(set(names)) < len(names):
             message = f"each of the runs needs a subagent of its own; {BATCH} runs one on several tasks"
             raise Misread(message)
-        for job in jobs:
-            self._checked(job)
         return await self._played([self._started(job) for job in jobs])
 
     async def _batch(self, arguments: Mapping[str, Json]) -> ToolResult:

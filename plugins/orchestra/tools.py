@@ -6,10 +6,10 @@ from enum import StrEnum
 from functools import cache
 
 from bot.api import NOTE_TO_SELF, Json, Tool
-from plugins.orchestra.crew import NAME_CHARS, TASK_CHARS
+from plugins.orchestra.crew import TASK_CHARS
 from plugins.orchestra.critic import critic_tool
 from plugins.orchestra.memory import memory_tool
-from plugins.orchestra.shapes import described, text_of, words_of
+from plugins.orchestra.shapes import NAME_CHARS, described, text_of, words_of
 
 RUN, PARALLEL, BATCH, LOOK, ANSWER = "run_subagent", "run_parallel", "run_batch", "subagents", "answer_guidance"
 LESSONS, KEEP = "lessons", NOTE_TO_SELF

@@ -6,6 +6,7 @@ All of it starts from what ``foxcast explain --json`` prints of a forecast, so n
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -18,6 +19,8 @@ Found = Mapping[str, Any]
 
 AGGREGATES = ("mean", "median", "logit_mean", "judge")
 _WIDTH = 100
+# Besides what draws something: ends of lines, and what joins or parts two letters, or two parts of one picture.
+_HARMLESS = "\n\t\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,14 @@ class Entry:
 
 def seen(text: str) -> str:
     """Return a text with a mark for each character that draws nothing but may move a cursor or turn a line."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+    return text if text.isprintable() else "".join(map(_seen, text))
+
+
+def _seen(one: str) -> str:
+    if one.isprintable() or one in _HARMLESS:
+        return one
+    # Spaces of other widths, as many models put before a percent sign.
+    return " " if unicodedata.category(one) == "Zs" else "\ufffd"
 
 
 def entries(trial: Found) -> Iterator[Entry]:

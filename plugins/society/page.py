@@ -10,6 +10,9 @@ from plugins.society.minutes import Entry, closing, entries, figure, rows, seen,
 
 Found = Mapping[str, Any]
 
+# Kinds of questions whose answers are chances, and not points of a scale.
+_OF_CHANCES = frozenset({"binary", "choice"})
+
 # So many who are asked have a colour of their own.
 _COLOURS = ("#3b6ea5", "#b0413e", "#4f8a4b", "#8a5fa8", "#c07d2b", "#2f8f8f", "#7a7a52", "#a0527a")
 _STYLE = (
@@ -43,7 +46,7 @@ def page(found: Found) -> str:
         _add(body, "h2", f"Trial {trial['number']}")
         for entry in entries(trial):
             _entry(body, entry, voices)
-        _table(body, closing(trial))
+        _table(body, closing(trial), has_chances=found["question"].get("shape", {}).get("kind") in _OF_CHANCES)
     return f"<!doctype html>\n{ET.tostring(html, encoding='unicode', method='html')}\n"
 
 
@@ -52,9 +55,9 @@ def _opening(body: ET.Element, found: Found) -> None:
     _add(body, "h1", question["title"])
     answers = list(told(forecast.get("predictions", {})))
     if answers:
-        crowd = (question.get("crowd") or {}).get("prediction", {}).get("probability")
-        beside = "" if crowd is None else f", the crowd's {100 * crowd:.1f} %"
-        _add(body, "p", f"The court's forecast: {'; '.join(answers)}{beside}", "answer")
+        crowd = (question.get("crowd") or {}).get("prediction", {}).get("probability") if len(answers) == 1 else None
+        beside = "" if crowd is None else f", the crowd {100 * crowd:.1f} %"
+        _add(body, "p", f"{forecast['forecaster']} says {'; '.join(answers)}{beside}", "answer")
     _add(body, "p", source(found), "source")
     if question.get("criteria"):
         _add(body, "p", question["criteria"])
@@ -73,15 +76,16 @@ def _entry(body: ET.Element, entry: Entry, voices: dict[str, int]) -> None:
         _bar(_add(article, "p", f"believed: {entry.belief} ", "belief"), entry.chance)
 
 
-def _table(body: ET.Element, tally: Found) -> None:
-    """Put in the numbers of a count; those that are chances have a bar."""
+def _table(body: ET.Element, tally: Found, *, has_chances: bool) -> None:
+    """Put in the numbers of a count, each chance with a bar; of a count that never came there is no table."""
+    if not rows(tally):
+        return
     table = ET.SubElement(body, "table")
     for name, value in rows(tally).items():
         row = ET.SubElement(table, "tr")
         _add(row, "th", name)
         _add(row, "td", figure(value), "number")
-        is_chance = isinstance(value, float) and 0.0 <= value <= 1.0
-        _bar(ET.SubElement(row, "td"), value if is_chance and not name.startswith("spread") else None)
+        _bar(ET.SubElement(row, "td"), value if has_chances and not name.startswith("spread") else None)
 
 
 def _bar(parent: ET.Element, chance: float | str | None) -> None:

@@ -63,9 +63,9 @@ def test_everyone_who_forecasts_something_is_known() -> None:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ([{"tag": "ai"}, {"tag": "AI"}], "table 2 is never reached, for all that fits it fits table 1"),
-        ([{"tag": ["ai", "robots"]}, {"source": "s"}, {"tag": "ai", "source": "s"}], "table 3 .* fits table 1"),
-        ([{"source": "s"}, {"tag": "ai"}, {"tag": "ai", "tournament": "autumn"}], "table 3 .* fits table 2"),
+        ([{"tag": "ai"}, {"tag": "AI"}], r"choose\[1\] is never reached: all that fits it fits choose\[0\]"),
+        ([{"tag": ["ai", "b"]}, {"source": "s"}, {"tag": "ai", "source": "s"}], r"choose\[2\] .* fits choose\[0\]"),
+        ([{"source": "s"}, {"tag": "ai"}, {"tag": "ai", "tournament": "autumn"}], r"choose\[2\] .* fits choose\[1\]"),
     ],
 )
 def test_a_table_that_is_never_reached_is_refused(tables: list[dict[str, Any]], said: str) -> None:
@@ -136,6 +136,14 @@ def test_who_is_chosen_is_open_with_all_that_it_builds_on(tmp_path: Path) -> Non
     assert forecasters_for(config, registry, asked()) == ("keeper",)
     assert forecasters_for(config, registry, asked(tags=("lamps",))) == ("ensemble", "watch", "pilot")
     assert forecasters_for(config, registry, asked("elsewhere")) == ()
+
+
+def test_words_in_a_file_are_one_or_a_list_and_what_is_never_reached_is_refused(tmp_path: Path) -> None:
+    several = '\n[[venues.harbour.choose]]\ntag = ["boats", "tides"]\nsource = "pier"\nforecasters = ["pilot"]\n'
+    config, registry = loaded(tmp_path, "watch", several)
+    assert forecasters_for(config, registry, asked(tags=("tides",), source="pier")) == ("pilot",)
+    with pytest.raises(ConfigError, match=r"choose\[2\] is never reached: all that fits it fits choose\[1\]"):
+        loaded(tmp_path, "watch", several + several)
 
 
 def test_the_forecast_of_the_first_who_is_chosen_leaves(tmp_path: Path) -> None:

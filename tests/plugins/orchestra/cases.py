@@ -177,3 +177,11 @@ def _names(prompt: Prompt) -> list[str]:
         return [tool.name for tool in prompt.tools]
     branches: Any = prompt.schema.get("anyOf", [prompt.schema])
     return [branch["properties"]["action"]["const"] for branch in branches]
+
+
+async def refusals(*leader: Completion, **more: Any) -> list[str]:
+    """Return what the orchestrator was told of each of its moves but the last."""
+    at = desk(*leader, submit(), **more)
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    return [step.observation.text for step in steps[:-1]]

@@ -88,12 +88,27 @@ def test_nothing_that_was_said_becomes_markup() -> None:
 
 def test_a_page_begins_with_the_answer_beside_the_crowd_s_and_draws_each_chance() -> None:
     asked = record(said(), step("tally", tally=counted(0.25, 0.75, judge=0.5)), p=0.125)
-    asked["question"] |= {"criteria": "Yes, if it did.", "crowd": {"prediction": {"probability": 0.4}}}
+    crowd = {"prediction": {"probability": 0.4}}
+    asked["question"] |= {"shape": {"kind": "binary"}, "criteria": "Yes, if it did.", "crowd": crowd}
     drawn = [float(found) for found in re.findall(r'<meter min="0" max="1" value="([0-9.]+)">', page(asked))]
     # Two beliefs of 60 %, the two jurors, their mean, and the judge; the spread is no chance.
     assert drawn == [0.6, 0.6, 0.25, 0.75, 0.5, 0.5]
-    assert "The court's forecast: outcome 12.5 %, the crowd's 40.0 %" in page(asked)
+    assert "court says outcome 12.5 %, the crowd 40.0 %" in page(asked)
     assert "Yes, if it did." in page(asked)
+
+
+def test_numbers_that_are_no_chances_have_no_bar_and_no_count_has_no_table() -> None:
+    tally = {"votes": {"juror_1": {"outcome": {"p5": 0.25, "p95": 0.75}}}}
+    asked = record(step("tally", tally=tally))
+    asked["question"] |= {"shape": {"kind": "curve"}}
+    assert re.findall("<meter[^>]*>", page(asked)) == ['<meter min="0" max="1" value="0.6000">']
+    assert "0.25" in page(asked)
+    assert "<table" not in page(record(said()))
+
+
+def test_spaces_of_other_widths_are_spaces_and_joined_pictures_stay_so() -> None:
+    told = "62\u00a0% of 10\u202f000 \U0001f469\u200d\U0001f680"
+    assert minutes.seen(told) == "62 % of 10 000 \U0001f469\u200d\U0001f680"
 
 
 def test_a_transcript_tells_who_said_what_and_moves_no_cursor() -> None:

@@ -52,7 +52,7 @@ def main() -> int:
     began = time.monotonic()
     violated: list[int] = []
     days, said = 0.0, origin()
-    for report, took_s in _reports(plans, asked.jobs, asked.dump):
+    for report, took_s in _reports(plans, asked.jobs, asked.dump, asked.place):
         days += report.days
         if asked.keep:
             write(FOLDER / f"{asked.keep}.jsonl", {**said, **line_of(report, took_s)})
@@ -84,6 +84,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--twins", action="store_true", help="compare what is decided on paper and live instead")
     parser.add_argument("--until-found", action="store_true", help="end at the first violation")
     parser.add_argument("--keep", metavar="NAME", help="add what came of each to state/simulations/NAME.jsonl")
+    parser.add_argument("--place", type=int, help="of one job: which processor it keeps to, counted from 0")
     parser.add_argument("--dump", type=Path, help="write every line of the trace to this file")
     return parser.parse_args()
 
@@ -93,9 +94,13 @@ def _each_mutant(asked: argparse.Namespace) -> int:
     options = ["--seeds", str(asked.seeds), "--first", str(asked.first), "--days", str(asked.days), "--until-found"]
     options += ["--keep", asked.keep] if asked.keep else []
 
+    places = [*range(asked.jobs)]
+
     def found(mutant: str) -> bool:
-        command = [sys.executable, "-m", "tests.simulation.whole", *options, "--mutant", mutant]
+        place = places.pop()
+        command = [sys.executable, "-m", "tests.simulation.whole", *options, "--mutant", mutant, "--place", str(place)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
+        places.append(place)
         sys.stdout.write(f"{mutant}: {done.stdout.splitlines()[-1] if done.stdout else done.stderr[-500:]}\n")
         sys.stdout.flush()
         return done.returncode == 1 and bool(done.stdout)
@@ -122,14 +127,14 @@ def _twins(plans: list[Plan], name: str | None) -> int:
     return 1 if differing else 0
 
 
-def _reports(plans: list[Plan], jobs: int, dump: Path | None) -> Iterator[tuple[Report, float]]:
+def _reports(plans: list[Plan], jobs: int, dump: Path | None, place: int | None) -> Iterator[tuple[Report, float]]:
     if jobs <= 1:
-        _stay_at(os.getpid())
+        _stay_at(os.getpid() if place is None else place)
         yield from (_one(plan, dump) for plan in plans)
         return
     places: SimpleQueue[int] = SimpleQueue()
-    for place in range(jobs):
-        places.put(place)
+    for number in range(jobs):
+        places.put(number)
     with ProcessPoolExecutor(jobs, initializer=_stay, initargs=(places,)) as pool:
         try:
             yield from pool.map(_one, plans)

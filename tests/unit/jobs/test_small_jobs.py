@@ -15,11 +15,12 @@ from tests.unit.jobs.conftest import House
 async def test_a_backup_is_made_and_old_ones_go(house: House) -> None:
     folder = house.path / "backups"
     parts = BackingUp(path=house.path / "ledger.sqlite", folder=folder, clock=house.clock)
-    assert "old ones removed" not in await back_up(parts)
-    await house.clock.advance(timedelta(minutes=5).total_seconds())
+    for _ in range(2):
+        assert "old ones removed" not in await back_up(parts)
+        await house.clock.advance(timedelta(minutes=5).total_seconds())
     assert (await back_up(parts)).endswith("1 old ones removed")
-    [kept] = [copy for copy in backups(folder, "ledger") if not copy.label]
-    assert kept.made_at == house.clock.now()
+    newest, _ = [copy for copy in backups(folder, "ledger") if not copy.label]
+    assert newest.made_at == house.clock.now()
 
 
 async def test_a_backup_that_cannot_be_made_is_an_error(house: House) -> None:

@@ -6,11 +6,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bot.errors import StoreError
-from bot.store.backup import Keep, back_up, backups, prune, require_sound
+from bot.store.backup import back_up, backups, require_sound
 from bot.store.database import open_writer
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -128,75 +126,3 @@ def test_a_disk_without_room_for_the_copy_is_not_filled(path: Path, folder: Path
         file.truncate(shutil.disk_usage(path.parent).free + 10**9)
     with pytest.raises(StoreError, match=r"needs \d+ MB, \d+ MB are free"):
         back_up(path, folder, at=NOW)
-
-
-def fake(folder: Path, *moments: datetime, size: int = 0) -> None:
-    folder.mkdir(exist_ok=True)
-    for moment in moments:
-        with (folder / f"ledger-{moment:%Y%m%dT%H%M%SZ}.db").open("wb") as file:
-            # A file of holes takes no room.
-            file.truncate(size)
-
-
-def test_a_day_of_hours_and_a_month_of_days_are_kept(folder: Path) -> None:
-    fake(folder, *(NOW - timedelta(hours=hours) for hours in range(24 * 60)))
-    prune(folder, "ledger")
-    kept = [backup.made_at for backup in backups(folder, "ledger")]
-    hourly = [NOW - timedelta(hours=hours) for hours in range(24)]
-    # The newest of each earlier day is that of 23:30; today and a part of yesterday are among the hours.
-    daily = [datetime(2026, 11, 20, 23, 30, tzinfo=UTC) - timedelta(days=days) for days in range(29)]
-    assert kept == sorted({*hourly, *daily}, reverse=True)
-
-
-def test_nothing_goes_because_the_program_was_off(folder: Path) -> None:
-    fake(folder, *(NOW - timedelta(days=400 + days) for days in range(10)))
-    assert prune(folder, "ledger") == ()
-
-
-def test_the_oldest_go_where_copies_would_take_too_much_but_never_the_newest_two(folder: Path) -> None:
-    hours = [NOW - timedelta(hours=hours) for hours in range(6)]
-    fake(folder, *hours, size=1000)
-    assert len(prune(folder, "ledger", Keep(bytes=4500))) == 2
-    assert [backup.made_at for backup in backups(folder, "ledger")] == hours[:4]
-    prune(folder, "ledger", Keep(bytes=1))
-    assert [backup.made_at for backup in backups(folder, "ledger")] == hours[:2]
-
-
-def test_copies_leave_as_much_room_on_the_disk_as_they_take(folder: Path) -> None:
-    free = shutil.disk_usage(folder.parent).free
-    hours = [NOW - timedelta(hours=hours) for hours in range(5)]
-    fake(folder, *hours, size=2 * free // 3)
-    prune(folder, "ledger")
-    # Room: 1 + 10/3 of what is free; its half: 2 + 1/6, or 3.25 copies.
-    assert [backup.made_at for backup in backups(folder, "ledger")] == hours[:3]
-
-
-def test_a_backup_made_for_a_reason_is_never_pruned(path: Path, folder: Path) -> None:
-    labelled = back_up(path, folder, at=NOW - timedelta(days=1000), label="before-0002")
-    fake(folder, *(NOW - timedelta(hours=hours) for hours in range(3)))
-    gone = prune(folder, "ledger", Keep(hourly=1, daily=1))
-    assert [backup.path for backup in backups(folder, "ledger")] == [
-        folder / f"ledger-{NOW:%Y%m%dT%H%M%SZ}.db",
-        labelled.path,
-    ]
-    assert len(gone) == 2
-
-
-@given(
-    hours=st.lists(st.integers(0, 5000), unique=True, max_size=60),
-    hourly=st.integers(1, 10),
-    daily=st.integers(1, 10),
-)
-def test_pruning_keeps_the_newest_and_no_more_than_asked_for(
-    tmp_path_factory: pytest.TempPathFactory, hours: list[int], hourly: int, daily: int
-) -> None:
-    folder = tmp_path_factory.mktemp("backups")
-    fake(folder, *(NOW - timedelta(hours=hour) for hour in hours))
-    gone = prune(folder, "ledger", Keep(hourly=hourly, daily=daily))
-    kept = backups(folder, "ledger")
-    assert len(kept) + len(gone) == len(hours)
-    assert len(kept) <= hourly + daily
-    assert [backup.made_at for backup in kept[:hourly]] == [
-        NOW - timedelta(hours=hour) for hour in sorted(hours)[:hourly]
-    ]
-    assert prune(folder, "ledger", Keep(hourly=hourly, daily=daily)) == ()

@@ -14,7 +14,8 @@ import pytest
 from sqlite_utils import Database, Migrations
 
 from bot.errors import StoreError
-from bot.store.backup import back_up, backups, prune
+from bot.store.backup import back_up, backups
+from bot.store.backup_keep import prune
 from bot.store.database import open_writer
 from bot.store.migrations import migrate
 from bot.store.restore import finish, restore, restored
@@ -172,11 +173,10 @@ def test_a_damaged_book_gives_no_backup(path: Path, folder: Path) -> None:
 
 def test_books_go_with_their_ledger_when_it_is_pruned(path: Path, folder: Path) -> None:
     first = back_up(path, folder, at=NOW)
-    kept = back_up(path, folder, at=NOW + timedelta(minutes=5))
-    assert prune(folder, "ledger") == (first.path,)
-    assert sorted(one.name for one in folder.iterdir()) == sorted(
-        [kept.path.name, kept.path.with_suffix(".books").name]
-    )
+    kept = [back_up(path, folder, at=NOW + timedelta(minutes=minutes)) for minutes in (5, 10)]
+    assert [one.path for one in prune(folder, "ledger", now=LATER)] == [first.path]
+    names = [name for one in kept for name in (one.path.name, one.path.with_suffix(".books").name)]
+    assert sorted(one.name for one in folder.iterdir()) == sorted(names)
 
 
 def test_copies_of_books_that_never_got_a_ledger_are_swept_up(path: Path, folder: Path) -> None:
