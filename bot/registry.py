@@ -171,6 +171,12 @@ def assemble(config: Config, found: Sequence[Candidate]) -> Registry:
     return registry
 
 
+def bringer(found: Iterable[Candidate], kind: type[Spec], name: str) -> str | None:
+    """Return which of these plugins offers something of that kind and name, None where none does; imports them all."""
+    offers, _ = _collect(found)
+    return next((one.plugin.name for one in offers if isinstance(one.spec, kind) and one.spec.name == name), None)
+
+
 def _named(config: Config, index: int, found: Sequence[Candidate]) -> Candidate:
     try:
         return choose(config.plugins[index], found)

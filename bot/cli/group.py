@@ -36,8 +36,17 @@ class CommandGroup(TyperGroup):
             return name, get_command(getattr(importlib.import_module(entry.module), entry.app)), rest
         app = _of_a_plugin(ctx, name)
         if app is None:
-            ctx.fail(f"there is no command {name}; {instead(name, COMMANDS)}")
+            ctx.fail(_missing(ctx, name))
         return name, get_command(app), rest
+
+
+def _missing(ctx: Context, name: str) -> str:
+    from bot.cli.session import bringer_of_command
+
+    plugin = bringer_of_command(ctx.params.get("config"), name)
+    if plugin is None:
+        return f"there is no command {name}; {instead(name, COMMANDS)}"
+    return f'the command {name} comes with the plugin {plugin}: add "{plugin}" to plugins in config.toml'
 
 
 def _of_a_plugin(ctx: Context, name: str) -> typer.Typer | None:

@@ -40,6 +40,7 @@ CODES = {
     ExitReason.ASKED: ExitCode.DONE,
     ExitReason.STORE: ExitCode.STORE,
     ExitReason.UNAUTHORIZED: ExitCode.UNAUTHORIZED,
+    ExitReason.UNAVAILABLE: ExitCode.UNAVAILABLE,
 }
 
 Opening = AbstractAsyncContextManager[App]

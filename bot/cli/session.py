@@ -16,10 +16,12 @@ from bot.cli.output.plain import plain
 from bot.config.load import load_config
 from bot.config.model import Config, LogFormat, LogLevel, LogSection
 from bot.config.token import read_token
+from bot.discovery import discover
 from bot.domain.submission import Mode
-from bot.errors import told
+from bot.errors import ConfigError, told
 from bot.redact import foreign, said
-from bot.registry import Registry, load_registry
+from bot.registry import Registry, bringer, load_registry
+from bot.specs import CommandSpec
 
 # Where structlog puts a formatted one.
 TRACEBACK = "exception"
@@ -57,6 +59,16 @@ def plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(name, help=commands[name].summary)(commands[name].run)
     return app
+
+
+def bringer_of_command(config_path: Path | None, name: str) -> str | None:
+    """Return which plugin that is not enabled offers the command of that name, None where none does."""
+    try:
+        config = load_config(config_path)
+        found = [plugin for plugin in discover(config.plugin_files) if plugin.name not in config.plugins]
+    except ConfigError:
+        return None
+    return bringer(found, CommandSpec, name)
 
 
 def _is_live(config: Config) -> bool:

@@ -13,8 +13,8 @@ from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
 from bot.errors import ConfigError, ContractError, NotFound, Rejected
 from bot.ports import Clock
-from bot.registry import Registry
-from bot.specs import Can
+from bot.registry import Registry, bringer
+from bot.specs import Can, ForecasterSpec
 from bot.store.attempts import with_url
 
 
@@ -128,6 +128,9 @@ def chosen(config: Config, registry: Registry, question: Question | str, *, aske
         if asked not in there and (faults := [f"{one.plugin} is broken: {one.reason}" for one in registry.broken]):
             message = f"no enabled plugin offers a forecaster {asked}; {'; '.join(faults)}"
             raise ConfigError(message)
+        if asked not in there and (plugin := _dormant(registry, asked)):
+            message = f'the forecaster {asked} comes with the plugin {plugin}: add "{plugin}" to plugins in config.toml'
+            raise NotFound(message)
         return there[asked].name
     names = _names(config, registry, question)
     seeing = [name for name in names if not config.forecaster(name).clairvoyant]
@@ -139,6 +142,10 @@ def chosen(config: Config, registry: Registry, question: Question | str, *, aske
     return _preferred(registry, seeing)
 
 
+def _dormant(registry: Registry, forecaster: str) -> str | None:
+    return bringer([one for one in registry.found if one not in registry.enabled], ForecasterSpec, forecaster)
+
+
 def several(config: Config, registry: Registry, question: Question, names: str) -> tuple[str, ...]:
     """Return the forecasters named in a list with commas, each once; raises as ``chosen`` for one that nobody has."""
     listed = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
@@ -148,7 +155,10 @@ def several(config: Config, registry: Registry, question: Question, names: str) 
     try:
         return tuple(chosen(config, registry, question, asked=name) for name in listed)
     except NotFound as error:
-        message = f"{error}; there are: {', '.join(registry.forecasters.names) or 'none'}"
+        there = registry.forecasters.names
+        if all(name in str(error) for name in there):
+            raise
+        message = f"{error}; there are: {', '.join(there)}"
         raise NotFound(message) from error
 
 

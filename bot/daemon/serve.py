@@ -16,6 +16,7 @@ from bot.daemon.supervisor import Supervisor
 from bot.daemon.ticker import Ticker
 from bot.daemon.watch import DRAIN_S, Exit, ExitReason, Record, Watch
 from bot.daemon.watchdog import Watchdog
+from bot.domain.vitals import Outcome
 from bot.errors import Unauthorized
 from bot.jobs.job import Job
 from bot.ports import Clock
@@ -76,10 +77,16 @@ async def once(
     if stop.is_set():
         return _asked(cut, [job.name for job in jobs if job.name not in runner.begun])
     if runner.troubled:
-        refused = any(isinstance(error, Unauthorized) for error in runner.errors.values())
-        reason = ExitReason.UNAUTHORIZED if refused else ExitReason.FAILED
-        return Exit(reason=reason, detail=", ".join(runner.troubled))
+        return Exit(reason=_trouble(runner), detail=", ".join(runner.troubled))
     return Exit(reason=ExitReason.DONE)
+
+
+def _trouble(runner: Runner) -> ExitReason:
+    """Return what a person should hear first: that credentials are wanted, a job failed, or all must only wait."""
+    if any(isinstance(error, Unauthorized) for error in runner.errors.values()):
+        return ExitReason.UNAUTHORIZED
+    waits = all(outcome is Outcome.UNAVAILABLE for outcome in runner.troubled.values())
+    return ExitReason.UNAVAILABLE if waits else ExitReason.FAILED
 
 
 def log_stop(number: signal.Signals) -> None:

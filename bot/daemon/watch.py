@@ -56,6 +56,7 @@ class ExitReason(StrEnum):
     DONE = "every job did its work"
     FAILED = "a job failed"
     UNAUTHORIZED = "a job has no credentials that are taken"
+    UNAVAILABLE = "what a job needs is not available now"
     ASKED = "asked to stop"
     CUT = "asked to stop, and a job was cut off"
     STORE = "the store needs a person"

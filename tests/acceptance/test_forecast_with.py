@@ -98,6 +98,8 @@ def test_an_ensemble_forecasts_behind_its_members_and_can_be_replayed(foxcast: F
 def test_what_cannot_be_is_refused_with_what_there_is(foxcast: Foxcast, inside: Inside) -> None:
     unknown = inside(foxcast, "forecast", "q.toml", "--with", "high,evn")
     assert unknown.refuses(8, "did you mean even?", "there are: ensemble, keeper, high, even, mute")
+    dormant = inside(foxcast, "forecast", "q.toml", "--with", "high,court")
+    assert dormant.refuses(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
     assert inside(foxcast, "forecast", "q.toml", "--with", " , ").refuses(2, "there are: ensemble")
     assert inside(foxcast, "forecast", "q.toml", "--with", "mute").refuses(3, "no forecaster came to an answer: mute:")
     both = inside(foxcast, "forecast", "q.toml", "--with", "high", "--forecaster", "even")

@@ -88,6 +88,12 @@ async def test_a_failing_job_stops_no_other_and_shows_in_the_exit(ledger: Ledger
     ]
 
 
+async def test_where_all_that_failed_must_only_wait_the_exit_says_so(ledger: Ledger) -> None:
+    jobs = [script("a", Unavailable("503")), script("b", "fine")]
+    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert (end.reason, end.detail, end.clean) == (ExitReason.UNAVAILABLE, "a", False)
+
+
 async def test_a_job_that_cannot_be_recorded_ends_the_pass(ledger: Ledger) -> None:
     ledger.full = True
     stop = asyncio.Event()
