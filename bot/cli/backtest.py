@@ -14,7 +14,7 @@ from bot.app import Bay, open_bay
 from bot.cli.agree import agree
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import progress, stdout
-from bot.cli.output.deliver import STDOUT, deliver
+from bot.cli.output.deliver import STDOUT, deliver, require_writable
 from bot.cli.output.report import Outlay, print_outlay, print_report
 from bot.cli.session import equipped
 from bot.cli.usual import usual_usd
@@ -70,6 +70,7 @@ class Options:
 @spread(Options)
 def backtest(ctx: typer.Context, options: Options) -> None:
     """Forecast past rounds with only what was known then, and score that."""
+    require_writable(options.json, "--json")
     config, registry = equipped(ctx)
     require_archive(config, registry, options.venue)
     venue, archive = archive_of(config, registry, options.venue, options.rounds)

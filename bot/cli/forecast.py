@@ -1,6 +1,5 @@
 """``foxcast forecast``: one question now, step by step before your eyes, by this process or by the daemon that runs."""
 
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -110,12 +109,12 @@ def forecast(ctx: typer.Context, options: Options) -> None:
     if options.plot is not None:
         require_drawable(options.plot)
     config, registry = equipped(ctx)
-    again = shlex.join([ctx.ensure_object(Call).program, "forecast", options.name])
     order = _Order(config, registry, SystemClock(), options)
     try:
         made = run_until_told(order.made() if options.beside is None else order.several(options.beside))
     except (KeyboardInterrupt, Terminated) as end:
         how = "ended by SIGTERM" if isinstance(end, Terminated) else "interrupted"
+        again = ctx.ensure_object(Call).again
         typer.echo(f"foxcast: {how}; what was answered is on record, go on with: {again}", err=True)
         raise
     if isinstance(made, Several):
@@ -134,7 +133,9 @@ def _tell(ctx: typer.Context, options: Options, made: Made) -> None:
         emit(as_plain(made))
     else:
         print_made(stdout(), made)
-        stdout().print(f"look closer with: {ctx.ensure_object(Call).program} explain {made.forecast.id}")
+        closer = ctx.ensure_object(Call).next("explain", made.forecast.id)
+        # A command that is broken into lines cannot be copied.
+        stdout().print(f"look closer with: {closer}", soft_wrap=True)
     if made.cut_short is not None:
         # The forecast is made and on record, of what was learned until then: a warning, and no failure.
         typer.echo(f"foxcast: warning: no trial came to its end: {unnamed(made.cut_short)}", err=True)

@@ -16,7 +16,7 @@ from bot.cli.exits import ExitCode
 from bot.cli.interrupt import run_until_told
 from bot.cli.options import spread
 from bot.cli.output.console import stdout
-from bot.cli.output.deliver import STDOUT, deliver
+from bot.cli.output.deliver import STDOUT, deliver, require_writable
 from bot.cli.output.lab import print_lab
 from bot.errors import ConfigError, FoxcastError
 
@@ -64,6 +64,10 @@ def lab() -> None:
 @spread(Options)
 def sandbox(_ctx: typer.Context, options: Options) -> None:
     """Measure what each part is worth on questions of a simulated world, where the truth is known."""
+    if options.only.strip() and options.forecasters.strip():
+        message = "it names parts, and --forecasters compares whole forecasters: leave one of the two out"
+        raise typer.BadParameter(message, param_hint="--only")
+    require_writable(options.json, "--json")
     hand_over(run_until_told(_report(options)), options.json)
 
 

@@ -72,11 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    call = Call()
+    call = Call(given=tuple(sys.argv[1:] if arguments is None else arguments))
     try:
-        result = get_command(app).main(
-            None if arguments is None else [*arguments], prog_name="foxcast", standalone_mode=False, obj=call
-        )
+        result = get_command(app).main([*call.given], prog_name="foxcast", standalone_mode=False, obj=call)
         sys.stdout.flush()
     except BrokenPipeError:
         # The interpreter flushes stdout once more at its end, which must not fail again.

@@ -202,6 +202,8 @@ def test_the_keyboard_stops_it_with_what_there_is(tmp_path: Path) -> None:
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, b"")
     assert b"Look further" in shown
+    assert b"it was interrupted" in shown
+    assert b"give it more days" not in shown
 
 
 def _parts(terminal: int) -> Iterator[bytes]:

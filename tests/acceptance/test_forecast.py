@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
@@ -153,19 +154,25 @@ async def test_the_keyboard_keeps_what_is_on_record(tmp_path: Path) -> None:
 
     async with serving(tmp_path, play) as desk:
         name = desk.write("q.toml", RAIN)
-        process = await desk.begin("forecast", name)
+        (desk.foxcast.folder / "config.toml").rename(desk.foxcast.folder / "my own.toml")
+        asked = ["--config", "my own.toml", "forecast", name, "--forecaster", "blf"]
+        process = await desk.begin(*asked)
         async with asyncio.timeout(20):
             await hung.wait()
         process.send_signal(signal.SIGINT)
         ended = await told(process)
         assert ended.code == 130
         assert ended.err.splitlines()[-1].startswith("foxcast: interrupted;")
-        assert ended.err.rstrip().endswith("forecast q.toml")
+        again = shlex.split(ended.err.rpartition("go on with: ")[2])[1:]
+        assert again == asked
         desk.server.script = through
         first = conversations([asked for asked in desk.server.requests if asked.turn == 0])
         desk.server.requests.clear()
-        made = await desk("forecast", name)
-    assert made.code == 0
+        made = await desk(*again)
+        closer = shlex.split(made.out.rpartition("look closer with: ")[2])[1:]
+        explained = await desk(*closer)
+    assert (made.code, explained.code) == (0, 0)
+    assert closer[:3] == ["--config", "my own.toml", "explain"]
     assert not {*first} & {*conversations(desk.server.requests)}
 
 

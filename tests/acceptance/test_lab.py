@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.acceptance.conftest import Foxcast
+from tests.acceptance.conftest import Foxcast, Inside
 
 
 def test_a_misspelt_part_is_refused_with_what_there_is(fresh: Foxcast) -> None:
@@ -21,6 +21,16 @@ def test_what_a_part_is_worth_stands_in_a_table(fresh: Foxcast) -> None:
     assert "no belief state" in answer.out
     assert "Simulation: 2 questions of the world of seed 1" in answer.out
     assert "reference:" in answer.err
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_anything_runs(fresh: Foxcast, inside: Inside) -> None:
+    answer = inside(fresh, "lab", "sandbox", "--questions", "2", "--only", "gate", "--json", "nowhere/x.json")
+    assert answer.refuses(2, "--json nowhere/x.json cannot be written")
+
+
+def test_parts_and_whole_forecasters_are_not_asked_for_at_once(fresh: Foxcast, inside: Inside) -> None:
+    answer = inside(fresh, "lab", "sandbox", "--only", "trials", "--forecasters", "blf,solo")
+    assert answer.refuses(2, "--only", "--forecasters", "leave one")
 
 
 def test_what_ends_the_laboratory_ends_the_command(fresh: Foxcast) -> None:

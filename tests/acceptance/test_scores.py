@@ -46,6 +46,12 @@ def test_a_report_keeps_to_the_documented_keys(report: dict[str, Any]) -> None:
         assert 0.0 <= span["low"] <= span["estimate"] <= span["high"] <= 100.0
 
 
+def test_a_report_that_could_not_be_written_is_refused_before_the_work(foxcast: Foxcast, inside: Inside) -> None:
+    # That nobody is called so would come out with the work.
+    answer = inside(foxcast, "backtest", "--forecaster", "nobody", "--rounds", "sample", "--json", "nowhere/x.json")
+    assert answer.refuses(2, "--json nowhere/x.json cannot be written")
+
+
 def test_what_was_written_scores_as_the_backtest_does(
     foxcast: Foxcast, report: dict[str, Any], tmp_path: Path, inside: Inside
 ) -> None:

@@ -1,5 +1,6 @@
 """JSON to the place that ``--json FILE`` names."""
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -16,6 +17,22 @@ def deliver(value: object, place: Path) -> None:
         emit(value)
     else:
         write_whole(place, f"{as_json(value)}\n")
+
+
+def require_writable(place: Path | None, option: str) -> None:
+    """Find out before the work whether the file that this option names can be written; raises ConfigError.
+
+    None and ``-`` always can. Nothing is left behind, and a file that is there stays as it is.
+    """
+    if place is None or place == STDOUT:
+        return
+    try:
+        if place.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        tempfile.NamedTemporaryFile(dir=place.parent, prefix=".").close()
+    except OSError as error:
+        message = f"{option} {place} cannot be written: {error.strerror}"
+        raise ConfigError(message) from error
 
 
 def write_whole(path: Path, text: str) -> None:

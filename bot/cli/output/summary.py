@@ -1,7 +1,5 @@
 """The end of one pass on paper: what the jobs did, the newest forecasts, the scores, and what to try next."""
 
-import shlex
-
 from rich.console import Console
 
 from bot.cli.call import Call
@@ -61,17 +59,14 @@ def _row(line: Line) -> tuple[str, ...]:
 
 
 def _print_next(console: Console, summary: Summary, call: Call) -> None:
-    config = [] if call.config_path is None else ["--config", str(call.config_path)]
-    foxcast = shlex.join([call.program, *config])
     newest = summary.lines[0].forecast if summary.lines else None
     refs = [*summary.scored.ref, *(one.ref for one in summary.marked)]
     scored = refs[-1].venue if refs else None
     heading(console, "Try next")
     if newest is None:
-        console.print(f"  {foxcast} doctor")
+        console.print(f"  {call.next('doctor')}")
         return
-    console.print(f"  {foxcast} show {shlex.quote(str(newest.ref))}")
-    console.print(f"  {foxcast} show {newest.id} --json")
-    console.print(
-        f"  {foxcast} score --venue {scored}" if scored else f"  {foxcast} questions --venue {newest.ref.venue}"
-    )
+    console.print(f"  {call.next('show', str(newest.ref))}")
+    console.print(f"  {call.next('show', newest.id, '--json')}")
+    last = ("score", "--venue", scored) if scored else ("questions", "--venue", newest.ref.venue)
+    console.print(f"  {call.next(*last)}")

@@ -22,11 +22,12 @@ from rich.text import Text
 
 from bot.cli.exits import SIGNALS, ExitCode, exit_code
 from bot.cli.output.console import PlainConsole
+from bot.cli.output.deliver import require_writable, write_whole
 from bot.cli.output.plain import plain
 from bot.clock import SystemClock
 from bot.config.process import settle_process
 from bot.daemon.watch import ExitReason
-from bot.errors import ConfigError, FoxcastError
+from bot.errors import FoxcastError
 from bot.redact import said
 from bot.testing.sandbox.ending import print_figures, print_next
 from bot.testing.sandbox.folder import own_folder
@@ -86,7 +87,7 @@ def _demo(asked: Asked) -> int:
         size=FAST_SIZE if asked.fast else SIZE,
         limit_s=LIMIT_S if asked.days is None else _PATIENT_S,
     )
-    _require_writable(asked.svg)
+    require_writable(asked.svg, "--svg")
     with own_folder(plan.folder, keep=asked.keep, at=SystemClock().now()):
         _log_to(plan.folder / LOG)
         return _shown(asked, plan)
@@ -105,7 +106,7 @@ def _shown(asked: Asked, plan: Plan) -> int:
         screen.console = paper
         paper.print(screen.picture())
         told(paper)
-        asked.svg.write_text(paper.export_svg(title="foxcast demo (simulation)"), encoding="utf-8")
+        write_whole(asked.svg, paper.export_svg(title="foxcast demo (simulation)"))
     return _code(played)
 
 
@@ -114,13 +115,15 @@ def _tell(console: Console, *, screen: Screen, played: Played, asked: Asked, too
     if played.figures is None:
         console.print("stopped before anything was forecast")
         return
-    print_figures(console, played.figures)
+    print_figures(console, played.figures, early=played.early)
     first = (
         "" if played.first_score_s is None else f", the first forecast was scored after {played.first_score_s:.1f} s"
     )
     took = f"{screen.day} days of an invented world in {took_s:.1f} s{first}; the log is {screen.plan.folder / LOG}"
     console.print(Text(f"\n{took}"), soft_wrap=True)
-    if played.cut_short:
+    if played.signal is not None:
+        console.print("it was interrupted; a demo that is called again begins anew")
+    elif played.cut_short:
         console.print(f"it was ended before its time; --days {screen.plan.days} lets it go on to the end")
     print_next(console, screen.plan, asked.program, played.example)
 
@@ -138,17 +141,6 @@ def _code(played: Played) -> int:
 def _console() -> Console:
     width = None if sys.stdout.isatty() else shutil.get_terminal_size((_UNBROKEN, 40)).columns
     return PlainConsole(width=width, markup=False, highlight=False, emoji=False)
-
-
-def _require_writable(path: Path | None) -> None:
-    """Find out now, not when all is done."""
-    if path is None:
-        return
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        message = f"--svg {path} cannot be written: {error.strerror}"
-        raise ConfigError(message) from error
 
 
 def _log_to(path: Path) -> None:

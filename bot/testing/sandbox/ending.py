@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -88,13 +88,14 @@ class Bin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purse:
-    """What an account had when it was first read, and what it has now; where forecasts alone count, None.
+    """What an account had when it was first read, and what it has now; None where it was not read yet.
 
-    ``standing`` is how many positions or forecasts stand.
+    Where forecasts alone count it holds no ``money``. ``standing`` is how many positions or forecasts stand.
     """
 
     venue: str
     mode: str
+    money: bool
     begun: float | None
     now: float | None
     currency: str
@@ -110,15 +111,17 @@ class Figures:
     purses: tuple[Purse, ...]
 
 
-async def figures_of(records: Records, forecasters: tuple[str, str], now: datetime) -> Figures:
-    """Work them out of the ledger."""
+async def figures_of(
+    records: Records, forecasters: tuple[str, str], now: datetime, *, money: Collection[str]
+) -> Figures:
+    """Work them out of the ledger; ``money`` names the venues whose accounts hold some."""
     scored = rows_by_forecaster(await records.ledger.scores.table(ScoreFilter()))
     rows = {name: [one.row for one in scored.get(name, ())] for name in forecasters}
     random = SeededRandom(records.config.seed)
     return Figures(
         compared=tuple(_compared(rows, forecasters, random)),
         bins=tuple(one for name, found in rows.items() for one in _bins(name, found)),
-        purses=await _purses(records, now),
+        purses=await _purses(records, now, money),
     )
 
 
@@ -182,28 +185,34 @@ def _bins(name: str, rows: Sequence[Row]) -> list[Bin]:
     ]
 
 
-async def _purses(records: Records, now: datetime) -> tuple[Purse, ...]:
+async def _purses(records: Records, now: datetime, money: Collection[str]) -> tuple[Purse, ...]:
+    known = {one.venue: one for one in await gathered(records, None, now)}
     purses = []
-    for one in await gathered(records, None, now):
-        paper, account = one.mode is Mode.PAPER, one.account
-        read = await records.ledger.readings.since(one.venue, one.name, EPOCH, paper=paper)
+    for venue in records.config.venues:
+        mode, one = records.config.mode_of(venue), known.get(venue)
+        account = None if one is None else one.account
+        name = records.config.venues[venue].account
+        read = await records.ledger.readings.since(venue, name, EPOCH, paper=mode is Mode.PAPER)
+        held = 0 if one is None else one.standing if account is None else len(one.positions)
         purses.append(
             Purse(
-                venue=one.venue,
-                mode=one.mode.value,
+                venue=venue,
+                mode=mode.value,
+                money=venue in money,
                 begun=read[0].equity if read else None,
                 now=None if account is None else account.equity,
                 currency="" if account is None else account.currency,
-                standing=one.standing if account is None else len(one.positions),
+                standing=held,
             )
         )
     return tuple(purses)
 
 
-def print_figures(console: Console, found: Figures) -> None:
-    """Print the tables, those without rows left out."""
+def print_figures(console: Console, found: Figures, *, early: bool = False) -> None:
+    """Print the tables, those without rows left out; more days help only a demo that did not end ``early``."""
     if not found.compared:
-        console.print("\nnothing has resolved yet, so there are no scores; give it more days with --days")
+        advice = "" if early else "; give it more days with --days"
+        console.print(f"\nnothing has resolved yet, so there are no scores{advice}")
     else:
         heading(console, "Scores: Brier, less is better; a difference below 0 is a gain over the one beside")
         console.print(table(_SCORES, [_score_cells(one) for one in found.compared]))
@@ -249,6 +258,7 @@ def _bin_cells(one: Bin) -> tuple[str, ...]:
 
 def _money_cells(one: Purse) -> tuple[str, ...]:
     if one.begun is None or one.now is None:
-        return one.venue, one.mode, NOTHING, NOTHING, NOTHING, "no money", str(one.standing)
+        what = "not read yet" if one.money else "no money"
+        return one.venue, one.mode, NOTHING, NOTHING, NOTHING, what, str(one.standing)
     gain = f"{one.now - one.begun:+.2f}"
     return one.venue, one.mode, number(one.begun), number(one.now), gain, one.currency, str(one.standing)

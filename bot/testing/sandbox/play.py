@@ -75,6 +75,11 @@ class Played:
     first_score_s: float | None = None
     example: str = ""
 
+    @property
+    def early(self) -> bool:
+        """Whether it ended before its days were over."""
+        return self.cut_short or self.signal is not None
+
 
 @dataclass(slots=True, kw_only=True)
 class Play:
@@ -141,7 +146,7 @@ class Play:
                     await self._weeks(self._app, clock, stop)
                 self._look()
                 records = Records(config=config, folder=self._app.folder, ledger=self._app.ledger)
-                self.played.figures = await figures_of(records, FORECASTERS, clock.now())
+                self.played.figures = await figures_of(records, FORECASTERS, clock.now(), money=stand.trading)
                 self.played.example = self._reader.example()
         finally:
             self._app = None

@@ -85,6 +85,8 @@ _REASONS: Sequence[tuple[str, str]] = (
     (r"not armed|no arm record|is not armed", "no leave: not armed"),
 )
 VOID = "void"
+# The name of the intent that a reason rests on.
+_INTENT = re.compile(r" \(intent [^()]+\)")
 _DIGITS = re.compile(r"-?\d[\d.,]*")
 
 
@@ -341,4 +343,4 @@ def reason_of(why: str) -> str:
     for pattern, told in _REASONS:
         if found := re.search(pattern, why):
             return told.format(*found.groups())
-    return _DIGITS.sub("#", why)
+    return _DIGITS.sub("#", _INTENT.sub("", why))

@@ -28,6 +28,13 @@ def test_a_demo_that_takes_too_long_ends_with_what_there_is(tmp_path: Path) -> N
     assert played.exit.clean
     assert played.figures is not None
     assert (played.figures.compared, played.first_score_s) == ((), None)
+    # All of them are told, whether their accounts were read already or not.
+    assert {one.venue: (one.mode, one.money) for one in played.figures.purses} == {
+        "manifold": ("live", True),
+        "metaculus": ("live", False),
+        "polymarket": ("paper", True),
+        "forecastbench": ("live", False),
+    }
     assert "--days lets it go on to the end" in written.getvalue()
 
 

@@ -120,3 +120,15 @@ def test_what_is_there_already_is_no_news() -> None:
 )
 def test_reasons_are_told_without_what_differs_from_question_to_question(why: str, reason: str) -> None:
     assert reason in reason_of(why)
+
+
+@pytest.mark.parametrize(
+    ("why", "reason"),
+    [
+        ("the same forecast already stands (intent 4a0ece2f31c7d9b8)", "the same forecast already stands"),
+        ("its order was sent already (intent deadbeef)", "its order was sent already"),
+        ("something (intent 0) about 0.35", "something about #"),
+    ],
+)
+def test_a_reason_holds_no_part_of_the_name_of_an_intent(why: str, reason: str) -> None:
+    assert reason_of(why) == reason
