@@ -93,5 +93,8 @@ def dotted(key: Key) -> str:
 
 def _plain(message: str) -> str:
     """Return pydantic's text without its own subject and its account of how it tried."""
-    _, should, rest = message.partition(" should ")
-    return f"should {rest}".partition(", unable")[0] if should else message.removeprefix("Value error, ")
+    subject, should, rest = message.partition(" should ")
+    # Before a colon stands no subject but the place in another file, which whoever mends it needs.
+    if should and ": " not in f"{subject} ":
+        return f"should {rest}".partition(", unable")[0]
+    return message.removeprefix("Value error, ")

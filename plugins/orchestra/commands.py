@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api import explained
+from bot.api import ConfigError, explained
 from plugins.orchestra.account import HEADING
 from plugins.orchestra.crew import ORCHESTRATOR
+from plugins.orchestra.tools import own_tools
 
 Found = Mapping[str, Any]
 
@@ -24,7 +25,27 @@ def orchestra(
     whole: Annotated[bool, typer.Option("--whole", help="Show all that each move brought.")] = False,
 ) -> None:
     """Show who made which move in a forecast, how each subagent ended, and what was left of the budgets."""
-    typer.echo("\n".join(transcript(explained(ctx, forecast), whole=whole)))
+    typer.echo("\n".join(transcript(by_an_orchestra(explained(ctx, forecast)), whole=whole)))
+
+
+def by_an_orchestra(found: Found) -> Found:
+    """Return what is on record of a forecast where an orchestra made it, under whatever name; raises ConfigError."""
+    setup = found.get("setup") or {}
+    settings = setup.get("settings")
+    if "subagents" in settings if settings else _is_played(found):
+        return found
+    by = (found.get("forecast") or {}).get("forecaster") or setup.get("uses") or "another forecaster"
+    message = f"{found['id'][:12]} is by {by}, not by an orchestra"
+    raise ConfigError(message)
+
+
+def _is_played(found: Found) -> bool:
+    """Say, of a forecast whose settings were not kept, whether its moves are an orchestra's."""
+    steps = [step for trial in found["trials"] for step in trial["steps"]]
+    own = {tool.name for tool in own_tools()}
+    return not steps or any(
+        step["action"]["name"] in own or HEADING in step["observation"].get("text", "") for step in steps
+    )
 
 
 def transcript(found: Found, *, whole: bool = False) -> Iterator[str]:

@@ -11,6 +11,7 @@ from plugins.society.scenario import JURY, ActionType, Agent, Kind, Move, Scenar
 from plugins.society.variables import (
     BUILT_IN,
     MOST_CHARS,
+    UNSET,
     cycle,
     placeholders,
     whole_length,
@@ -30,6 +31,7 @@ _NEEDS = {
 }
 _JURORS_ONLY = frozenset({Kind.VOTE, Kind.DELIBERATION})
 _ANSWERS = frozenset({Kind.VOTE, Kind.ESTIMATE, Kind.SYNTHESIS})
+_TOLD = ("message", "query", "criteria")
 
 
 def faults(scenario: Scenario) -> Iterator[Fault]:
@@ -47,16 +49,35 @@ def faults(scenario: Scenario) -> Iterator[Fault]:
         yield ("steps",), "no step asks for an answer: one of the kind vote, estimate or synthesis is needed"
 
 
+def doubts(scenario: Scenario) -> Iterator[Fault]:
+    """Yield, of a scenario that holds together, what is hardly meant so, with the key of each."""
+    placed = laid_out(scenario)
+    last = {step.index: step.place for step in placed}
+    first: dict[str, int] = {}
+    for step in placed:
+        if step.move.store is not None:
+            # In an exchange of several turns what was said in one is there in the next.
+            first.setdefault(step.move.store, step.place - (step.move.max_turns > 1))
+    known = BUILT_IN | set(scenario.values)
+    for index, place in sorted(last.items()):
+        for field in _TOLD:
+            names = dict.fromkeys(placeholders(getattr(scenario.steps[index], field)))
+            for name in [name for name in names if name not in known and first.get(name, place) >= place]:
+                yield ("steps", index, field), f"no step before this one stores {{{name}}}, so it says {UNSET}"
+    kinds = {step.move.kind for step in placed if step.move.action is ActionType.MESSAGE}
+    if not kinds & {Kind.VOTE, Kind.SYNTHESIS}:
+        yield ("steps",), "no step of the kind vote or synthesis is played, so an estimate becomes the forecast"
+
+
 def _agent_faults(scenario: Scenario) -> Iterator[Fault]:
     for index, agent in enumerate(scenario.agents):
         if agent.name == JURY or agent.name.startswith("juror"):
             yield ("agents", index, "name"), "is kept for the jurors, whom the clerk chooses"
-    counted = Counter(agent.name for agent in scenario.agents)
-    twice = {name for name, count in counted.items() if count > 1}
+    before: set[str] = set()
     for index, agent in enumerate(scenario.agents):
-        if agent.name in twice:
-            twice.discard(agent.name)
+        if agent.name in before:
             yield ("agents", index, "name"), "is the name of two agents"
+        before.add(agent.name)
     for loop in scenario.loops:
         if loop not in {move.loop for move in scenario.steps}:
             yield ("loops", loop), "no step is part of this loop"
@@ -153,7 +174,7 @@ def _texts(scenario: Scenario) -> Iterator[tuple[Key, str]]:
         if agent.jury_selection is not None:
             yield ("agents", index, "jury_selection", "prompt_template"), agent.jury_selection.prompt_template
     for index, move in enumerate(scenario.steps):
-        for field in ("message", "query", "criteria"):
+        for field in _TOLD:
             yield ("steps", index, field), getattr(move, field)
 
 

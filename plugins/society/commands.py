@@ -1,6 +1,9 @@
 """``foxcast court``: scenarios as they would be played, and trials on record as text, page or comparison."""
 
 import json
+import re
+import tomllib
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +14,9 @@ from pydantic import ValidationError
 from bot.api import ConfigError, explained
 from plugins.society import minutes
 from plugins.society.interventions import Interventions
-from plugins.society.loading import SHIPPED, parsed, read_text, shipped
+from plugins.society.loading import SHIPPED, parsed, read_text, shipped, warnings
 from plugins.society.names import instead
+from plugins.society.pacing import SEVERAL
 from plugins.society.page import page
 from plugins.society.scenario import ActionType, Scenario, laid_out
 from plugins.society.settings import CourtSettings, moves_of
@@ -31,6 +35,14 @@ class Deed(StrEnum):
     VARIANT = "variant"
 
 
+_NAMES_NOTHING = frozenset({Deed.SCENARIOS, Deed.SCHEMA})
+# As config.toml has names of forecasters.
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_MOST_NAME_CHARS = 60
+_OWN_NAME = "court"
+# What keeps each value as the text that it is.
+_TEXTS = frozenset({"variables", "messages", "systems", "roles"})
+_WITHOUT = ["interventions", "without_articles"]
 _HELP = (
     "scenarios: list those that come with Foxcast. show NAME|FILE: roles and steps. check FILE. schema: of scenario "
     "files, as JSON Schema. transcript FORECAST. compare FORECAST OTHER. score FORECAST...: jurors and aggregates "
@@ -47,6 +59,7 @@ def court(
 ) -> None:
     """Show scenarios of the court, and what was said and voted in its trials."""
     given = names or []
+    _require_use(deed, given, html)
     match deed:
         case Deed.SCENARIOS:
             text = "\n".join(f"{name:<8}{shipped(name).summary}" for name in SHIPPED)
@@ -59,15 +72,41 @@ def court(
         case Deed.VARIANT:
             text = variant(given)
         case Deed.SCORE:
-            text = minutes.scored([explained(ctx, name) for name in given])
+            text = minutes.scored([_tried(ctx, name) for name in given])
         case Deed.COMPARE:
-            if len(given) != 2:
-                message = "compare needs two forecasts"
-                raise ConfigError(message)
-            text = minutes.compared(explained(ctx, given[0]), explained(ctx, given[1]))
+            text = minutes.compared(_tried(ctx, given[0]), _tried(ctx, given[1]))
         case Deed.TRANSCRIPT:
-            text = _transcript(explained(ctx, _one(given, "a forecast")), html)
+            text = _transcript(_tried(ctx, _one(given, "a forecast")), html)
     typer.echo(text)
+
+
+def _require_use(deed: Deed, given: list[str], html: Path | None) -> None:
+    """Raise ConfigError for arguments that would be ignored, and for forecasts that are not named."""
+    message = ""
+    if html is not None and deed is not Deed.TRANSCRIPT:
+        message = "--html goes with transcript alone"
+    elif deed in _NAMES_NOTHING and given:
+        message = f"{deed} takes no name, so leave out {given[0]!r}"
+    elif deed is Deed.COMPARE and len(given) != 2:
+        message = "compare needs two forecasts"
+    elif deed is Deed.SCORE and not given:
+        message = "score needs one forecast or more"
+    if message:
+        raise ConfigError(message)
+
+
+def _tried(ctx: typer.Context, name: str) -> dict[str, Any]:
+    """Return what is on record of a forecast by a court, under whatever name; raises ConfigError for any other."""
+    found = explained(ctx, name)
+    setup = found.get("setup") or {}
+    settings = setup.get("settings")
+    # Of a forecast whose settings were not kept the moves tell.
+    moves = {step["action"]["name"] for trial in found["trials"] for step in trial["steps"]}
+    if "scenario" in settings if settings else moves <= {*ActionType, SEVERAL}:
+        return found
+    by = (found.get("forecast") or {}).get("forecaster") or setup.get("uses") or "another forecaster"
+    message = f"{found['id'][:12]} is by {by}, not by a court"
+    raise ConfigError(message)
 
 
 def shown(scenario: Scenario) -> str:
@@ -95,7 +134,7 @@ def shown(scenario: Scenario) -> str:
 
 def variant(given: list[str]) -> str:
     """Return the table of config.toml for a court in which some inputs are changed; raises ConfigError."""
-    name, pairs = _one(given[:1], "a name for the variant"), given[1:]
+    name, pairs = _variant_name(_one(given[:1], "a name for the variant")), given[1:]
     values: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -112,6 +151,18 @@ def variant(given: list[str]) -> str:
     return "\n".join([f"[forecasters.{name}]", 'uses = "court"', *_tables(f"forecasters.{name}.settings", changed)])
 
 
+def _variant_name(name: str) -> str:
+    message = ""
+    if not _NAME.fullmatch(name) or len(name) > _MOST_NAME_CHARS:
+        message = "should be lower-case letters, digits and single underscores, 60 at most"
+    elif name == _OWN_NAME:
+        message = "is the forecaster that the variant is made of; give it another name"
+    if message:
+        message = f"the name {name!r} {message}"
+        raise ConfigError(message)
+    return name
+
+
 def _put(values: dict[str, Any], key: list[str], value: str) -> None:
     """Put a value where its key belongs: among the settings, or else among the interventions."""
     if key[0] not in CourtSettings.model_fields:
@@ -123,10 +174,29 @@ def _put(values: dict[str, Any], key: list[str], value: str) -> None:
     table = values
     for part in key[:-1]:
         table = table.setdefault(part, {})
-    if key[-1] == "without_articles":
-        table.setdefault(key[-1], []).append(value)
-    else:
-        table[key[-1]] = value
+        if not isinstance(table, dict):
+            message = f"{'.'.join(key)}: {part} has a value already"
+            raise ConfigError(message)
+    read = value if _TEXTS.intersection(key[1:2]) else _list_or_text(value)
+    held = table.get(key[-1])
+    if key != _WITHOUT:
+        table[key[-1]] = read
+    elif not isinstance(held, dict):
+        table[key[-1]] = [*(held or []), *(read if isinstance(read, list) else [read])]
+
+
+def _list_or_text(value: str) -> list[Any] | str:
+    """Return the list that a value is as JSON or TOML, else the value as it stands."""
+    if not value.startswith("["):
+        return value
+    with suppress(ValueError, RecursionError):
+        return list(json.loads(value))
+    with suppress(ValueError, RecursionError):
+        table = tomllib.loads(f"list = {value}")
+        # A line after the list would be read as a key beside it.
+        if len(table) == 1:
+            return list(table["list"])
+    return value
 
 
 def _tables(place: str, values: dict[str, Any]) -> list[str]:
@@ -138,7 +208,11 @@ def _tables(place: str, values: dict[str, Any]) -> list[str]:
 
 
 def _toml(value: Any) -> str:  # noqa: ANN401 - a JSON value
-    # JSON of texts, numbers and lists of them is TOML as well, as long as nothing beyond ASCII is escaped.
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_toml(key)} = {_toml(part)}' for key, part in value.items())} }}"
+    # JSON of texts and numbers is TOML as well, as long as nothing beyond ASCII is escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -154,8 +228,10 @@ def _scenario(name: str) -> Scenario:
 
 
 def _checked(name: str) -> str:
-    scenario = parsed(read_text(Path(name)), name)
-    return f"{name} holds together: {len(laid_out(scenario))} steps, {moves_of(scenario)} moves"
+    text = read_text(Path(name))
+    scenario = parsed(text, name)
+    holds = f"{name} holds together: {len(laid_out(scenario))} steps, {moves_of(scenario)} moves"
+    return "\n".join([*warnings(text, name), holds])
 
 
 def _transcript(found: dict[str, Any], html: Path | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bot.api import ConfigError, NotFound
-from plugins.society.checks import faults
+from plugins.society.checks import doubts, faults
 from plugins.society.lines import MOST_PARTS, Key, deep_line, json_lines, line_of, toml_lines
 from plugins.society.names import instead
 from plugins.society.scenario import Scenario
@@ -72,6 +72,27 @@ def parsed(text: str, name: str) -> Scenario:
 
     Raises ConfigError with one line for each of the first faults, naming file, line and key.
     """
+    table, lines = _read(text, name)
+    try:
+        scenario = Scenario.model_validate(table)
+    except ValidationError as error:
+        told = [(_key(fault["loc"], table), _said(fault)) for fault in error.errors(include_url=False)[:MOST_TOLD]]
+        raise ConfigError(_told(name, lines, told)) from None
+    if found := [(_written(key, table), why) for key, why in islice(faults(scenario), MOST_TOLD)]:
+        raise ConfigError(_told(name, lines, found))
+    return scenario
+
+
+def warnings(text: str, name: str) -> tuple[str, ...]:
+    """Return a line for each of the first things that are hardly meant so; raises ConfigError as ``parsed`` does."""
+    scenario = parsed(text, name)
+    table, lines = _read(text, name)
+    found = [(_written(key, table), f"warning: {why}") for key, why in islice(doubts(scenario), MOST_TOLD)]
+    return tuple(_told(name, lines, found).splitlines())
+
+
+def _read(text: str, name: str) -> tuple[dict[str, Any], Mapping[Key, int]]:
+    """Return the table that a text holds, and on which line each key stands; raises ConfigError."""
     is_json = name.lower().endswith(".json")
     if not is_json and (line := deep_line(text)) is not None:
         message = f"{name}:{line}: a key has more than {MOST_PARTS} parts"
@@ -85,14 +106,10 @@ def parsed(text: str, name: str) -> Scenario:
     except ValueError as error:
         message = f"{name}: is not valid {'JSON' if is_json else 'TOML'}: {error}"
         raise ConfigError(message) from error
-    try:
-        scenario = Scenario.model_validate(table)
-    except ValidationError as error:
-        told = [(_key(fault["loc"], table), _said(fault)) for fault in error.errors(include_url=False)[:MOST_TOLD]]
-        raise ConfigError(_told(name, lines, told)) from None
-    if found := [(_written(key, table), why) for key, why in islice(faults(scenario), MOST_TOLD)]:
-        raise ConfigError(_told(name, lines, found))
-    return scenario
+    if not isinstance(table, dict):
+        message = f"{name}:1: should be a table (or object)"
+        raise ConfigError(message)
+    return table, lines
 
 
 def _told(name: str, lines: Mapping[Key, int], found: Iterable[tuple[Key, str]]) -> str:
@@ -104,13 +121,13 @@ def dotted(key: Key) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key).removeprefix(".") or "scenario"
 
 
-def _key(loc: tuple[str | int, ...], table: Any) -> Key:  # noqa: ANN401 - whatever stands in a file
+def _key(loc: tuple[str | int, ...], table: Mapping[str, Any]) -> Key:
     return _written(tuple(part for part in loc if part != "[key]"), table)
 
 
-def _written(key: Key, table: Any) -> Key:  # noqa: ANN401 - as above
+def _written(key: Key, table: Mapping[str, Any]) -> Key:
     """Return the key under the name that the file uses where there are two."""
-    return ("scenario", *key[1:]) if key[:1] == ("steps",) and isinstance(table, dict) and "scenario" in table else key
+    return ("scenario", *key[1:]) if key[:1] == ("steps",) and "scenario" in table else key
 
 
 def _said(fault: Any) -> str:  # noqa: ANN401 - an error as pydantic tells it

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StrictBool, StrictInt
 
 MOST_JURORS = 25
 MOST_VALUES = 200
@@ -63,8 +63,8 @@ class Side(StrEnum):
 class Capabilities(Part):
     """What an agent may use: the web, and a language model. Without the latter it only opens conversations."""
 
-    web_retrieval: bool = False
-    llm: bool = True
+    web_retrieval: StrictBool = False
+    llm: StrictBool = True
 
 
 class Requirements(Part):
@@ -108,7 +108,7 @@ class Move(Part):
     is asked, and ``silent`` keeps the answer out of the transcript (never out of the record).
     """
 
-    step: int | None = Field(default=None, ge=0)
+    step: StrictInt | None = Field(default=None, ge=0)
     name: Name | None = None
     action: ActionType = Field(validation_alias=AliasChoices("action", "action_type"))
     kind: Kind = Kind.TEXT
@@ -118,13 +118,13 @@ class Move(Part):
     agent: Name | None = None
     query: Text = ""
     criteria: Text = ""
-    num_results: int = Field(default=10, ge=1, le=50)
-    num_top_articles: int = Field(default=6, ge=1, le=50)
-    num_jurors: int = Field(default=3, ge=1, le=MOST_JURORS)
-    max_turns: int = Field(default=1, ge=1, le=10)
+    num_results: StrictInt = Field(default=10, ge=1, le=50)
+    num_top_articles: StrictInt = Field(default=6, ge=1, le=50)
+    num_jurors: StrictInt = Field(default=3, ge=1, le=MOST_JURORS)
+    max_turns: StrictInt = Field(default=1, ge=1, le=10)
     store: Name | None = None
     loop: Name | None = None
-    silent: bool = False
+    silent: StrictBool = False
 
 
 class Scenario(Part):
@@ -137,7 +137,7 @@ class Scenario(Part):
     summary: Text = ""
     root_question: Text = ""
     values: dict[Name, Text] = Field(default_factory=dict, max_length=MOST_VALUES)
-    loops: dict[Name, Annotated[int, Field(ge=0, le=50)]] = Field(default_factory=dict)
+    loops: dict[Name, Annotated[StrictInt, Field(ge=0, le=50)]] = Field(default_factory=dict)
     agents: tuple[Agent, ...] = Field(max_length=50)
     steps: tuple[Move, ...] = Field(max_length=200, validation_alias=AliasChoices("steps", "scenario"))
 

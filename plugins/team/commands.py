@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api import explained
+from bot.api import ConfigError, explained
 
 Found = Mapping[str, Any]
 
@@ -22,8 +22,21 @@ def team(
     forecasts: Annotated[list[str], typer.Argument(metavar="FORECAST...", help="The ids of forecasts by a team.")],
 ) -> None:
     """Show what a team did; of several forecasts, efficiency and score in a table."""
-    found = [explained(ctx, name) for name in forecasts]
+    found = [by_a_team(explained(ctx, name)) for name in forecasts]
     typer.echo("\n".join(transcript(found[0]) if len(found) == 1 else table(found)))
+
+
+def by_a_team(found: Found) -> Found:
+    """Return what is on record of a forecast where a team made it, under whatever name; raises ConfigError."""
+    setup = found.get("setup") or {}
+    settings = setup.get("settings")
+    # Of a forecast whose settings were not kept the steps tell: each one is somebody's.
+    steps = (step for trial in found["trials"] for step in trial["steps"])
+    if {"members", "goals"} <= settings.keys() if settings else all("agent" in _arguments(step) for step in steps):
+        return found
+    by = (found.get("forecast") or {}).get("forecaster") or setup.get("uses") or "another forecaster"
+    message = f"{found['id'][:12]} is by {by}, not by a team"
+    raise ConfigError(message)
 
 
 def transcript(found: Found) -> Iterator[str]:
@@ -60,7 +73,7 @@ def table(found: Sequence[Found]) -> Iterator[str]:
 
 
 def _told(step: Found) -> Iterator[str]:
-    arguments = dict(step["action"].get("arguments", {}))
+    arguments = dict(_arguments(step))
     who = _seen(str(arguments.pop("agent", "?")))
     given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items())
     yield f"  {step['number']:>3}  {who}: {step['action']['name']}({_cut(given)})"
@@ -69,6 +82,12 @@ def _told(step: Found) -> Iterator[str]:
         yield f"       {_cut(line)}"
     for remark in step.get("remarks", ()):
         yield f"       * {_cut(remark)}"
+
+
+def _arguments(step: Found) -> Found:
+    # What stands at its default is left out of the record.
+    given: Found = step["action"].get("arguments", {})
+    return given
 
 
 def _settled(found: Found) -> tuple[int, int]:

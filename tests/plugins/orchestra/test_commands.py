@@ -8,6 +8,8 @@ import pytest
 import structlog
 
 from bot.cli.main import main
+from bot.errors import ConfigError
+from plugins.orchestra.commands import by_an_orchestra
 
 PIT = """
 from contextlib import asynccontextmanager
@@ -29,7 +31,7 @@ def foxcast_models():
     return [ModelSpec(name="pit", summary="Plays everybody", settings=Settings, open=open_pit)]
 """
 CONFIG = """
-plugins = ["orchestra", "pit"]
+plugins = ["orchestra", "pit", "team"]
 plugin_files = ["pit.py"]
 [limits]
 steps = 100
@@ -69,6 +71,30 @@ def test_what_an_orchestra_did_is_shown_move_by_move_with_its_report(
     assert "\x1b" not in shown
     assert main(["orchestra", number, "--whole"]) == 0
     assert "| submitted 0.8" in capsys.readouterr().out
+    assert main(["team", number]) == 2
+    assert f"{number[:12]} is by orchestra, not by a team" in capsys.readouterr().err
     assert main(["orchestra", "abcdef012345"]) != 0
     assert "abcdef012345" in capsys.readouterr().err
     structlog.reset_defaults()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_played"),
+    [("run_subagent", "", True), ("submit", "submitted 0.8\n\nRun report\n", True), ("submit", "submitted 0.8", False)],
+)
+def test_of_a_forecast_without_settings_on_record_the_moves_tell_whose_it_is(
+    name: str, text: str, *, is_played: bool
+) -> None:
+    steps = [{"action": {"name": "web_search"}, "observation": {}}, {"action": {"name": name}, "observation": {}}]
+    steps[1]["observation"] = {"text": text} if text else {}
+    found = {
+        "id": "5dc2aa00bb11cc22",
+        "setup": {"trials": 1},
+        "forecast": {"forecaster": "blf"},
+        "trials": [{"number": 1, "steps": steps}],
+    }
+    if is_played:
+        assert by_an_orchestra(found) is found
+    else:
+        with pytest.raises(ConfigError, match=r"^5dc2aa00bb11 is by blf, not by an orchestra$"):
+            by_an_orchestra(found)

@@ -9,12 +9,13 @@ import jsonschema  # type: ignore[import-untyped]  # ships none
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from bot.errors import ConfigError, NotFound
 from plugins.society.lines import json_lines, line_of, toml_lines
-from plugins.society.loading import parsed, read_text, shipped, shipped_text
+from plugins.society.loading import parsed, read_text, shipped, shipped_text, warnings
 from plugins.society.scenario import ActionType, Kind, Scenario, laid_out
-from plugins.society.settings import moves_of
+from plugins.society.settings import CourtSettings, moves_of
 
 SMALL = """\
 [loops]
@@ -134,7 +135,12 @@ LAST = "[[steps]]\nstep = 3"
         ('"generate_jury"', '"tally"', 'receiver = "jury"', "steps[2].receiver: there is no jury yet"),
         ('kind = "vote"', 'kind = "synthesis"', "", "steps[2].kind: jurors are asked for text, deliberation or vote"),
         ('kind = "vote"', 'kind = "text"', "[[steps]]", "steps: no step asks for an answer"),
-        ('name = "user"', 'name = "head"', "", "agents[0].name: is the name of two agents"),
+        ('name = "user"', 'name = "head"', '"head"\ncapabilities = { llm', "agents[1].name: is the name of two agents"),
+        ("talk = 2", 'talk = "2"', "", "loops.talk: should be a valid integer"),
+        ("talk = 2", "talk = true", "", "loops.talk: should be a valid integer"),
+        ("step = 3", "step = true", "", "steps[2].step: should be a valid integer"),
+        ("web_retrieval = true", 'web_retrieval = "yes"', "", "agents[0].capabilities.web_retrieval: should be"),
+        ('name = "verdict"', "silent = 1", "", "steps[2].silent: should be a valid boolean"),
         ('name = "user"', 'name = "juror_1"', "", "agents[1].name: is kept for the jurors"),
         ('loop = "talk"', 'loop = "tlak"', "", "steps[1].loop: there is no loop tlak under loops; did you mean talk?"),
         ("talk = 2", "talk = 2\nmore = 1", "more", "loops.more: no step is part of this loop"),
@@ -165,6 +171,15 @@ def test_a_fault_is_told_with_file_line_and_key(old: str, new: str, at: str, tol
     assert any(one.startswith(f"court/small.toml:{line}: {told}") for one in str(caught.value).splitlines()), str(
         caught
     )
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '"x"', "[]", "1", "null", "\n[]"])
+def test_json_that_holds_no_object_is_told(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^32\.json:1: should be a table \(or object\)$"):
+        parsed(text, "32.json")
+    (tmp_path / "32.json").write_text(text)
+    with pytest.raises(ValidationError, match=r"32\.json:1: should be a table \(or object\)"):
+        CourtSettings.model_validate({"scenario": "32.json"}, context={"folder": tmp_path})
 
 
 def test_a_trial_without_end_is_refused() -> None:
@@ -257,3 +272,37 @@ def test_toml_has_each_key_on_its_line_also_after_texts_of_several_lines() -> No
     }
     assert line_of(("b", 1, "w"), lines) == 9
     assert line_of(("w",), lines) == 1
+
+
+@pytest.mark.parametrize("name", ["ten", "full"])
+def test_nothing_is_doubtful_in_what_ships(name: str) -> None:
+    assert warnings(shipped_text(name), f"{name}.toml") == ()
+
+
+def test_what_a_later_turn_of_a_loop_or_an_exchange_knows_is_not_doubtful() -> None:
+    assert warnings(SMALL, "small.toml") == ()
+    exchange = (
+        SMALL.replace("talk = 2", "talk = 1")
+        .replace("step = 3", "step = 2")
+        .replace('initiator = "user"', 'initiator = "clerk"')
+    )
+    assert warnings(exchange, "small.toml") != ()
+    assert warnings(exchange.replace('loop = "talk"', 'loop = "talk"\nmax_turns = 2'), "x") == ()
+
+
+def test_what_is_stored_too_late_and_a_jury_that_never_votes_are_warned_of() -> None:
+    late = SMALL.replace("Go on: {word}", "Go on: {rules} {title}").replace(
+        'name = "verdict"', 'name = "verdict"\nstore = "rules"'
+    )
+    line = 1 + late[: late.index("Go on")].count("\n")
+    told = (
+        f"a.toml:{line}: steps[1].message: warning: no step before this one stores {{rules}}, so it says (nothing yet)"
+    )
+    assert warnings(late, "a.toml") == (told,)
+    (never,) = warnings(
+        SMALL.replace("talk = 2", "talk = 0").replace("step = 1\n", "").replace("step = 3", ""), "a.toml"
+    )
+    assert "stores {word}" in never
+    estimate = SMALL.replace('kind = "vote"\n', "").replace('receiver = "head"', 'receiver = "head"\nkind = "estimate"')
+    (vote,) = warnings(estimate, "a.toml")
+    assert "warning: no step of the kind vote or synthesis is played, so an estimate becomes the forecast" in vote

@@ -3,11 +3,14 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from bot.cli.main import main
+from bot.errors import ConfigError
+from plugins.team.commands import by_a_team
 
 TROUPE = """
 from contextlib import asynccontextmanager
@@ -51,13 +54,18 @@ def foxcast_search_engines():
     return [SearchSpec(name="shelf", summary="One page", abilities=can, settings=Settings, open=open_shelf)]
 """
 CONFIG = """
-plugins = ["team", "troupe"]
+plugins = ["team", "troupe", "society", "orchestra"]
 plugin_files = ["troupe.py"]
 [llm.roles.main]
 model = "troupe:player"
 [forecasters.team.settings]
 members = 2
 steps = 3
+[forecasters.pair]
+uses = "team"
+[forecasters.pair.settings]
+members = 2
+steps = 1
 """
 
 
@@ -94,3 +102,29 @@ def test_what_a_team_did_is_told_with_its_efficiency(folder: Path, capsys: pytes
     assert main(["team", "abcdef012345"]) != 0
     assert "abcdef012345" in capsys.readouterr().err
     structlog.reset_defaults()
+
+
+def test_a_forecast_of_another_kind_is_refused_and_a_variant_is_not(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["forecast", "q.toml", "--forecaster", "pair", "--yes", "--json"]) == 0
+    pair = json.loads(capsys.readouterr().out)["forecast"]["id"]
+    assert main(["team", pair]) == 0
+    assert "Ada" in capsys.readouterr().out
+    for command, kind in ((["court", "transcript"], "a court"), (["orchestra"], "an orchestra")):
+        assert main([*command, pair]) == 2
+        told = capsys.readouterr()
+        assert not told.out
+        assert f"{pair[:12]} is by pair, not by {kind}" in told.err
+    structlog.reset_defaults()
+
+
+def test_of_a_forecast_without_settings_on_record_the_steps_tell_whose_it_is() -> None:
+    def record(*arguments: dict[str, str]) -> dict[str, Any]:
+        steps = [{"action": {"name": "web_search", "arguments": one}, "observation": {}} for one in arguments]
+        return {"id": "5dc2aa00bb11cc22", "setup": None, "forecast": None, "trials": [{"number": 1, "steps": steps}]}
+
+    team = record({"agent": "Ada", "query": "rain"}, {"agent": "Boris"})
+    assert by_a_team(team) is team
+    with pytest.raises(ConfigError, match=r"^5dc2aa00bb11 is by another forecaster, not by a team$"):
+        by_a_team(record({"agent": "scout"}, {"query": "rain"}))
