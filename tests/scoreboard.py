@@ -91,7 +91,7 @@ def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Heard by the servers", f"{board['requests']:,} requests; took effect: {_told(board['effects'])}"
     yield "Faults", f"{sum(board['faults'].values()):,}: {_told(board['faults'])}"
     yield "What people did", _told(board["people"])
-    known = violations["known"]
+    known = [one for one in violations["known"] if not one.get("observer", False)]
     mended = sum(bool(one["mended"]) for one in known)
     yield (
         "Violations",

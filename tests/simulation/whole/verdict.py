@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # On the wire, or nobody knows: once all is calm that is found out within two periods.
 OPEN = {"sending", "unknown"}
 _INTENTS = "select id, seq, ref, venue, state, mode, action, forecast from intent order by seq"
-_AUDIT = "select seq, kind, venue, actor, body from audit order by seq"
+_AUDIT = "select seq, at, kind, venue, actor, body from audit order by seq"
 _KEPT = "select ref, leased_until from schedule where owner is not null and leased_until < :late"
 _OVERDUE = """
 select s.ref, s.due_at from schedule s
@@ -117,12 +117,17 @@ class Verdict:
         for effect in venue.ledger.effects():
             if effect.kind == "cancel":
                 continue
-            rows = self.seals.get(digest(heard[effect.request].body), [])
-            names = [row["body"]["intent"] for row in rows if row["venue"] == name]
+            request = heard[effect.request]
+            rows = [row for row in self.seals.get(digest(request.body), ()) if row["venue"] == name]
             if effect.kind == "forecast":  # one request may have several, each of a question
-                names = [one for one in names if self.intents[one]["ref"].rsplit(":", 1)[1] == effect.subject] or names
-            found[names[-1] if names else ""].append(effect)
+                rows = [row for row in rows if self._question(row) == effect.subject] or rows
+            # What is forecast may be the same again days later, and so may the request be.
+            sealed = min(rows, key=lambda row: abs(moment(row["at"]) - request.at), default=None)
+            found[sealed["body"]["intent"] if sealed else ""].append(effect)
         return found
+
+    def _question(self, row: Row) -> str:
+        return str(self.intents[row["body"]["intent"]]["ref"].rsplit(":", 1)[1])
 
     def _once(self) -> Iterator[str]:
         """An order took effect once at most; what took effect is acknowledged, and the other way round."""
