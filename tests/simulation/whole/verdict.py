@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # On the wire, or nobody knows: once all is calm that is found out within two periods.
 OPEN = {"sending", "unknown"}
 _INTENTS = "select id, seq, ref, venue, state, mode, action, forecast from intent order by seq"
-_AUDIT = "select seq, at, kind, venue, actor, body from audit order by seq"
+_AUDIT = "select seq, kind, venue, actor, body from audit order by seq"
 _KEPT = "select ref, leased_until from schedule where owner is not null and leased_until < :late"
 _OVERDUE = """
 select s.ref, s.due_at from schedule s
@@ -117,17 +117,19 @@ class Verdict:
         for effect in venue.ledger.effects():
             if effect.kind == "cancel":
                 continue
-            request = heard[effect.request]
-            rows = [row for row in self.seals.get(digest(request.body), ()) if row["venue"] == name]
-            if effect.kind == "forecast":  # one request may have several, each of a question
-                rows = [row for row in rows if self._question(row) == effect.subject] or rows
-            # What is forecast may be the same again days later, and so may the request be.
-            sealed = min(rows, key=lambda row: abs(moment(row["at"]) - request.at), default=None)
-            found[sealed["body"]["intent"] if sealed else ""].append(effect)
+            rows = [row for row in self.seals.get(digest(heard[effect.request].body), ()) if row["venue"] == name]
+            names = [row["body"]["intent"] for row in rows]
+            if effect.kind == "forecast":
+                # One request may have several, each of a question. The same forecast days later is the same request:
+                # of those that claim it, each has an effect first.
+                names = [one for one in names if self._question(one) == effect.subject] or names
+                names = [one for one in names if self.intents[one]["state"] == "acked"] or names
+                names = [one for one in names if one not in found][:1] or names
+            found[names[-1] if names else ""].append(effect)
         return found
 
-    def _question(self, row: Row) -> str:
-        return str(self.intents[row["body"]["intent"]]["ref"].rsplit(":", 1)[1])
+    def _question(self, intent: str) -> str:
+        return str(self.intents[intent]["ref"].rsplit(":", 1)[1])
 
     def _once(self) -> Iterator[str]:
         """An order took effect once at most; what took effect is acknowledged, and the other way round."""
