@@ -75,7 +75,7 @@ from bot.errors import (
     Unauthorized,
     Unavailable,
 )
-from bot.explained import explained
+from bot.explained import explained, require_maker
 from bot.hookspecs import hookimpl
 from bot.judging import loss_of
 from bot.paper.book import BookTerms, PaperBook, open_book
@@ -325,6 +325,7 @@ __all__ = [
     "quoted",
     "reading",
     "refused",
+    "require_maker",
     "said_in",
     "seed_of",
     "shown_state",

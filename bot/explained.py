@@ -7,7 +7,11 @@ import json
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any, cast
 
+from bot.errors import ConfigError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
     import typer
 
 
@@ -23,3 +27,17 @@ def explained(ctx: typer.Context, name: str) -> dict[str, Any]:
         command.invoke(inner)
     found: dict[str, Any] = json.loads(printed.getvalue())
     return found
+
+
+def require_maker(found: Mapping[str, Any], kind: str, *, keys: Collection[str], is_played: Callable[[], bool]) -> None:
+    """Raise ConfigError for a forecast on record that nobody of that kind made, under whatever name.
+
+    Its maker has settings with all of these ``keys``; of one whose settings were not kept ``is_played`` tells.
+    """
+    setup = found.get("setup") or {}
+    settings = setup.get("settings")
+    if settings.keys() >= set(keys) if settings else is_played():
+        return
+    by = (found.get("forecast") or {}).get("forecaster") or setup.get("uses") or "another forecaster"
+    message = f"{found['id'][:12]} is by {by}, not by {kind}"
+    raise ConfigError(message)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from bot.api import ConfigError, explained
+from bot.api import explained, require_maker
 from plugins.orchestra.account import HEADING
 from plugins.orchestra.crew import ORCHESTRATOR
 from plugins.orchestra.tools import own_tools
@@ -30,13 +31,8 @@ def orchestra(
 
 def by_an_orchestra(found: Found) -> Found:
     """Return what is on record of a forecast where an orchestra made it, under whatever name; raises ConfigError."""
-    setup = found.get("setup") or {}
-    settings = setup.get("settings")
-    if "subagents" in settings if settings else _is_played(found):
-        return found
-    by = (found.get("forecast") or {}).get("forecaster") or setup.get("uses") or "another forecaster"
-    message = f"{found['id'][:12]} is by {by}, not by an orchestra"
-    raise ConfigError(message)
+    require_maker(found, "an orchestra", keys=("subagents",), is_played=partial(_is_played, found))
+    return found
 
 
 def _is_played(found: Found) -> bool:

@@ -5,13 +5,14 @@ import re
 import tomllib
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from bot.api import ConfigError, explained
+from bot.api import ConfigError, explained, require_maker
 from plugins.society import minutes
 from plugins.society.interventions import Interventions
 from plugins.society.loading import SHIPPED, parsed, read_text, shipped, warnings
@@ -98,15 +99,10 @@ def _require_use(deed: Deed, given: list[str], html: Path | None) -> None:
 def _tried(ctx: typer.Context, name: str) -> dict[str, Any]:
     """Return what is on record of a forecast by a court, under whatever name; raises ConfigError for any other."""
     found = explained(ctx, name)
-    setup = found.get("setup") or {}
-    settings = setup.get("settings")
-    # Of a forecast whose settings were not kept the moves tell.
     moves = {step["action"]["name"] for trial in found["trials"] for step in trial["steps"]}
-    if "scenario" in settings if settings else moves <= {*ActionType, SEVERAL}:
-        return found
-    by = (found.get("forecast") or {}).get("forecaster") or setup.get("uses") or "another forecaster"
-    message = f"{found['id'][:12]} is by {by}, not by a court"
-    raise ConfigError(message)
+    is_played = partial(moves.issubset, {*ActionType, SEVERAL})
+    require_maker(found, "a court", keys=("scenario",), is_played=is_played)
+    return found
 
 
 def shown(scenario: Scenario) -> str:

@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from bot.api import ConfigError, explained
+from bot.api import explained, require_maker
 
 Found = Mapping[str, Any]
 
@@ -28,15 +29,11 @@ def team(
 
 def by_a_team(found: Found) -> Found:
     """Return what is on record of a forecast where a team made it, under whatever name; raises ConfigError."""
-    setup = found.get("setup") or {}
-    settings = setup.get("settings")
-    # Of a forecast whose settings were not kept the steps tell: each one is somebody's.
     steps = (step for trial in found["trials"] for step in trial["steps"])
-    if {"members", "goals"} <= settings.keys() if settings else all("agent" in _arguments(step) for step in steps):
-        return found
-    by = (found.get("forecast") or {}).get("forecaster") or setup.get("uses") or "another forecaster"
-    message = f"{found['id'][:12]} is by {by}, not by a team"
-    raise ConfigError(message)
+    # Each step of a team is somebody's.
+    is_played = partial(all, ("agent" in _arguments(step) for step in steps))
+    require_maker(found, "a team", keys=("members", "goals"), is_played=is_played)
+    return found
 
 
 def transcript(found: Found) -> Iterator[str]:
