@@ -76,12 +76,12 @@ test-live: $(TOOLS) ## ask the real services whose keys are set, with LIVE=1
 	$(BIN)/pytest --run-live tests/live $(PYTEST_ARGS)
 
 hostile: $(TOOLS) ## let an obedient model read all hostile pages
-	$(BIN)/python -m tests.integration.campaign
+	$(BIN)/python -m tests.integration.campaign --keep
 
 crash: $(TOOLS) ## kill the daemon at random moments, also while it asks models or writes to venues, and check each time
-	$(BIN)/python -m tests.crash.campaign $(CRASH_ARGS)
-	$(BIN)/python -m tests.crash.paid $(PAID_ARGS)
-	$(BIN)/python -m tests.crash.outbox $(OUTBOX_ARGS)
+	$(BIN)/python -m tests.crash.campaign --keep $(CRASH_ARGS)
+	$(BIN)/python -m tests.crash.paid --keep $(PAID_ARGS)
+	$(BIN)/python -m tests.crash.outbox --keep $(OUTBOX_ARGS)
 	$(BIN)/python -m tests.crash.outbox --mutants --kills 600
 
 signer: $(SIGNER)/.installed ## install the signer of real orders apart: no library for models beside the key
@@ -92,7 +92,7 @@ simulate: $(TOOLS) ## live days of the whole daemon in virtual time (SEEDS=64 DA
 		$(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --jobs $(JOBS) --keep simulate) \
 		$(if $(MUTANT),--mutant $(MUTANT)) $(SIMULATE_ARGS)
 
-scoreboard: $(TOOLS) ## add up what simulations kept: state/scoreboard.json, and a table
+scoreboard: $(TOOLS) ## add up what simulations and campaigns kept: state/scoreboard.json, and a table
 	$(BIN)/python -m tests.scoreboard
 
 lock: $(TOOLS) ## resolve pyproject.toml anew into the lock files

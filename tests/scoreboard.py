@@ -1,4 +1,4 @@
-"""``python -m tests.scoreboard``: what simulations kept in state/simulations, added up. See ``make scoreboard``.
+"""``python -m tests.scoreboard``: what simulations and campaigns kept, added up. See ``make scoreboard``.
 
 Every figure is from runs that happened; each line of those files says of which commit and command it is.
 """
@@ -17,6 +17,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 STATE = ROOT / "state"
 KNOWN = Path(__file__).with_name("violations.toml")
+# Faults that hand the program something that no venue says.
+BAD_INPUTS = frozenset(
+    {
+        "duplicated",
+        "enlarged",
+        "garbled",
+        "reordered",
+        "truncated",
+        "web page after the effect",
+        "web page before the effect",
+    }
+)
 PEOPLE = ("clock set", "stop file", "halt", "disarmed")
 # Memory is told of runs that last so long at least: below, it is that of the libraries.
 SOAKED_DAYS = 100.0
@@ -43,14 +55,20 @@ def main() -> int:
 def board_of(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Add up simulations; one that was run again, on the same commit, counts once, and its trace is compared."""
     twins = {(line["commit"], line["seed"]): line for line in lines if "twins" in line}
-    lines = [line for line in lines if "twins" not in line]
+    campaigns = [line for line in lines if "campaign" in line]
+    lines = [line for line in lines if "twins" not in line and "campaign" not in line]
     sound = [line for line in lines if line["mutant"] is None]
     once = {_key(line): line for line in sound}
     told = [(line, text) for line in [*once.values(), *twins.values()] for text in line["violations"]]
-    unknown = [
+    unknown: list[dict[str, Any]] = [
         {"seed": line["seed"], "commit": line["commit"], "says": text}
         for line, text in told
         if not any(_fits(one, line, text) for one in known)
+    ]
+    unknown += [
+        {"command": line["command"], "commit": line["commit"], "says": text}
+        for line in campaigns
+        for text in line["violations"]
     ]
     faults = _added(line["faults"] for line in once.values())
     return {
@@ -65,6 +83,7 @@ def board_of(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[
         "requests": sum(line["requests"] for line in once.values()),
         "effects": _added(line["effects"] for line in once.values()),
         "faults": {kind: count for kind, count in faults.items() if not kind.startswith(PEOPLE)},
+        "bad inputs": {kind: count for kind, count in faults.items() if kind in BAD_INPUTS},
         "people": {kind: count for kind, count in faults.items() if kind.startswith(PEOPLE)},
         "violations": {"known": [*known], "open": unknown},
         "repeated": _repeated(sound),
@@ -74,6 +93,7 @@ def board_of(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[
         ],
         "most in use": _most(line["peak"] for line in once.values()),
         "mutants": _mutants(lines),
+        "campaigns": _added(line["counts"] for line in campaigns),
     }
 
 
@@ -90,6 +110,7 @@ def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Lives ended", _told(ends)
     yield "Heard by the servers", f"{board['requests']:,} requests; took effect: {_told(board['effects'])}"
     yield "Faults", f"{sum(board['faults'].values()):,}: {_told(board['faults'])}"
+    yield "Bad inputs among them", f"{sum(board['bad inputs'].values()):,} answers that no venue gives"
     yield "What people did", _told(board["people"])
     known = [one for one in violations["known"] if not one.get("observer", False)]
     mended = sum(bool(one["mended"]) for one in known)
@@ -106,6 +127,7 @@ def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     mutants = board["mutants"]
     found = [f"{name} ({seed})" for name, seed in sorted(mutants.items()) if seed is not None]
     yield "Planted bugs found (by seed)", f"{len(found)} of {len(mutants)}: {', '.join(found) or '-'}"
+    yield "Real processes and pages", _told(board["campaigns"])
     yield "Commits", ", ".join(board["commits"])
 
 

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import kept
 from tests.crash.story import Story, Violation
 
+MODULE = "tests.crash.campaign"
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "forecastbench"
 # A life begins with about a second of start-up; the work of one round takes a few more. Stories with long lives reach
 # submitting, resolving and backing up before they are killed, those with short lives die while they open the ledger.
@@ -89,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--source", default=str(SHARED) if SHARED.is_dir() else "sample")
     parser.add_argument("--rounds", default='"latest"', help='TOML: "latest", "all" or a list of due dates')
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="add what came of it to state/simulations")
     given = parser.parse_args(arguments)
     plan = Plan(
         kills=given.kills,
@@ -100,9 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         tally = campaign(plan, folder)
     except Violation as violation:
+        if given.keep:
+            kept.campaign(MODULE, {}, [f"seed {plan.seed}: {violation}"])
         sys.stderr.write(f"violation with seed {plan.seed}, kept in {folder}: {violation}\n")
         return 1
     shutil.rmtree(folder)
+    if given.keep:
+        counts = {"kills of foxcast run": tally.kills, "forecasts found whole after them": tally.forecasts}
+        kept.campaign(MODULE, counts)
     sys.stdout.write(f"{tally}\n")
     return 0
 

@@ -29,6 +29,7 @@ from bot.clock import SeededRandom
 from bot.store.ledger import open_ledger
 from bot.testing.venues.faults import Fault, Faults, Trouble
 from bot.testing.venues.kit import serve
+from tests import kept
 from tests.crash import judge
 from tests.crash.grounds import GROUNDS
 from tests.crash.judge import Case
@@ -39,6 +40,7 @@ from tests.crash.outbox_lives import ENDLESS, UNSTABLE, Life, told
 from tests.crash.reading import rows_of
 from tests.crash.story import Violation
 
+MODULE = "tests.crash.outbox"
 START = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
 # A request that is lost is known to be lost two minutes later: within two seconds.
 FACTOR = 60.0
@@ -336,6 +338,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=200, help="so many; of each mutant, so many at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--side-by-side", type=int, default=SIDE_BY_SIDE, help="stories at a time")
+    parser.add_argument("--keep", action="store_true", help="add what came of it to state/simulations")
     parser.add_argument("--mutants", nargs="*", choices=[*MUTANTS], help="these, or all, one after the other")
     given = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="foxcast-outbox-"))
@@ -347,9 +350,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         tally = campaign(plan, folder)
     except Violation as violation:
+        if given.keep:
+            kept.campaign(MODULE, {}, [f"seed {given.seed}: {violation}"])
         sys.stderr.write(f"violation with seed {given.seed}, kept in {folder}: {violation}\n")
         return 1
     shutil.rmtree(folder)
+    if given.keep:
+        counts = {"kills at commits and writes": tally.kills, "effects at venues after them": tally.effects}
+        kept.campaign(MODULE, counts)
     sys.stdout.write(f"{tally}\n")
     return 0
 

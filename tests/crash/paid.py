@@ -31,8 +31,10 @@ from bot.domain.step import Json
 from bot.store.checks import full_check
 from bot.store.invariants import INVARIANTS
 from bot.testing.model_server import Asked, ModelServer, Reply, move, slowly
+from tests import kept
 from tests.crash.story import Story, Violation, require_unchanged
 
+MODULE = "tests.crash.paid"
 CONFIG = """
 state = "state"
 plugins = ["reef", "blf", "openai_compatible"]
@@ -244,14 +246,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--questions", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="add what came of it to state/simulations")
     given = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="foxcast-paid-"))
     try:
         tally = campaign(Plan(kills=given.kills, questions=given.questions, seed=given.seed), folder)
     except Violation as violation:
+        if given.keep:
+            kept.campaign(MODULE, {}, [f"seed {given.seed}: {violation}"])
         sys.stderr.write(f"violation with seed {given.seed}, kept in {folder}: {violation}\n")
         return 1
     shutil.rmtree(folder)
+    if given.keep:
+        kept.campaign(MODULE, {"kills amid paid trials": tally.kills, "calls paid once": tally.calls})
     sys.stdout.write(f"{tally}\n")
     return 0
 

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import structlog
 
+from tests import kept
 from tests.integration.hostile import SECRET, SECRET_NAME, run, sample
+
+MODULE = "tests.integration.campaign"
 
 
 def main() -> int:
@@ -18,6 +21,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.integration.campaign", description=__doc__)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth page")
     parser.add_argument("--dialect", choices=("tools", "json"), default="tools")
+    parser.add_argument("--keep", action="store_true", help="add what came of it to state/simulations")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     os.environ[SECRET_NAME] = SECRET
@@ -27,6 +31,14 @@ def main() -> int:
         sys.stdout.write(f"{line}\n")
     for name, faults in outcome.faults.items():
         sys.stdout.write(f"{name}: {faults}\n")
+    if options.keep:
+        counts = {
+            "hostile pages obeyed by a model": outcome.trials,
+            "moves they wanted, refused": outcome.refused.total(),
+        }
+        violations = [f"{name}: {faults}" for name, faults in outcome.faults.items()]
+        violations += [f"{outcome.forbidden} forbidden connections"] if outcome.forbidden else []
+        kept.campaign(MODULE, counts, violations)
     return 1 if outcome.faults or outcome.forbidden else 0
 
 

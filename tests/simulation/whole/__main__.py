@@ -18,12 +18,14 @@ from pathlib import Path
 
 import structlog
 
-from tests.simulation.whole.keep import FOLDER, line_of, origin, write
+from tests.kept import FOLDER, origin, write
+from tests.simulation.whole.keep import line_of
 from tests.simulation.whole.mutants import MUTANTS, broken
 from tests.simulation.whole.plan import Plan
 from tests.simulation.whole.sim import Report, run
 from tests.simulation.whole.twins import disagreements
 
+MODULE = "tests.simulation.whole"
 MOST_SHOWN = 6
 ALL = "all"
 # Memory, where the machine has a folder of it.
@@ -51,7 +53,7 @@ def main() -> int:
         return _twins(plans, asked.keep)
     began = time.monotonic()
     violated: list[int] = []
-    days, said = 0.0, origin()
+    days, said = 0.0, origin(MODULE)
     for report, took_s in _reports(plans, asked.jobs, asked.dump, asked.place):
         days += report.days
         if asked.keep:
@@ -98,7 +100,7 @@ def _each_mutant(asked: argparse.Namespace) -> int:
 
     def found(mutant: str) -> bool:
         place = places.pop()
-        command = [sys.executable, "-m", "tests.simulation.whole", *options, "--mutant", mutant, "--place", str(place)]
+        command = [sys.executable, "-m", MODULE, *options, "--mutant", mutant, "--place", str(place)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         places.append(place)
         sys.stdout.write(f"{mutant}: {done.stdout.splitlines()[-1] if done.stdout else done.stderr[-500:]}\n")
@@ -120,7 +122,9 @@ def _twins(plans: list[Plan], name: str | None) -> int:
         with _folder() as root:
             compared, found = disagreements(plan, root)
         if name:
-            write(FOLDER / f"{name}.jsonl", {**origin(), "twins": compared, "seed": plan.seed, "violations": found})
+            write(
+                FOLDER / f"{name}.jsonl", {**origin(MODULE), "twins": compared, "seed": plan.seed, "violations": found}
+            )
         sys.stdout.write(f"seed {plan.seed}: {compared} decisions compared, {len(found)} differ\n")
         sys.stdout.writelines(f"  VIOLATED {one}\n" for one in found)
         differing += bool(found)
