@@ -135,7 +135,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             ledger=ledger,
             clock=clock,
             stop_file=brake.stop_file,
-            lanes=lanes_in(outfitter.config, outfitter.registry.configurable),
+            lanes=lanes_in(outfitter.config, outfitter.registry.configurable, known=venues.lanes),
             trading=frozenset(venues.planners),
             folder=brake.ledger.parent,
         ),

@@ -122,17 +122,19 @@ class _OpenSocket:
     """Implements ``bot.ports.Socket``."""
 
     def __init__(self, connection: ClientConnection, shown: str) -> None:
+        # Looked up once: this module of theirs asks for each name anew, with an error that nobody sees.
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - loaded already
+
         self._connection = connection
         self._shown = shown
+        self._closed = ConnectionClosed
 
     async def send(self, text: str) -> None:
         """Send a message; raises Unavailable where the connection is gone, or the other side takes nothing."""
-        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - loaded already
-
         try:
             async with asyncio.timeout(SEND_S):
                 await self._connection.send(text)
-        except ConnectionClosed as error:
+        except self._closed as error:
             raise self._ended(error) from None
         except TimeoutError:
             message = f"{self._shown}: a message could not be sent within {SEND_S:g} s"
@@ -144,12 +146,10 @@ class _OpenSocket:
         Raises Unavailable where none came in time or the connection is gone, also over a message that is beyond the
         bound or no text.
         """
-        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - as above
-
         try:
             async with asyncio.timeout(within_s):
                 return await self._connection.recv(decode=True)
-        except ConnectionClosed as error:
+        except self._closed as error:
             raise self._ended(error) from None
         except TimeoutError:
             message = f"{self._shown}: no message within {within_s:g} s"

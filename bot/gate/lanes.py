@@ -26,6 +26,10 @@ def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
     )
 
 
-def lanes_in(config: Config, offered: Offered) -> Mapping[str, Lane]:
-    """Return the ways out of all venues of config, by name."""
-    return {venue: lane_in(config, venue, offered) for venue in config.venues}
+def lanes_in(config: Config, offered: Offered, *, known: Mapping[str, Lane] | None = None) -> Mapping[str, Lane]:
+    """Return the ways out of all venues of config, by name; ``known`` are those of them that were made already.
+
+    To make one takes a slow hash of the secrets of its venue.
+    """
+    made = known or {}
+    return {venue: made.get(venue) or lane_in(config, venue, offered) for venue in config.venues}

@@ -2,7 +2,7 @@
 
 One watch per venue with a price feed, a run a day: in the end the feed is opened anew, whatever its state. A feed that
 falls silent is opened again after a wait drawn from a range that doubles, and only one that stays away is worth a line.
-Quotes may come by the thousand; the ledger is asked every few seconds, and only for what moved by a step.
+Quotes may come by the thousand; the ledger is asked every few seconds at most, and only for what moved by a step.
 """
 
 import asyncio
@@ -60,6 +60,8 @@ class PriceWatch:
         self._newest: dict[QuestionRef, Quote] = {}
         self._fresh: dict[QuestionRef, Quote] = {}
         self._known: dict[QuestionRef, Prediction] = {}
+        # Set when there are some to be looked at.
+        self._news = asyncio.Event()
         self._choose_at = 0.0
         self._failures = 0
         self._heard = 0
@@ -96,7 +98,10 @@ class PriceWatch:
         pump = asyncio.create_task(self._pump(refs))
         try:
             while not (pump.done() or self._parts.stopping.is_set() or clock.monotonic() >= ends_at):
-                await self._rest(FLUSH_S, pump)
+                # A quiet feed costs nothing: what is due is done when something moves, or others are to be chosen.
+                await self._rest(min(self._choose_at, ends_at) - clock.monotonic(), pump, news=self._news)
+                if self._fresh:
+                    await self._rest(FLUSH_S, pump)
                 await self._flush()
                 if await self._outdated(refs):
                     break
@@ -130,10 +135,12 @@ class PriceWatch:
         self._newest[quote.ref] = quote
         if last is None or last.prediction != quote.prediction:
             self._fresh[quote.ref] = replace(quote, at=self._parts.clock.now())
+            self._news.set()
 
     async def _flush(self) -> None:
         """Record what moved, and make due what the policy says."""
         fresh, self._fresh = self._fresh, {}
+        self._news.clear()
         for quote in fresh.values():
             known = self._known.get(quote.ref)
             if known is None or moved(known, quote.prediction) >= self._parts.step:
@@ -177,12 +184,11 @@ class PriceWatch:
         ceiling = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._failures, 20))
         await self._rest(max(asked_s or 0.0, float(self._jitter.uniform(0.0, ceiling))))
 
-    async def _rest(self, seconds: float, *others: asyncio.Task[None]) -> None:
-        """Let that time pass, but no more once asked to stop or once one of the others is done."""
-        waits = {
-            asyncio.create_task(self._parts.clock.sleep(seconds)),
-            asyncio.create_task(self._parts.stopping.wait()),
-        }
+    async def _rest(self, seconds: float, *others: asyncio.Task[None], news: asyncio.Event | None = None) -> None:
+        """Let that time pass, but no more once asked to stop, at news, or once one of the others is done."""
+        events = (self._parts.stopping,) if news is None else (self._parts.stopping, news)
+        waits: set[asyncio.Task[object]] = {asyncio.create_task(event.wait()) for event in events}
+        waits.add(asyncio.create_task(self._parts.clock.sleep(max(seconds, 0.0))))
         try:
             await asyncio.wait({*waits, *others}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -33,6 +33,7 @@ from bot.api import (
     open_book,
 )
 from plugins.manifold import paper_market
+from plugins.manifold.account import MARKED_FOR_S
 from plugins.manifold.client import Client
 from plugins.manifold.paper_fills import Ask, Got, Nothing, mark, payout
 from plugins.manifold.paper_market import ManifoldPaperMarket
@@ -53,6 +54,8 @@ class PaperMarket:
         self._client, self._clock = client, clock
         self._market = ManifoldPaperMarket(client, clock, delay_s=delay_s)
         self._rests = timedelta(seconds=rests_s)
+        # Markets as they were last read for marks, and when.
+        self._seen: dict[str, tuple[float, MarketState]] = {}
 
     def until(self, order: Order, sealed_at: datetime) -> datetime | None:
         return sealed_at + self._rests
@@ -75,15 +78,27 @@ class PaperMarket:
     async def marks(self, positions: Sequence[Position]) -> Mapping[tuple[str, Leg], float | None]:
         """As the protocol says; a market that is closed waits for its outcome at the price it had."""
         marks: dict[tuple[str, Leg], float | None] = {}
-        for market in dict.fromkeys(parts_of(position.contract)[0] for position in positions):
-            now = self._clock.now()
+        markets = dict.fromkeys(parts_of(position.contract)[0] for position in positions)
+        self._seen = {market: seen for market, seen in self._seen.items() if market in markets}
+        for market in markets:
             try:
-                state = await read_state(self._client, market, now=now)
+                state = await self._state(market)
             except (Unavailable, ContractError, Rejected):
                 continue
+            now = self._clock.now()
             if state.closed(now=now) is None:
                 marks |= _marks(state, positions, now)
         return marks
+
+    async def _state(self, market: str) -> MarketState:
+        """Return a market as it is, or, of one that can be traded, as it was a moment ago; paper trades do not show."""
+        now_s = self._clock.monotonic()
+        read_s, state = self._seen.pop(market, (now_s, None))
+        if state is None or now_s - read_s >= MARKED_FOR_S:
+            read_s, state = now_s, await read_state(self._client, market, now=self._clock.now())
+        if state.closed(now=self._clock.now()) is None:
+            self._seen[market] = (read_s, state)
+        return state
 
     def payout(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
         if isinstance(outcome, Void) and outcome.shares:

@@ -59,6 +59,20 @@ def test_a_flood_of_quotes_costs_one_write_every_few_seconds(tmp_path: Path) -> 
     assert play(tmp_path, story).startswith("lantern: 2000 quotes")
 
 
+def test_a_silent_feed_wakes_nobody_but_to_choose_and_its_next_move_is_on_record_as_soon(tmp_path: Path) -> None:
+    async def story(stand: Stand) -> None:
+        await stand.add()
+        await stand.begin()
+        before = stand.clock.loop.turns
+        await stand.clock.sleep(4.0 * HOUR)
+        assert stand.clock.loop.turns - before < 4.0 * HOUR / FLUSH_S
+        stand.quote(0.45)
+        await stand.clock.sleep(FLUSH_S + 1.0)
+        assert stand.prices() == [0.25, 0.45]
+
+    assert play(tmp_path, story) == "lantern: 1 quotes, 1 prices moved, 1 planned"
+
+
 def test_repeated_late_and_unwanted_quotes_leave_no_trace(tmp_path: Path) -> None:
     async def story(stand: Stand) -> None:
         await stand.add()

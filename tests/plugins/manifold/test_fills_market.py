@@ -8,6 +8,8 @@ import pytest
 
 from bot.api import Leg, Order, Position, Side, Unavailable
 from bot.testing.clock import FakeClock
+from plugins.manifold.account import MARKED_FOR_S
+from plugins.manifold.paper import PaperMarket
 from plugins.manifold.paper_fills import Ask, Fate, Got, Nothing
 from plugins.manifold.paper_market import ManifoldPaperMarket
 from plugins.manifold.state import MarketState
@@ -95,3 +97,26 @@ async def test_positions_are_marked_by_contract_and_leg() -> None:
     marks = await market(Readable(choice(*answers))).marks(positions)
     assert marks["gone", Leg.NO] is None
     assert marks["m2/a", Leg.YES] == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("changes", "reads"), [({}, [1, 1, 2]), ({"isResolved": True}, [1, 2, 3])])
+async def test_paper_marks_of_a_market_that_trades_are_of_one_reading_for_five_minutes(
+    changes: dict[str, Any], reads: list[int]
+) -> None:
+    class Counted(Readable):
+        reads = 0
+
+        async def market(self, market_id: str) -> Mapping[str, Any]:
+            self.reads += 1
+            return await super().market(market_id)
+
+    clock, venue = FakeClock(NOW), Counted({**SMALL, **changes})
+    paper = PaperMarket(venue, clock, delay_s=2.0, rests_s=60.0)
+    positions = [Position(contract="m1", leg=Leg.YES, shares=10.0, paid=5.0)]
+    found = []
+    for wait_s in (0.0, MARKED_FOR_S - 1.0, 1.0):
+        await clock.advance(wait_s)
+        marks = await paper.marks(positions)
+        assert bool(marks) == (not changes)
+        found.append(venue.reads)
+    assert found == reads
