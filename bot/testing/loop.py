@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from contextvars import Context
 from datetime import datetime, timedelta, tzinfo
+from itertools import count
 from threading import Event, Thread, current_thread
 from typing import Any, Self, TypeVar, TypeVarTuple
 from unittest.mock import patch
@@ -42,7 +43,9 @@ class _JumpingSelector(selectors.DefaultSelector):
         self.told: list[tuple[Thread, Callable[[], object]]] = []
         self.news = Event()
         self.in_step = in_step
+        # Each has a number of its own: that of one that is gone is not given again.
         self._threads: WeakKeyDictionary[Thread, int] = WeakKeyDictionary()
+        self._numbers = count()
         # Turns of the loop in which something happens, and who wants to know.
         self.turns = 0
         self.on_turn: Callable[[int], None] = lambda _: None
@@ -80,7 +83,8 @@ class _JumpingSelector(selectors.DefaultSelector):
             return False
         told, self.told = self.told, []
         for thread, _ in told:
-            self._threads.setdefault(thread, len(self._threads))
+            if thread not in self._threads:
+                self._threads[thread] = next(self._numbers)
         for _, do in sorted(told, key=lambda one: self._threads[one[0]]):
             do()
         return True

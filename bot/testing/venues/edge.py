@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from bot.domain.step import Json
     from bot.ports import Clock
 
-_KEPT = 2_000
+# What is kept of a venue: addresses, and bytes of these with their answers. Most addresses are asked once only: a
+# client that wants no old answer puts a new number into each. In a year such answers would fill the memory.
+_KEPT, _KEPT_BYTES = 2_000, 64_000_000
 _AGE = re.compile(r"(max-age|stale-while-revalidate)=(\d+)")
 _HIDDEN = frozenset({"content-length", "transfer-encoding"})
 
@@ -70,16 +72,20 @@ async def capture(app: App, scope: Mapping[str, Any], body: bytes) -> Answer:
 class _Kept:
     answer: Answer
     at_s: float
+    size: int
 
 
 class Edge:
     """A cache by address that keeps the rules of Cache-Control: fresh for max-age, then once more while it asks anew.
 
-    What carries no max-age is not served from here, but is remembered for the fault STALE.
+    What carries no max-age is not served from here, but is remembered for the fault STALE. What was answered longest
+    ago is forgotten first, once there are too many addresses or more than ``most_bytes`` of all.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, most_bytes: int = _KEPT_BYTES) -> None:
         self._clock = clock
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._kept: dict[str, _Kept] = {}
 
     async def get(self, target: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -102,14 +108,22 @@ class Edge:
 
     def note(self, target: str, answer: Answer) -> None:
         """Remember an answer, never to be served but for the fault STALE."""
-        if answer.status == 200:
-            while len(self._kept) >= _KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[target] = _Kept(answer, self._clock.monotonic())
+        if answer.status != 200:
+            return
+        if target in self._kept:
+            self._forget(target)
+        self._kept[target] = _Kept(answer, self._clock.monotonic(), len(target) + len(answer.body))
+        self._bytes += self._kept[target].size
+        while len(self._kept) > _KEPT or self._bytes > self._most_bytes:
+            self._forget(next(iter(self._kept)))
 
     def clear(self) -> None:
         """Forget all answers."""
         self._kept.clear()
+        self._bytes = 0
+
+    def _forget(self, target: str) -> None:
+        self._bytes -= self._kept.pop(target).size
 
     async def _anew(self, target: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         answer = await ask()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from bot.testing.venues.manifold_rows import day_volume
@@ -122,13 +123,20 @@ def listed(state: State, asked: Mapping[str, Any]) -> Sequence[Market]:
 def bets(state: State, asked: Mapping[str, Any], now: int) -> Sequence[Bet]:
     """Return a page of bets."""
     tests = [*_tests_of_bets(state, asked, now)]
-    found = [bet for bet in state.bets.values() if all(test(bet) for test in tests)]
+    found = [bet for bet in _bets_to_test(state, asked) if all(test(bet) for test in tests)]
     found.sort(key=lambda bet: (bet.created, bet.id), reverse=asked["order"] == "desc")
     return found[: asked["limit"]]
 
 
+def _bets_to_test(state: State, asked: Mapping[str, Any]) -> Iterable[Bet]:
+    """Return all bets that can be in a page, and as few others as are easily left out."""
+    if asked["contractId"] is not None:
+        return chain.from_iterable(state.bets_on(market) for market in dict.fromkeys(asked["contractId"]))
+    return state.bets.values() if asked["userId"] is None else state.bets_by(asked["userId"])
+
+
 def _tests_of_bets(state: State, asked: Mapping[str, Any], now: int) -> Iterator[Callable[[Bet], bool]]:
-    """Yield what a bet must be, those first that most bets fail: a page is asked of all bets there are."""
+    """Yield what a bet must be, those first that most bets fail."""
     before, after = (state.bets.get(asked[name] or "") for name in ("before", "after"))
     tests: Sequence[tuple[object, Callable[[Bet], bool]]] = (
         (asked["id"], lambda bet: bet.id == asked["id"]),

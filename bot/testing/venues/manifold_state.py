@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,7 +180,10 @@ class Holding:
 
 
 class State:
-    """All of it, found by its id; ids are counted, so that the same calls give the same ids."""
+    """All of it, found by its id; ids are counted, so that the same calls give the same ids.
+
+    ``bets`` and ``holdings`` are only read from outside: ``keep`` and ``holding`` add to them.
+    """
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
@@ -188,6 +192,10 @@ class State:
         self.comments: dict[str, Comment] = {}
         self.holdings: dict[tuple[str, str, str | None], Holding] = {}
         self._ids: dict[str, int] = {}
+        # Whose a bet is and where never changes; a month has thousands, of hundreds of markets.
+        self._bets_on: defaultdict[str, list[Bet]] = defaultdict(list)
+        self._bets_by: defaultdict[str, list[Bet]] = defaultdict(list)
+        self._held: defaultdict[str, list[tuple[str, str | None, Holding]]] = defaultdict(list)
 
     def new_id(self, kind: str) -> str:
         """Return an id that was not used before."""
@@ -202,20 +210,33 @@ class State:
         """Return a market by its slug."""
         return next((market for market in self.markets.values() if market.slug == slug), None)
 
+    def keep(self, bet: Bet) -> None:
+        """Put a bet on record, once."""
+        if bet.id not in self.bets:
+            self.bets[bet.id] = bet
+            self._bets_on[bet.market].append(bet)
+            self._bets_by[bet.user].append(bet)
+
+    def bets_on(self, market: str) -> Sequence[Bet]:
+        """Return the bets on a market, in the order in which they came."""
+        return self._bets_on.get(market, ())
+
+    def bets_by(self, user: str) -> Sequence[Bet]:
+        """Return the bets of a user, in the order in which they came."""
+        return self._bets_by.get(user, ())
+
     def holding(self, user: str, market: str, answer: str | None) -> Holding:
         """Return what a user has, an empty holding where that is nothing yet."""
-        return self.holdings.setdefault((user, market, answer), Holding())
+        key = (user, market, answer)
+        if key not in self.holdings:
+            self.holdings[key] = Holding()
+            self._held[market].append((user, answer, self.holdings[key]))
+        return self.holdings[key]
 
-    def held(self, market: str) -> Iterator[tuple[str, str | None, Holding]]:
-        """Yield user, answer and holding of a market."""
-        for (user, where, answer), holding in self.holdings.items():
-            if where == market:
-                yield user, answer, holding
+    def held(self, market: str) -> Sequence[tuple[str, str | None, Holding]]:
+        """Return user, answer and holding of a market."""
+        return self._held.get(market, ())
 
     def book(self, market: str, answer: str | None, now: int) -> Sequence[Bet]:
         """Return the orders that can be met."""
-        return [
-            bet
-            for bet in self.bets.values()
-            if (bet.market, bet.answer) == (market, answer) and bet.rests(now) and not bet.expired(now)
-        ]
+        return [bet for bet in self.bets_on(market) if bet.answer == answer and bet.rests(now) and not bet.expired(now)]

@@ -116,7 +116,7 @@ class Trading:
     def bet(self, ask: Ask, found: Outcome) -> Done:
         """Do what was foreseen."""
         bet = self.row(ask, found)
-        self.state.bets[bet.id] = bet
+        self.state.keep(bet)
         done = Done(bet=bet, bets=[bet], orders=[bet] if not bet.is_filled else [], users={ask.user.id})
         ask.user.balance -= bet.amount
         self._book_shares(bet)
@@ -132,7 +132,8 @@ class Trading:
             self._redeem(user, bet.market, bet.answer, done)
         if ask.is_sale:
             _show_as_sale(done, ask.user.id)
-        self.state.bets.update((row.id, row) for row in done.bets)
+        for row in done.bets:
+            self.state.keep(row)
         return done
 
     def sell(self, ask: Ask) -> Done:

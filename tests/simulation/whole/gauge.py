@@ -12,6 +12,8 @@ from pathlib import Path
 _SELF = Path("/proc/self")
 # What may be held more after a life than after the first one: garbage that the collector has not met yet.
 MORE_FILES, MORE_THREADS, MORE_TASKS = 24, 2, 12
+# What a server does for one request: one that hangs there is the venue's own, also when who asked is gone.
+SERVES = "RequestResponseCycle.run_asgi"
 # The most while one lives: its ledger and books, connections at both of their ends, and work under way.
 MOST_FILES, MOST_THREADS, MOST_TASKS = 400, 40, 400
 
@@ -66,6 +68,6 @@ def _held() -> Held:
     return Held(
         files=len(os.listdir(_SELF / "fd")) if there else 0,  # noqa: PTH208 - names alone, often
         threads=threading.active_count(),
-        tasks=len(asyncio.all_tasks()),
+        tasks=sum(getattr(task.get_coro(), "__qualname__", "") != SERVES for task in asyncio.all_tasks()),
         memory_mb=pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
     )
