@@ -30,8 +30,8 @@ def config_digest(config: Config, venue: str, offered: Offered) -> str:
     """Return the digest of all that decides what leaves for the venue; where the values come from is no part of it.
 
     It holds the venue's own table and mode, and everything that makes forecasts, with the settings of plugins as they
-    are in effect; other venues, logs and timings are left out. After a dot comes, for a live venue, whose secrets are
-    used there: a slow hash that tells them apart and nothing else.
+    are in effect; other venues, logs and timings are left out, and so is where the configuration lies. After a dot
+    comes, for a live venue, whose secrets are used there: a slow hash that tells them apart and nothing else.
     """
     table = config.venues.get(venue)
     own = [spec for spec in offered(Table.VENUES) if spec.name == venue]
@@ -76,9 +76,21 @@ def _without_settings(rest: Mapping[str, Any], used: Iterable[Configurable[Any]]
 def _in_effect(spec: Configurable[Any], config: Config) -> Json:
     """Return the settings of a plugin, but for secrets; which model answers under another key is the same."""
     try:
-        return recorded(settings_of(spec, config))
+        return _from(f"{config.sources.folder}/", recorded(settings_of(spec, config)))
     except ConfigError:
         return _UNREADABLE
+
+
+def _from(folder: str, value: Json) -> Json:
+    """Return settings with the paths beside the configuration as they are from there, wherever it lies."""
+    match value:
+        case str():
+            return value.removeprefix(folder)
+        case list():
+            return [_from(folder, one) for one in value]
+        case dict():
+            return {name: _from(folder, one) for name, one in value.items()}
+    return value
 
 
 def _secrets(specs: Iterable[Configurable[Any]], config: Config) -> Iterator[str]:

@@ -6,8 +6,9 @@ same run again; a connection over TCP, even on this machine, may be delivered a 
 """
 
 import asyncio
+import errno
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextvars import ContextVar
 from itertools import count
@@ -15,6 +16,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from bot.store.writer import under_way
 from bot.testing.loop import VirtualLoop
+from bot.testing.programs import Playing, Program, playable
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -22,8 +24,8 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 # Whose connections are made: a name that tasks hand on to those they start.
 LIFE: ContextVar[str] = ContextVar("life", default="")
-# Where numbers of ports begin that nobody chose.
-_FIRST_PORT = 20_000
+# Where numbers of ports begin that nobody chose, and those of processes.
+_FIRST_PORT, _FIRST_PID = 20_000, 1_000_000
 
 
 class _Address:
@@ -61,8 +63,9 @@ class NetworkLoop(VirtualLoop):
     """A virtual loop with a network of its own, on which nothing depends on the real speed of anything.
 
     What is given to an executor runs at once, in its turn; writers of ledgers, which have threads of their own, are
-    waited for. ``refused`` are the addresses that somebody tried to reach where no server is: in a closed world, a
-    leak.
+    waited for. ``programs`` are those that child processes may be. ``refused`` are the addresses that somebody tried to
+    reach where no server is, ``unplayed`` the programs that somebody tried to start and that are none of these: in a
+    closed world, leaks.
     """
 
     def __init__(self) -> None:
@@ -72,12 +75,21 @@ class NetworkLoop(VirtualLoop):
         self.servers: dict[tuple[str, int], Factory] = {}
         self.refused: list[tuple[str, int]] = []
         self._ports: Iterator[int] = count(_FIRST_PORT)
+        self.programs: list[Program] = []
+        self.unplayed: list[str] = []
+        self._playing: dict[str, list[Playing]] = {}
+        self._pids: Iterator[int] = count(_FIRST_PID)
 
     def unplug(self, life: str) -> None:
-        """Cut every connection that was made in this life, and let it make no more, as when its process is killed."""
+        """Cut every connection that was made in this life, and let it make no more, as when its process is killed.
+
+        Its child processes end with it, whatever they were at.
+        """
         self._gone.add(life)
         for transport in self._open.pop(life, ()):
             transport.abort()
+        for playing in self._playing.pop(life, ()):
+            playing.kill()
 
     def settle_threads(self) -> None:
         """Wait, now and in real time, until writers of ledgers have done all they were asked for."""
@@ -134,3 +146,31 @@ class NetworkLoop(VirtualLoop):
         others = [transport for transport in self._open.get(life, ()) if not transport.is_closing()]
         self._open[life] = [*others, made[0]]
         return made
+
+    async def subprocess_exec(  # type: ignore[override] # as above
+        self,
+        protocol_factory: Callable[[], asyncio.SubprocessProtocol],
+        program: str,
+        *args: str,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        **_: object,
+    ) -> tuple[asyncio.SubprocessTransport, asyncio.SubprocessProtocol]:
+        """Play the program that has this command line; raises OSError where there is none."""
+        life = LIFE.get()
+        playing = Playing(self, self._program((program, *args)), next(self._pids))
+        if life in self._gone or not playable((stdin, stdout, stderr)):
+            raise OSError(errno.EPERM, f"no process is started in {life or 'nobody'}'s name")
+        protocol = protocol_factory()
+        playing.begin(protocol, stdin=stdin, stdout=stdout)
+        others = [one for one in self._playing.get(life, ()) if one.get_returncode() is None]
+        self._playing[life] = [*others, playing]
+        return playing, protocol
+
+    def _program(self, line: Sequence[str]) -> Program:
+        for program in self.programs:
+            if program.plays(line):
+                return program
+        self.unplayed.append(" ".join(line))
+        raise FileNotFoundError(errno.ENOENT, "no such program is played", line[0])

@@ -106,7 +106,7 @@ class Holdings:
         return Fees.of(contract.fees, market)
 
     async def _learn(self, markets: Iterable[str]) -> None:
-        unknown = [name for name in dict.fromkeys(market.lower() for market in markets) if name not in self._contracts]
+        unknown = sorted({market.lower() for market in markets} - self._contracts.keys())
         for closed in (False, True):
             wanted = [name for name in unknown if name not in self._contracts]
             for row in await self._client.markets_by_condition(wanted, closed=closed) if wanted else ():

@@ -22,7 +22,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -137,10 +137,16 @@ class Spending:
             os.close(folder)
 
 
-class Vault:
-    """Holds the key and answers requests."""
+def today() -> str:
+    """Return the day (UTC) by this machine's clock."""
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
-    def __init__(self) -> None:
+
+class Vault:
+    """Holds the key and answers requests; ``day`` tells the day, which no request does."""
+
+    def __init__(self, day: Callable[[], str] = today) -> None:
+        self._day = day
         self._setup: Setup | None = None
         self._account: LocalAccount | None = None
 
@@ -205,8 +211,7 @@ class Vault:
             return shown(order, "")
         if dollars:
             # Its own clock: whoever could tell it the day could begin the day's budget anew.
-            day = time.strftime("%Y-%m-%d", time.gmtime())
-            Spending(setup.spending).spend(dollars, most=setup.per_day, day=day)
+            Spending(setup.spending).spend(dollars, most=setup.per_day, day=self._day())
         return signed(order, account)
 
     def _opened(self) -> "tuple[Setup, LocalAccount]":

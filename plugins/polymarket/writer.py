@@ -70,8 +70,8 @@ log = structlog.get_logger(__name__)
 
 # The region is asked for again after so long.
 REGION_S = 300.0
-# Trades are listed from so long before a request was made: the venue's clock may be behind ours.
-LOOK_BACK = timedelta(minutes=10)
+# Trades are listed from so long before a request was made: the clock that made it may have been far ahead.
+LOOK_BACK = timedelta(days=1)
 _CLOSE = 0.01
 _MOST_CANCELS = 3_000
 
@@ -337,12 +337,12 @@ class PolymarketWriter:
         if asked_at >= fence and (open_parts := [part for part in parts if not part.is_over]):
             return _receipt(intent, IntentState.UNKNOWN, f"{len(open_parts)} trades are not settled yet")
         self._known(market, tags)
-        for name in {*(text_of(row.get("id")) for row in resting), *(part.order for part in parts)}:
+        names = [*(text_of(row.get("id")) for row in resting), *(part.order for part in parts)]
+        for name in dict.fromkeys(names):
             await self._taken.add(name)
         fills = fills_of(parts, await self._holdings.fees(market))
-        reference = next(iter([*(text_of(row.get("id")) for row in resting), *(part.order for part in parts)]))
         detail = _told(parts, rests=bool(resting))
-        return Receipt(intent=intent.id, state=IntentState.ACKED, reference=reference, detail=detail, fills=fills)
+        return Receipt(intent=intent.id, state=IntentState.ACKED, reference=names[0], detail=detail, fills=fills)
 
     def _known(self, market: str, tags: Iterable[str]) -> None:
         left = {tag for tag in self._uncertain.get(market, set()) if tag.lower() not in set(tags)}

@@ -43,7 +43,7 @@ class Taken:
         """Return one of these orders that was taken, None where none is known to have been."""
         async with self._turn:
             known = await self._read()
-        return next((name for name in orders if name.lower() in known), None)
+        return next((name for name in sorted(orders) if name.lower() in known), None)
 
     async def _read(self) -> dict[str, None]:
         if self._known is None:

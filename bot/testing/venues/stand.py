@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from bot.ports import Clock
     from bot.testing.venues.faults import Faults
     from bot.testing.venues.metaculus_state import User
+    from bot.testing.venues.polymarket_state import User as Signer
     from bot.testing.world.habits import Habits
 
 # The stall of each venue; the last one is files, and has no server.
@@ -50,8 +52,11 @@ SECRETS: Mapping[str, str] = {
     "manifold.key": "c3b9a2d4-0e51-4d52-9f0a-6f4f0b1c7d21",
     "metaculus.token": "5f1d0b7e" * 5,
 }
+# Signs orders at the one venue where they are signed, with a library that not everybody has.
+SIGNING = {"polymarket.key": "0x" + "6d3a91c2e47b05f8" * 4}
 # Where Foxcast writes with nothing but these, and where it pays for what it says.
 WRITABLE = ("manifold", "metaculus", "forecastbench")
+SIGNED = ("polymarket",)
 TRADING = ("manifold", "polymarket")
 USERNAME, BALANCE, TOURNAMENT = "foxbot", 5_000.0, "sample-aib"
 ENDPOINT = "simulation"
@@ -65,7 +70,8 @@ class Layout:
 
     ``folder`` gets the rounds of the benchmark and the secrets of the accounts; paths of the configuration begin with
     ``place``, which leads there from the configuration's own folder. Rounds begin at midnight, so ``start`` should.
-    ``habits`` are those of the mind, ``faults`` what requests meet at each server, by its name.
+    ``habits`` are those of the mind, ``faults`` what requests meet at each server, by its name. ``signs``, there is an
+    account for orders that are signed too, with a key and no API key yet, which takes the library for signing.
     """
 
     seed: int
@@ -77,6 +83,7 @@ class Layout:
     habits: Habits | None = None
     faults: Callable[[str], Faults | None] = lambda _: None
     keep: bool = False
+    signs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +121,8 @@ day_usd = 5.0
 class Stand:
     """The world and its servers: ``venues`` are the doubles by name, ``served`` says where each server is.
 
-    ``trader`` and ``pundit`` are the accounts of Foxcast, where these venues are. ``stalls.advance()`` does what has
-    happened since, and is to be called every few hours of the clock.
+    ``trader``, ``pundit`` and ``signer`` are the accounts of Foxcast, where these venues are. ``stalls.advance()`` does
+    what has happened since, and is to be called every few hours of the clock.
     """
 
     layout: Layout
@@ -127,12 +134,13 @@ class Stand:
     stalls: Stalls
     trader: str = ""
     pundit: User | None = None
+    signer: Signer | None = None
     config: dict[str, Any] = field(default_factory=dict)
 
     @property
     def writable(self) -> tuple[str, ...]:
         """The venues at which the accounts can be used without any further library."""
-        return tuple(name for name in self.layout.venues if name in WRITABLE)
+        return tuple(name for name in self.layout.venues if name in WRITABLE or (self.layout.signs and name in SIGNED))
 
     @property
     def trading(self) -> tuple[str, ...]:
@@ -169,8 +177,8 @@ async def open_stand(clock: Clock, layout: Layout) -> AsyncIterator[Stand]:
     mind = MindServer(clock, None if layout.habits is None else {MODEL: layout.habits}, faults=layout.faults("mind"))
     mind.keep = layout.keep
     venues = {name: _VENUES[name](clock, layout.faults(name)) for name in layout.venues if name in _VENUES}
-    accounts = _accounts(venues)
-    _keep_secrets(layout.folder)
+    accounts = _accounts(venues, signs=layout.signs)
+    _keep_secrets(layout.folder, {**SECRETS, **(SIGNING if layout.signs else {})})
     async with AsyncExitStack() as stack:
         servers: dict[str, FakeVenue] = {"press": press, "mind": mind, **venues}
         served = {name: await stack.enter_async_context(serve(server)) for name, server in servers.items()}
@@ -182,7 +190,7 @@ async def open_stand(clock: Clock, layout: Layout) -> AsyncIterator[Stand]:
             venues=venues,
             served=served,
             stalls=_stalls(world, clock, layout, venues),
-            config=_config(layout, served),
+            config=_config(layout, served, accounts.get("signer")),
             **accounts,
         )
 
@@ -199,7 +207,7 @@ _VENUES: Mapping[str, Callable[[Clock, Faults | None], FakeVenue]] = {
 }
 
 
-def _accounts(venues: Mapping[str, FakeVenue]) -> dict[str, Any]:
+def _accounts(venues: Mapping[str, FakeVenue], *, signs: bool) -> dict[str, Any]:
     accounts: dict[str, Any] = {}
     fair, contest = venues.get("manifold"), venues.get("metaculus")
     if isinstance(fair, FakeManifold):
@@ -207,11 +215,14 @@ def _accounts(venues: Mapping[str, FakeVenue]) -> dict[str, Any]:
         accounts["trader"] = fair.world.add_user(USERNAME, balance=BALANCE, key=key, is_bot=True).id
     if isinstance(contest, FakeMetaculus):
         accounts["pundit"] = contest.world.add_user(USERNAME, token=SECRETS["metaculus.token"])
+    exchange = venues.get("polymarket")
+    if isinstance(exchange, FakePolymarket) and signs:
+        accounts["signer"] = exchange.world.add_user(SIGNING["polymarket.key"], cash=Decimal(BALANCE))
     return accounts
 
 
-def _keep_secrets(folder: Path) -> None:
-    for name, secret in SECRETS.items():
+def _keep_secrets(folder: Path, secrets: Mapping[str, str]) -> None:
+    for name, secret in secrets.items():
         (folder / name).touch(mode=0o600)
         (folder / name).write_text(secret, encoding="utf-8")
 
@@ -245,12 +256,16 @@ def _settle(venue: FakePolymarket, _: float) -> None:
     venue.world.exchange.advance()
 
 
-def _config(layout: Layout, served: Mapping[str, Served]) -> dict[str, Any]:
+def _config(layout: Layout, served: Mapping[str, Served], signer: Signer | None) -> dict[str, Any]:
     """Return the tables that point plugins at the servers, without anything else that people decide."""
     press, mind = served["press"].url, served["mind"].url
+    settings = {name: _SETTINGS[name](layout.place, served.get(name)) for name in layout.venues}
+    if signer is not None:
+        key = f"{layout.place}/polymarket.key"
+        settings["polymarket"] |= {"key_file": key, "wallet": signer.wallet, "attested": True}
     return {
         "plugins": [*layout.venues, "sandbox", "openai_compatible"],
-        "venues": {name: {"settings": _SETTINGS[name](layout.place, served.get(name))} for name in layout.venues},
+        "venues": {name: {"settings": settings[name]} for name in layout.venues},
         "search": {"sandbox_news": {"settings": {"base_url": press}}},
         "data": {"sandbox_series": {"settings": {"base_url": press}}},
         "models": {"openai_compatible": {"settings": {"endpoints": {ENDPOINT: {"base_url": f"{mind}/v1"}}}}},

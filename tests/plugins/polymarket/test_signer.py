@@ -177,6 +177,18 @@ def test_a_purchase_beyond_the_cap_of_an_order_is_not_signed(tmp_path: Path) -> 
     assert "ok" in asked(vault, {**BUY, "maker_amount": 10_000_000})
 
 
+def test_a_new_day_is_one_of_its_own_clock_and_none_of_a_request(tmp_path: Path) -> None:
+    days = ["2026-03-01", "2026-03-01", "2026-03-02", "2026-03-01"]
+    vault = Vault(lambda: days.pop(0))
+    asked(vault, opening(tmp_path, per_order="20"))
+    whole = {**BUY, "maker_amount": 15_000_000}
+    answers = [asked(vault, {**whole, "timestamp_ms": stamp_ms}) for stamp_ms in (1, 1_900_000_000_000)]
+    assert [answer.get("kind", "signed") for answer in answers] == ["signed", "later"]
+    assert "ok" in asked(vault, whole)
+    # A clock that was set back begins no day anew.
+    assert asked(vault, whole)["kind"] == "later"
+
+
 def test_the_cap_of_a_day_holds_over_restarts_and_for_what_was_never_sent(tmp_path: Path) -> None:
     for _ in range(2):
         assert "ok" in asked(opened(tmp_path), {**BUY, "maker_amount": 9_000_000})

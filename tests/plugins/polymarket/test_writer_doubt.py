@@ -248,3 +248,17 @@ async def test_what_was_never_sealed_is_absent(stand: Stand) -> None:
     bare = type(batch)(key="b", intents=batch.intents, questions=batch.questions)
     assert [one.state for one in await stand.writer().standing(bare)] == [IntentState.ABSENT]
     assert [one.state for one in await stand.writer().submit(bare)] == [IntentState.REFUSED]
+
+
+async def test_an_order_made_while_the_clock_was_an_hour_ahead_is_found_once_it_is_right(stand: Stand) -> None:
+    question = await rain(stand)
+    writer = stand.writer()
+    stand.clock.step(3_600.0)
+    batch = await sealed(writer, question, intent_of(question, order_of(question)))
+    stand.clock.step(-3_600.0)
+    lose(stand, Fault.DROPPED_AFTER)
+    (receipt,) = await writer.submit(batch)
+    assert receipt.state is IntentState.UNKNOWN
+    assert len(stand.effects()) == 1
+    (found,) = await stand.writer().standing(batch)
+    assert (found.state, len(found.fills)) == (IntentState.ACKED, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,9 @@ from bot.store import schedule
 from bot.wire import HttpWire
 from plugins.metaculus import resolve as metaculus_resolve
 from plugins.metaculus import venue as metaculus_venue
+from plugins.polymarket import orders as polymarket_orders
+from plugins.polymarket import signer
+from plugins.polymarket import writer as polymarket_writer
 from tests.breaks import COMMON, Mutant, Send, amend, named, put
 
 
@@ -55,12 +59,27 @@ def _tells_secrets() -> None:
     put(redact.Redactor, "hide", lambda _, text: text)
 
 
+def _signs_anything() -> None:
+    put(signer.Spending, "spend", lambda *_, **__: None)
+
+
+def _matched_is_filled() -> None:
+    settled: Callable[..., Any] = polymarket_orders.fills_of
+
+    def hopeful(parts: Any, fees: Any) -> Any:
+        return settled([replace(part, status=polymarket_orders.CONFIRMED) for part in parts], fees)
+
+    put(polymarket_writer, "fills_of", hopeful)
+
+
 MUTANTS: Mapping[str, Mutant] = {
     **COMMON,
     **named(
         (
             ("resolved-early", "a question that closed is taken for resolved", _resolved_early),
             ("leases-for-ever", "what a dead process had taken on is never taken up again", _leases_for_ever),
+            ("signs-anything", "the signer does not count what it signed today", _signs_anything),
+            ("matched-is-filled", "a match is a fill before it is settled on chain", _matched_is_filled),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
     ),

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bot.gate.brake import STOP_FILE
 from bot.testing.loop import Trace
-from bot.testing.venues.record import Heard
-from bot.testing.venues.stand import SECRETS
+from bot.testing.venues.record import Effect, Heard
 from tests.ledgers import CENT, telltales
+from tests.simulation.whole import signed
 from tests.simulation.whole.plan import CAPS
 
 if TYPE_CHECKING:
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 # What was let go before the STOP file came may be on its way for so long: a write's whole deadline.
 UNDER_WAY_S = 60.0
-# A plan that is older than two minutes is not sent.
-PLANNED_BEFORE_MIN = 3
+# A plan that is older than two minutes is not sent; an order of Polymarket may come two minutes after it was signed.
+PLANNED_BEFORE_MIN: Mapping[str, int] = {"manifold": 3, "polymarket": 6}
+# An order is signed soon after it was made: those made from this second of a day's last minute on are left out.
+SIGNS_WITHIN_S = 30
 # So much of the ledger and of what is kept beside it may lie on the disk after a month.
 MOST_BYTES = 200_000_000
 # Stands where a request stood that only read: a year has hundreds of thousands.
@@ -45,11 +47,13 @@ READ = Heard(
 class Observer:
     """Sees what venues hear as they hear it; ``violations`` is what must not have been.
 
-    ``trace`` takes in all that servers hear; ``told`` keeps its lines where it is a list.
+    ``signed_a_day`` is how many dollars the signer may sign away. ``trace`` takes in all that servers hear; ``told``
+    keeps its lines where it is a list.
     """
 
     stalls: Stalls
     modes: Mapping[str, str]
+    signed_a_day: float = 0.0
     lives: Lives | None = None
     people: People | None = None
     violations: list[str] = field(default_factory=list)
@@ -59,7 +63,8 @@ class Observer:
     most_at_stake: float = 0.0
     _heard: Counter[str] = field(default_factory=Counter)
     _seen: int = 0
-    _days: dict[str, str] = field(default_factory=dict)
+    _days: dict[str, dict[str, str]] = field(default_factory=lambda: {"manifold": {}, "polymarket": {}})
+    _signed: dict[str, dict[bytes, float]] = field(default_factory=dict)
     _lists: tuple[list[Heard], ...] = ()
     # How many writes each venue heard since the STOP file is there.
     _stopped: tuple[float, Counter[str]] = (-1.0, Counter())
@@ -88,7 +93,7 @@ class Observer:
     def leave(self, folder: Path) -> None:
         """Judge the files that a life left."""
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        self.violations += telltales(folder, SECRETS.values())
+        self.violations += telltales(folder, self.stalls.secrets)
         if size > MOST_BYTES:
             self.violations.append(f"I10: a life left {size / 1e6:.0f} MB")
 
@@ -101,12 +106,14 @@ class Observer:
             return
         self.writes += 1
         self._judge_write(name, heard)
-        if self.people is not None and not is_cancel(heard):
+        if self.people is not None and not is_cancel(heard) and heard.path != signed.LOGIN:
             self.people.saw_write()
 
     def _judge_write(self, name: str, heard: Heard) -> None:
         if self.modes[name] != "live":
             self.violations.append(f"I4: {name} is on paper and heard {heard.method} {heard.path}")
+        if name == "polymarket" and heard.path == "/order" and not is_cancel(heard):
+            self._judge_signed(heard)
         stopped_s = None if self.people is None else self.people.stopped_s
         if is_cancel(heard) or stopped_s is None or self.lives is None:
             return
@@ -127,23 +134,58 @@ class Observer:
         Days are those of the clock that Foxcast looks at; the first minutes of one are left out, since an order may
         have been planned the day before.
         """
-        people, manifold = self.people, self.stalls.manifold
-        if manifold is None or people is None:
-            return
-        effects = manifold.ledger.effects("bet", account=self.stalls.trader)
-        if len(effects) == len(self._days):
+        people, manifold, exchange = self.people, self.stalls.manifold, self.stalls.polymarket
+        if people is None:
             return
         at = people.machine.now()
-        for effect in effects[len(self._days) :]:
-            self._days[effect.subject] = "" if at.hour == 0 and at.minute < PLANNED_BEFORE_MIN else f"{at:%Y-%m-%d}"
-            amount = float(effect.detail["asked"]["amount"])
-            if amount > CAPS["per_order"] + CENT:
-                self.violations.append(f"I3: an order of {amount:g}, and {CAPS['per_order']:g} may be")
-        day, now = f"{at:%Y-%m-%d}", manifold.now_ms()
-        stake = sum(_stake(manifold.state.bets[bet], now) for bet, of in self._days.items() if of == day)
-        self.most_at_stake = max(self.most_at_stake, stake)
-        if stake > CAPS["per_day"] + CENT:
-            self.violations.append(f"I3: {stake:.2f} is at stake on {day}, and {CAPS['per_day']:g} may be")
+        if manifold is not None:
+            effects = manifold.ledger.effects("bet", account=self.stalls.trader)
+            bets, now = manifold.state.bets, manifold.now_ms()
+            self._judge_days("manifold", effects, at, lambda name: _stake(bets[name], now), _asked)
+        if exchange is not None:
+            effects, state = exchange.ledger.effects("order"), exchange.state
+            self._judge_days(
+                "polymarket",
+                effects,
+                at,
+                lambda name: signed.stake(state.orders[name], state),
+                lambda effect: signed.asked(state.orders[effect.subject]),
+            )
+
+    def _judge_days(
+        self,
+        venue: str,
+        effects: Sequence[Effect],
+        at: datetime,
+        stake: Callable[[str], float],
+        asked: Callable[[Effect], float],
+    ) -> None:
+        days = self._days[venue]
+        if len(effects) == len(days):
+            return
+        for effect in effects[len(days) :]:
+            days[effect.subject] = "" if at.hour == 0 and at.minute < PLANNED_BEFORE_MIN[venue] else f"{at:%Y-%m-%d}"
+            if (amount := asked(effect)) > CAPS["per_order"] + CENT:
+                self.violations.append(f"I3: an order of {amount:g} at {venue}, and {CAPS['per_order']:g} may be")
+        day = f"{at:%Y-%m-%d}"
+        at_stake = sum(stake(name) for name, of in days.items() if of == day)
+        self.most_at_stake = max(self.most_at_stake, at_stake)
+        if at_stake > CAPS["per_day"] + CENT:
+            self.violations.append(f"I3: {at_stake:.2f} is at stake at {venue} on {day}, {CAPS['per_day']:g} may be")
+
+    def _judge_signed(self, heard: Heard) -> None:
+        """Judge what the signer has signed: of the orders made on a day of its clock no more than it may."""
+        made = signed.made_at(heard)
+        if made.second >= SIGNS_WITHIN_S and (made.hour, made.minute) == (23, 59):
+            return
+        day = self._signed.setdefault(f"{made:%Y-%m-%d}", {})
+        day[signed.sealed(heard)] = signed.signed_dollars(heard)
+        if sum(day.values()) > self.signed_a_day + CENT:
+            self.violations.append(f"I3: {sum(day.values()):.2f} dollars were signed away on {made:%Y-%m-%d}")
+
+
+def _asked(effect: Effect) -> float:
+    return float(effect.detail["asked"]["amount"])
 
 
 def _stake(bet: Bet, now_ms: int) -> float:

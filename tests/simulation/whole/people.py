@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from bot.domain.request import ArmVenue, DisarmVenue, Halt, Request, Resume
 from bot.gate.brake import STOP_FILE, pull, release
 from bot.store.requests import ask
+from bot.testing.venues.stand import TRADING
 from tests.simulation.whole.plan import CAPS, HOUR_S
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class People:
 
     def _arm(self, venue: str) -> None:
         lane = self.lives.lane(venue)
-        money = CAPS if venue == "manifold" else {}
+        money = CAPS if venue in TRADING else {}
         request = ArmVenue(
             by=ADA,
             asked_at=self.machine.now(),

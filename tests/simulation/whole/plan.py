@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bot.clock import SeededRandom
 from bot.testing.venues.faults import Fault
-from bot.testing.venues.stand import BALANCE, VENUES, toml
+from bot.testing.venues.stand import BALANCE, TRADING, VENUES, toml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 # What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
 CAPS: Mapping[str, float] = {"per_order": 10.0, "per_day": 40.0, "total": 2_000.0}
+# What the signer signs in a day by itself, sent or not: less than a day's orders may cost, or more.
+SIGNED_A_DAY = (30.0, 60.0)
 # A few watch prices: it follows them every few seconds, which takes most of a simulated day's work.
 WATCHING, WATCHED = 1 / 16, 3
 PAPER = 1 / 4
@@ -32,6 +34,17 @@ COMPANIES: Sequence[tuple[float, tuple[str, ...]]] = (
     (0.85, ("manifold",)),
     (1.01, ("metaculus",)),
 )
+# Of how many seeds orders at Polymarket are written, which a signer signs, without that world and with it; and which
+# venues there are without it.
+SIGNING, WORLDLY_SIGNING = 0.18, 1 / 2
+SIGNED_COMPANIES: Sequence[tuple[float, tuple[str, ...]]] = (
+    (0.5, ("polymarket",)),
+    (0.8, ("manifold", "polymarket")),
+    (1.01, ("metaculus", "polymarket")),
+)
+ORDER_TYPES = ("FAK", "FAK", "FOK", "GTD", "GTD")
+# An order that rests there does so for four minutes at least.
+LEAST_LIFETIME_S = 240.0
 # Faults that leave a write in doubt; half of the seeds have one of them often.
 FOND = (Fault.DROPPED_AFTER, Fault.ERROR_AFTER, Fault.LATE, Fault.PAGE_AFTER, Fault.HANGING_AFTER, Fault.STALE)
 # What is not filled at once rests for a minute, or for an hour.
@@ -89,6 +102,7 @@ class Temper:
     """What differs from seed to seed: venues and their sides, pace of jobs, what goes wrong how often, ends of lives.
 
     ``worldly``, the questions of a simulated world are there too, with its press, and a model that reads it.
+    ``order_type`` is that of Polymarket, ``signed_a_day`` the dollars that its signer signs away.
     """
 
     modes: Mapping[str, str]
@@ -98,6 +112,8 @@ class Temper:
     roughness: float
     fond: Fault | None
     lifetime_s: float
+    order_type: str
+    signed_a_day: float
     fates: Sequence[Fate]
 
     @property
@@ -105,22 +121,36 @@ class Temper:
         """The venues that are written to."""
         return tuple(name for name, mode in self.modes.items() if mode == "live")
 
+    @property
+    def signs(self) -> bool:
+        """Whether there is an account at Polymarket, and people about: not in a simulated world that is read alone."""
+        return "polymarket" in self.modes and (self.modes["polymarket"] == "live" or not self.worldly)
+
+    @property
+    def signed_lifetime_s(self) -> float:
+        """How long an order at Polymarket rests."""
+        return max(LEAST_LIFETIME_S, self.lifetime_s)
+
 
 def temper_of(plan: Plan) -> Temper:
     """Draw what the seed says."""
     stream = SeededRandom(plan.seed).stream("temper")
     worldly = stream.random() < WORLDLY
-    draw = stream.random()
-    names = VENUES if worldly else next(names for share, names in COMPANIES if draw < share)
+    draw, signing = stream.random(), SeededRandom(plan.seed).stream("signer")
+    signs = signing.random() < (WORLDLY_SIGNING if worldly else SIGNING)
+    company = (signing.random(), SIGNED_COMPANIES) if signs else (draw, COMPANIES)
+    names = VENUES if worldly else next(names for share, names in company[1] if company[0] < share)
     fond = FOND[int(stream.integers(len(FOND)))] if stream.random() < 1 / 2 else None
     return Temper(
-        modes=_modes(stream, names) if plan.modes is None else plan.modes,
+        modes=_modes(stream, names, signs=signs) if plan.modes is None else plan.modes,
         worldly=worldly and plan.modes is None,
         pace=float(stream.choice([0.5, 1.0, 1.5])),
         watched=WATCHED if stream.random() < WATCHING and not worldly else 0,
         roughness=float(stream.uniform(0.3, 1.0)) if plan.faulty else 0.0,
         fond=fond if plan.faulty else None,
         lifetime_s=float(stream.choice(LIFETIMES_S)),
+        order_type=str(signing.choice(ORDER_TYPES)),
+        signed_a_day=float(signing.choice(SIGNED_A_DAY)),
         fates=[_fate(stream, plan) for _ in range(plan.lives)],
     )
 
@@ -151,6 +181,9 @@ def _venue(name: str, temper: Temper, stand: Mapping[str, Any], forecaster: str)
         settings["order_lifetime_s"] = temper.lifetime_s
     if name == "polymarket":
         settings |= {"volume_min": 0.0, "liquidity_min": 0.0}
+        if temper.signs:
+            settings |= {"order_type": temper.order_type, "order_lifetime_s": temper.signed_lifetime_s}
+            settings |= {"signer_per_order": CAPS["per_order"], "signer_per_day": temper.signed_a_day}
     found: dict[str, Any] = {
         "mode": temper.modes[name],
         "forecasters": [forecaster],
@@ -158,7 +191,7 @@ def _venue(name: str, temper: Temper, stand: Mapping[str, Any], forecaster: str)
         "discover_every_s": PACES["discover"] * temper.pace,
         "settings": settings,
     }
-    if name in {"manifold", "polymarket"}:
+    if name in TRADING:
         found["caps"] = {"per_order": CAPS["per_order"], "per_day": CAPS["per_day"]}
         found["paper"] = {"cash": BALANCE}
         # Most orders want more than their cap.
@@ -166,11 +199,11 @@ def _venue(name: str, temper: Temper, stand: Mapping[str, Any], forecaster: str)
     return found
 
 
-def _modes(stream: np.random.Generator, names: Sequence[str]) -> dict[str, str]:
-    """Draw sides; at least one venue is written to. Orders at Polymarket take a signer, and stay on paper here."""
+def _modes(stream: np.random.Generator, names: Sequence[str], *, signs: bool) -> dict[str, str]:
+    """Draw sides; at least one venue is written to, and Polymarket where orders there are signed."""
     modes = {name: "paper" if stream.random() < PAPER else "live" for name in names}
     if "polymarket" in modes:
-        modes["polymarket"] = "paper"
+        modes["polymarket"] = "live" if signs else "paper"
     if "live" not in modes.values():
         modes[names[0]] = "live"
     return modes

@@ -25,7 +25,9 @@ from tests.simulation.whole.gauge import Gauge
 from tests.simulation.whole.life import KILLED, Lives
 from tests.simulation.whole.observer import Observer
 from tests.simulation.whole.people import People
+from tests.simulation.whole.pit import pit_of
 from tests.simulation.whole.plan import DAY_S, OLD_AGE, RECONCILE_S, Plan, Temper, config_of, temper_of
+from tests.simulation.whole.signing import signer_of
 from tests.simulation.whole.stalls import Stalls, open_stalls
 from tests.simulation.whole.verdict import Verdict
 from tests.simulation.whole.weather import Weather
@@ -108,7 +110,8 @@ def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: Virtu
     loop, chance = clock.loop, SeededRandom(plan.seed)
     assert isinstance(loop, NetworkLoop)
     machine = VirtualClock(loop, START)
-    observer, gauge = Observer(stalls=stalls, modes=temper.modes), Gauge()
+    observer = Observer(stalls=stalls, modes=temper.modes, signed_a_day=temper.signed_a_day)
+    gauge = Gauge()
     lives = Lives(
         clock=machine,
         loop=loop,
@@ -127,6 +130,8 @@ def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: Virtu
     )
     observer.lives, observer.people = lives, people
     weather = Weather(stalls=stalls, temper=temper, clock=clock, stream=chance.stream("weather"))
+    weather.pit = pit_of(stalls, temper, clock=clock, stream=chance.stream("pit"))
+    loop.programs.append(signer_of(machine))
     return _Stage(
         plan=plan,
         temper=temper,
@@ -149,6 +154,8 @@ async def _play(stage: _Stage) -> None:
     going = [asyncio.ensure_future(stage.weather.blow())]
     if stage.temper.worldly:
         going.append(asyncio.ensure_future(stage.weather.turn(stage.stalls.stand.stalls)))
+    if stage.weather.pit is not None:
+        going.append(asyncio.ensure_future(stage.weather.pit.blow()))
     if stage.plan.people:
         going.append(asyncio.ensure_future(stage.people.act()))
     pauses = SeededRandom(stage.plan.seed).stream("pauses")
@@ -164,6 +171,8 @@ async def _play(stage: _Stage) -> None:
         task.cancel()
     await asyncio.gather(*going, return_exceptions=True)
     stage.stalls.calm()
+    if stage.weather.pit is not None:
+        stage.weather.pit.calm()
     stage.people.make_good()
     await stage.lives.live(until_s=stage.clock.monotonic() + CALM_S * stage.temper.pace, fate=OLD_AGE)
 
@@ -188,6 +197,7 @@ async def _judge(stage: _Stage, report: Report) -> None:
         report.violations += [f"I5: {name}: {one}" for one in venue.judge.violations]
         report.violations += [f"{name} itself: {one!r}" for one in venue.crashes]
     report.violations += [f"somebody asked for {host}:{port}" for host, port in stage.loop.refused]
+    report.violations += [f"somebody started {line[:200]}" for line in stage.loop.unplayed]
 
 
 def _note(stage: _Stage, report: Report) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from bot.testing.venues.faults import Fault, Faults, SocketFault
 from bot.testing.venues.manifold import FakeManifold
 from bot.testing.venues.metaculus import FakeMetaculus
-from bot.testing.venues.stand import Layout, Stand, open_stand
+from bot.testing.venues.polymarket import FakePolymarket
+from bot.testing.venues.stand import SECRETS, SIGNING, Layout, Stand, open_stand
 from bot.testing.world.habits import Habits, Vice, every_vice
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class Stalls:
     stand: Stand
     manifold: FakeManifold | None
     metaculus: FakeMetaculus | None
+    polymarket: FakePolymarket | None
 
     @property
     def all(self) -> Mapping[str, FakeVenue]:
@@ -90,6 +92,14 @@ class Stalls:
     def rounds(self) -> Path:
         """The folder of files that a venue without a server publishes."""
         return self.stand.layout.folder
+
+    @property
+    def secrets(self) -> Collection[str]:
+        """What no file of a life may hold: what opens accounts, also what a venue gave to who logged in."""
+        signer = self.stand.signer
+        given = [] if signer is None else [signer.key, signer.secret, signer.passphrase]
+        signing = [key.removeprefix("0x") for key in SIGNING.values()]
+        return [*SECRETS.values(), *signing, *filter(None, given)]
 
     def calm(self) -> None:
         """Let nothing go wrong any more."""
@@ -116,13 +126,15 @@ async def open_stalls(
         venues=tuple(temper.modes),
         habits=HABITS,
         faults=faults,
+        signs=temper.signs,
     )
     async with open_stand(clock, layout) as stand:
-        fair, contest = stand.venues.get("manifold"), stand.venues.get("metaculus")
+        fair, contest, exchange = (stand.venues.get(name) for name in ("manifold", "metaculus", "polymarket"))
         yield Stalls(
             stand=stand,
             manifold=fair if isinstance(fair, FakeManifold) else None,
             metaculus=contest if isinstance(contest, FakeMetaculus) else None,
+            polymarket=exchange if isinstance(exchange, FakePolymarket) else None,
         )
 
 

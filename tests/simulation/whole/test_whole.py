@@ -2,9 +2,6 @@
 
 import json
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +9,14 @@ import pytest
 import structlog
 
 from tests.scoreboard import board_of, table_of
+from tests.simulation.whole.called import simulated
 from tests.simulation.whole.keep import line_of
-from tests.simulation.whole.plan import Plan
+from tests.simulation.whole.plan import Plan, temper_of
 from tests.simulation.whole.sim import run
 from tests.simulation.whole.twins import disagreements
 
-ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = (sys.executable, "-m", "tests.simulation.whole")
 # Seeds with both venues, and with the simulated world, its press and its model.
-MARKETS, WORLDLY = 4, 13
+MARKETS, WORLDLY, SIGNED = 4, 13, 19
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +49,23 @@ def test_with_a_world_a_press_and_a_model_that_obeys_pages_no_invariant_breaks(t
 
 
 @pytest.mark.timeout(300)
+def test_orders_that_a_signer_signs_break_no_invariant_either(tmp_path: Path) -> None:
+    report = run(Plan(seed=SIGNED, days=0.4, lives=2), tmp_path)
+    assert report.violations == []
+    assert report.modes["polymarket"] == "live"
+    assert report.effects["polymarket order"] > 0
+    # The signer's own state is where the life left it, and its key is nowhere.
+    [spent] = tmp_path.rglob("signer.json")
+    assert float(json.loads(spent.read_text())["dollars"]) > 0.0
+
+
+def test_one_seed_in_eight_at_least_writes_orders_that_are_signed() -> None:
+    tempers = [temper_of(Plan(seed=seed)) for seed in range(1, 65)]
+    assert sum(temper.modes.get("polymarket") == "live" for temper in tempers) >= 8
+    assert {temper.order_type for temper in tempers if temper.signs} == {"FAK", "FOK", "GTD"}
+
+
+@pytest.mark.timeout(300)
 def test_in_calm_weather_all_that_is_acknowledged_stands(tmp_path: Path) -> None:
     report = run(Plan(seed=MARKETS, days=0.2, lives=0, faulty=False, people=False), tmp_path)
     assert report.violations == []
@@ -68,8 +81,9 @@ def test_paper_and_live_agree_on_every_decision_up_to_the_wire(tmp_path: Path) -
 
 
 @pytest.mark.timeout(300)
-def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets() -> None:
-    said = {_trace(seed="11", order=order) for order in ("1", "2")}
+@pytest.mark.parametrize("seed", ["11", str(SIGNED)])
+def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) -> None:
+    said = {_trace(seed=seed, order=order) for order in ("1", "2")}
     assert len(said) == 1
     assert said != {_trace(seed="12", order="1")}
 
@@ -77,7 +91,7 @@ def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", ["no-audit"])
 def test_a_planted_bug_is_found_and_the_seed_told(mutant: str) -> None:
-    found = _simulated("--first", "101", "--seeds", "3", "--days", "0.4", "--mutant", mutant, "--until-found")
+    found = simulated("--first", "101", "--seeds", "3", "--days", "0.4", "--mutant", mutant, "--until-found")
     assert found.returncode == 1
     assert "VIOLATED" in found.stdout
     assert f"MUTANT={mutant}" in found.stdout
@@ -98,13 +112,6 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
 
 
 def _trace(*, seed: str, order: str) -> str:
-    said = _simulated("--seed", seed, "--days", "0.12", "--lives", "3", order=order)
+    said = simulated("--seed", seed, "--days", "0.12", "--lives", "3", order=order)
     [trace] = [line for line in said.stdout.splitlines() if line.startswith("  trace: ")]
     return trace
-
-
-def _simulated(*options: str, order: str = "0") -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONHASHSEED": order}
-    return subprocess.run(
-        [*PROGRAM, *options], cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=280
-    )

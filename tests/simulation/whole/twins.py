@@ -6,6 +6,7 @@ decided before a question is decided anew is compared: what is sent or held and 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,9 @@ from tests.ledgers import Row, rows_of
 from tests.simulation.whole.plan import Plan
 from tests.simulation.whole.sim import run
 
-VENUES = ("manifold", "metaculus")
+VENUES = ("manifold", "metaculus", "polymarket")
+# A real account there takes longer to read than a book on paper: one side may be a question further than the other.
+SLOWER = "polymarket:"
 _DECIDED = """
 select f.ref, f.revision, d.verdict, d.why, i.action, i.order_body, i.predictions, i.cost
 from decision d join forecast f on f.id = d.forecast left join intent i on i.id = d.intent order by d.id
@@ -30,7 +33,7 @@ def disagreements(plan: Plan, root: Path) -> tuple[int, list[str]]:
     found = [
         f"I13: {ref} is decided {live.get(ref)} live and {paper.get(ref)} on paper"
         for ref in sorted(live.keys() | paper.keys())
-        if live.get(ref) != paper.get(ref)
+        if live.get(ref) != paper.get(ref) and not (ref.startswith(SLOWER) and None in {live.get(ref), paper.get(ref)})
     ]
     return len(live.keys() & paper.keys()), found
 
@@ -51,5 +54,16 @@ def _first(rows: list[Row], begins: str) -> Mapping[str, tuple[object, ...]]:
         if row["revision"] > 1 or row["ref"] in found:
             break
         why = row["why"].removeprefix(begins)
-        found[row["ref"]] = (row["verdict"], why, row["action"], row["order_body"], row["predictions"], row["cost"])
+        # What its fills took in the end is no part of a decision.
+        cost = None if row["ref"].startswith(SLOWER) else row["cost"]
+        found[row["ref"]] = (row["verdict"], why, row["action"], _order(row), row["predictions"], cost)
     return found
+
+
+def _order(row: Row) -> object:
+    """Return an order without when its book was read: an account that is real takes longer to read."""
+    if row["order_body"] is None:
+        return None
+    order = json.loads(row["order_body"])
+    order["terms"].pop("book", None)
+    return json.dumps(order, sort_keys=True)

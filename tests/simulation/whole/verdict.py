@@ -17,11 +17,13 @@ from bot.paper.book import book_path
 from bot.store.codec import moment, stamp
 from bot.testing.venues.stand import BUCKET
 from tests.ledgers import CENT, Row, misbooked, rows_of, unanswered, unsound
+from tests.simulation.whole import signed
 from tests.simulation.whole.observer import is_cancel, is_write
 from tests.simulation.whole.plan import CAPS
 
 if TYPE_CHECKING:
     from bot.testing.venues.kit import FakeVenue
+    from bot.testing.venues.polymarket_state import Order
     from bot.testing.venues.record import Effect, Heard
     from tests.simulation.whole.stalls import Stalls
 
@@ -39,6 +41,11 @@ _DAYS = """
 select venue, substr(planned_at, 1, 10) as day, max(cost) as most, total(cost) as cost from intent
 where action = 'order' and state not in ('refused', 'superseded') group by venue, mode, day
 """
+_SIGNED_FILLS = """
+select f.intent, f.reference, f.cash, f.shares from fill f join intent i on i.id = f.intent
+where i.venue = 'polymarket' and i.mode <> 'paper'
+"""
+_FENCES = "select intent, max(fence_at) as fence from attempt where fence_at is not null group by intent"
 _OUTCOMES = "select ref, kind, value, seen_at from resolution"
 # By so much the clock that people set may be behind.
 SET_BACK = timedelta(hours=1, minutes=2)
@@ -65,6 +72,8 @@ class Verdict:
         yield from self._leave()
         yield from self._standing()
         yield from self._fills()
+        yield from self._signed_fills()
+        yield from self._resting()
         yield from self._at_stake()
         yield from self._paper()
         yield from self._done()
@@ -98,16 +107,17 @@ class Verdict:
         """Every write that was heard had been sealed, and was heard once for each time that it was."""
         for name, venue in self._live():
             writes = [one for one in venue.requests if is_write(venue, one) and not is_cancel(one)]
-            heard = Counter(digest(one.body) for one in writes)
+            heard = Counter(_seal(name, one) for one in writes if one.path != signed.LOGIN)
             for seal, count in sorted(heard.items()):
                 attempts = len(self.seals.get(seal, ()))
                 if attempts == 0:
-                    yield f"I7: {name} heard a write that is not in the audit: {self._what(venue, seal)}"
+                    yield f"I7: {name} heard a write that is not in the audit: {self._what(name, seal)}"
                 elif count > attempts:
-                    yield f"I1: {name} heard {count} times what was sealed {attempts} times: {self._what(venue, seal)}"
+                    yield f"I1: {name} heard {count} times what was sealed {attempts} times: {self._what(name, seal)}"
 
-    def _what(self, venue: FakeVenue, seal: str) -> str:
-        one = next(heard for heard in venue.requests if digest(heard.body) == seal)
+    def _what(self, name: str, seal: str) -> str:
+        venue = self.stalls.all[name]
+        one = next(heard for heard in venue.requests if heard.body and _seal(name, heard) == seal)
         return f"{one.method} {one.path} {one.body[:200]!r}"
 
     def _by_intent(self, name: str, venue: FakeVenue) -> dict[str, list[Effect]]:
@@ -115,9 +125,9 @@ class Verdict:
         heard: dict[int, Heard] = {one.number: one for one in venue.requests}
         found = defaultdict(list)
         for effect in venue.ledger.effects():
-            if effect.kind == "cancel":
+            if effect.kind in {"cancel", "api key"}:
                 continue
-            rows = [row for row in self.seals.get(digest(heard[effect.request].body), ()) if row["venue"] == name]
+            rows = [row for row in self.seals.get(_seal(name, heard[effect.request]), ()) if row["venue"] == name]
             names = [row["body"]["intent"] for row in rows]
             if effect.kind == "forecast":
                 # One request may have several, each of a question. The same forecast days later is the same request:
@@ -139,12 +149,20 @@ class Verdict:
                 state = self.intents[intent]["state"] if intent in self.intents else "not in the ledger"
                 if len(found) > 1 and found[0].kind != "forecast":
                     yield f"I1: {intent} took effect {len(found)} times at {name}"
-                if state not in {"acked", "in doubt", *OPEN}:
+                if state not in {"acked", "in doubt", *OPEN} and any(self._left(name, effect) for effect in found):
                     yield f"I2: {intent} took effect at {name} and is {state}"
             for row in self.intents.values():
                 told = row["venue"] == name and row["mode"] != "paper" and row["state"] == "acked"
                 if told and row["id"] not in effects and row["action"] in {"order", "forecast"}:
                     yield f"I2: {row['id']} is acknowledged and had no effect at {name}"
+
+    def _left(self, name: str, effect: Effect) -> bool:
+        """Say whether an effect left anything: a signed order that ended without a match is listed nowhere, as none."""
+        exchange = self.stalls.polymarket
+        if exchange is None or name != "polymarket":
+            return True
+        order = exchange.state.orders[effect.subject]
+        return order.matched > 0 or order.status in {"LIVE", "DELAYED"}
 
     def _ended(self) -> Iterator[str]:
         """Nothing is on its way for ever, once all is calm."""
@@ -210,6 +228,42 @@ class Verdict:
         if abs(spent - row["paid"]) > 1e-4 * max(1.0, abs(spent)):
             yield f"fills: {row['paid']:.4f} on record, {spent:.4f} at the venue"
 
+    def _signed_orders(self) -> Iterator[tuple[Order, str]]:
+        """Yield the orders at Polymarket with their intents, but for those that only a person can tell."""
+        exchange = self.stalls.polymarket
+        if exchange is None or self.modes["polymarket"] != "live":
+            return
+        exchange.world.exchange.advance()
+        for intent, effects in self._by_intent("polymarket", exchange).items():
+            if intent in self.intents and self.intents[intent]["state"] != "in doubt":
+                yield from ((exchange.state.orders[effect.subject], intent) for effect in effects)
+
+    def _signed_fills(self) -> Iterator[str]:
+        """What is on record of each signed order is what was settled on chain of it: trade by trade, to the cent."""
+        rows, exchange = self.rows(_SIGNED_FILLS), self.stalls.polymarket
+        if exchange is None:
+            return
+        for order, intent in self._signed_orders():
+            there = {
+                trade.id: (float(cash), float(shares))
+                for trade, cash, shares in signed.parts(order, exchange.state)
+                if trade.status == "CONFIRMED"
+            }
+            known = {row["reference"]: (row["cash"], row["shares"]) for row in rows if row["intent"] == intent}
+            if there.keys() != known.keys():
+                yield f"fills: of {intent} {sorted(known)} are on record, {sorted(there)} at the venue"
+            for name in sorted(there.keys() & known.keys()):
+                if any(abs(one - other) > CENT for one, other in zip(there[name], known[name], strict=True)):
+                    yield f"fills: {name} of {intent} is {known[name]} on record, {there[name]} at the venue"
+
+    def _resting(self) -> Iterator[str]:
+        """Nothing rests at the venue that the ledger takes for ended."""
+        ends = {row["intent"]: row["fence"] for row in self.rows(_FENCES)}
+        for order, intent in self._signed_orders():
+            is_over = self.intents[intent]["state"] != "acked" or moment(ends[intent]) <= self.now - SET_BACK
+            if order.status in {"LIVE", "DELAYED"} and is_over:
+                yield f"I2: {intent} rests at polymarket, and is {self.intents[intent]['state']} to {ends[intent]}"
+
     def _at_stake(self) -> Iterator[str]:
         """By the ledger no order and no day cost more than they may, on paper too; what is in doubt is spent."""
         for row in self.rows(_DAYS):
@@ -258,7 +312,16 @@ class Verdict:
             question = self.stalls.metaculus.state.questions[int(name)]
             known = question.resolution_set
             return [] if question.resolution is None or known is None else [known]
+        if venue == "polymarket" and self.stalls.polymarket is not None:
+            markets = self.stalls.polymarket.state.markets.values()
+            known_s = [one.resolved_at for one in markets if name in {one.condition, one.event}]
+            return [datetime.fromtimestamp(min(at), UTC)] if (at := [one for one in known_s if one is not None]) else []
         return None
+
+
+def _seal(name: str, heard: Heard) -> str:
+    """Return the digest of what was sealed of a write."""
+    return digest(signed.sealed(heard) if name == "polymarket" and heard.path != signed.LOGIN else heard.body)
 
 
 def _stands(row: Row) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.metaculus_world import grid
+from tests.simulation.whole.pit import Pit
 from tests.simulation.whole.plan import DAY_S, HOUR_S
 
 if TYPE_CHECKING:
@@ -39,13 +40,17 @@ ENDS = ("YES", "NO", "NO", "CANCEL")
 
 @dataclass(slots=True, kw_only=True)
 class Weather:
-    """What goes on at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back."""
+    """What goes on at the venues, drawn from one stream; ``undone`` is what had an outcome that was taken back.
+
+    What goes on at the exchange whose orders are signed is in ``pit``, where Foxcast has an account.
+    """
 
     stalls: Stalls
     temper: Temper
     clock: Clock
     stream: np.random.Generator
     undone: set[str] = field(default_factory=set)
+    pit: Pit | None = None
     _markets: list[Market] = field(default_factory=list)
     _questions: list[Question] = field(default_factory=list)
     # When the outcome of what is closed will be known.
@@ -53,9 +58,12 @@ class Weather:
 
     def begin(self) -> None:
         """Open what is there on the first day."""
-        for _ in range(FIRST_BESIDE if self.temper.worldly else FIRST):
+        first = FIRST_BESIDE if self.temper.worldly else FIRST
+        for _ in range(first):
             self._open_market()
             self._ask()
+        if self.pit is not None:
+            self.pit.begin(first)
 
     async def blow(self) -> None:
         """Let things happen, for ever."""

@@ -1,16 +1,17 @@
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from bot.config.document import Key
+from bot.config.document import Document, Key
 from bot.config.model import Config
 from bot.config.sources import Sources, Variable, variable_name
 from bot.gate.armed import config_digest as digest_with
 from bot.gate.armed import same_but_secrets
 from bot.gate.lanes import lane_in
-from bot.specs import Configurable, SearchSpec, Settings, Table, VenueSpec
+from bot.specs import Configurable, LocalPath, SearchSpec, Settings, Table, VenueSpec
 
 TABLE: dict[str, Any] = {"forecasters": ["first"], "settings": {"groups": ["weather"]}}
 
@@ -19,6 +20,7 @@ class Groups(Settings):
     groups: tuple[str, ...] = ()
     pace: float = 1.0
     key: SecretStr | None = None
+    token_file: LocalPath | None = None
 
 
 class Engine(Settings):
@@ -122,6 +124,18 @@ def test_what_the_environment_sets_of_a_plugin_counts(environment: dict[tuple[st
 
 def test_where_a_setting_comes_from_does_not_count() -> None:
     assert within({PACE: "2"}) == within({}, venues=venues(settings={"groups": ["weather"], "pace": 2}))
+
+
+def test_where_the_configuration_lies_does_not_count_and_where_its_files_lie_does(tmp_path: Path) -> None:
+    def lying(folder: Path, token_file: str) -> str:
+        placed = config(venues=venues(settings={"token_file": token_file}))
+        return config_digest(placed.placed(Sources(document=Document(path=folder / "config.toml"))), "lantern")
+
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert lying(here, "token") == lying(there, "token")
+    assert lying(here, "../token") == lying(there, "../token")
+    assert lying(here, "token") != lying(here, "../token")
+    assert lying(there, str(there / "token")) == lying(there, "token")
 
 
 def test_another_key_is_another_account_and_a_key_for_reading_is_not() -> None:
