@@ -117,7 +117,7 @@ async def test_mf_c3_two_candidates_settle_nothing(stand: Stand) -> None:
     question, writer = await stand.question(market), stand.writer()
     batch, receipt = await placed(writer, question, order_of(market))
     first = stand.venue.state.bets[receipt.reference]
-    stand.venue.state.bets["twin"] = replace(first, id="twin")
+    stand.venue.state.keep(replace(first, id="twin"))
     stand.clock.pass_unnoticed(1)
     (again,) = await writer.standing(batch)
     assert again.state is IntentState.UNKNOWN

@@ -7,6 +7,7 @@ draws chance of its own.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ssl
 from collections import Counter
 from collections.abc import Callable
@@ -95,7 +96,7 @@ def run(plan: Plan, root: Path, *, tell: bool = False, judged: Callable[[Path], 
             _note(stage, report)
             judged(_ledger(stage.lives))
 
-    with patch("httpx.create_ssl_context", _context):
+    with patch("httpx.create_ssl_context", _context), patch("hashlib.scrypt", _scrypt):
         simulate(main, start=START, make=NetworkLoop)
     return report
 
@@ -104,6 +105,10 @@ def run(plan: Plan, root: Path, *, tell: bool = False, judged: Callable[[Path], 
 def _context(**_: object) -> ssl.SSLContext:
     """Make one for all lives: nothing here is encrypted, and each takes as long as an hour of a simulated day."""
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+# A key is derived from the same secrets in each life, which is meant to take long.
+_scrypt = cache(hashlib.scrypt)
 
 
 def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: VirtualClock) -> _Stage:

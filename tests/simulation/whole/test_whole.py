@@ -15,8 +15,8 @@ from tests.simulation.whole.plan import Plan, temper_of
 from tests.simulation.whole.sim import run
 from tests.simulation.whole.twins import disagreements
 
-# Seeds with both venues, and with the simulated world, its press and its model.
-MARKETS, WORLDLY, SIGNED = 4, 13, 19
+# Seeds with two venues, and with one where orders are signed.
+MARKETS, SIGNED = 4, 19
 
 
 @pytest.fixture(autouse=True)
@@ -31,25 +31,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", [1, MARKETS])
-def test_days_with_faults_kills_and_people_break_no_invariant(seed: int, tmp_path: Path) -> None:
-    report = run(Plan(seed=seed, days=1.0), tmp_path)
-    assert report.violations == []
-    assert report.effects
-    assert report.faults
-    assert len(report.lives) > 1
-
-
-@pytest.mark.timeout(300)
-def test_with_a_world_a_press_and_a_model_that_obeys_pages_no_invariant_breaks(tmp_path: Path) -> None:
-    report = run(Plan(seed=WORLDLY, days=0.3, lives=2), tmp_path)
-    assert report.violations == []
-    assert report.worldly
-    assert report.effects["metaculus forecast"] > 0
-
-
-@pytest.mark.timeout(300)
-def test_orders_that_a_signer_signs_break_no_invariant_either(tmp_path: Path) -> None:
+def test_orders_that_a_signer_signs_break_no_invariant(tmp_path: Path) -> None:
     report = run(Plan(seed=SIGNED, days=0.4, lives=2), tmp_path)
     assert report.violations == []
     assert report.modes["polymarket"] == "live"
