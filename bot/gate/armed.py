@@ -37,14 +37,14 @@ def config_digest(config: Config, venue: str, offered: Offered) -> str:
     own = [spec for spec in offered(Table.VENUES) if spec.name == venue]
     used = [*own, *(spec for kind in _TABLES for spec in offered(kind))]
     rest = config.model_dump(mode="json", exclude={*_APART})
-    plain = {
+    plain: dict[str, Json] = {
         "venue": venue,
         "mode": config.mode_of(venue),
         "table": None if table is None else table.model_dump(mode="json", exclude={"settings"} if own else None),
-        "rest": _without_settings(rest, used),
+        "rest": dict(_without_settings(rest, used)),
         "settings": {f"{spec.table}.{spec.name}": _in_effect(spec, config) for spec in used},
     }
-    told = digest(json.dumps(plain, sort_keys=True, default=str).encode())
+    told = digest(json.dumps(_from(f"{config.sources.folder}/", plain), sort_keys=True, default=str).encode())
     hidden = [*_secrets(own, config)] if config.mode_of(venue) in LIVE_MODES else []
     return f"{told}.{_slow(venue, hidden)}" if hidden else told
 
@@ -76,13 +76,13 @@ def _without_settings(rest: Mapping[str, Any], used: Iterable[Configurable[Any]]
 def _in_effect(spec: Configurable[Any], config: Config) -> Json:
     """Return the settings of a plugin, but for secrets; which model answers under another key is the same."""
     try:
-        return _from(f"{config.sources.folder}/", recorded(settings_of(spec, config)))
+        return recorded(settings_of(spec, config))
     except ConfigError:
         return _UNREADABLE
 
 
 def _from(folder: str, value: Json) -> Json:
-    """Return settings with the paths beside the configuration as they are from there, wherever it lies."""
+    """Return what is told with the paths beside the configuration as they are from there, wherever it lies."""
     match value:
         case str():
             return value.removeprefix(folder)

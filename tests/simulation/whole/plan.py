@@ -18,7 +18,8 @@ from bot.testing.venues.stand import BALANCE, TRADING, VENUES, toml
 if TYPE_CHECKING:
     import numpy as np
 
-HERE = Path(__file__).parent
+# The plugin of those who forecast without a world; it lies beside the folders of lives, so that no path tells where.
+DRIFTER_FILE = Path(__file__).with_name("drifter.py")
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 # What an order, and all orders of a day and of an arm record may cost: less than is wanted on many a day.
 CAPS: Mapping[str, float] = {"per_order": 10.0, "per_day": 40.0, "total": 2_000.0}
@@ -163,7 +164,7 @@ def config_of(temper: Temper, stand: Mapping[str, Any]) -> str:
     table = {
         **world,
         "plugins": [*world["plugins"], DRIFTER, *([BLF] if temper.worldly else [])],
-        "plugin_files": [str(HERE / "drifter.py")],
+        "plugin_files": [f"../{DRIFTER_FILE.name}"],
         "mode": "live",
         "state": "HOME/state",
         "log": {"level": "error"},

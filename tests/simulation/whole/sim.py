@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shutil
 import ssl
 from collections import Counter
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from tests.simulation.whole.life import KILLED, Lives
 from tests.simulation.whole.observer import Observer
 from tests.simulation.whole.people import People
 from tests.simulation.whole.pit import pit_of
-from tests.simulation.whole.plan import DAY_S, OLD_AGE, RECONCILE_S, Plan, Temper, config_of, temper_of
+from tests.simulation.whole.plan import DAY_S, DRIFTER_FILE, OLD_AGE, RECONCILE_S, Plan, Temper, config_of, temper_of
 from tests.simulation.whole.signing import signer_of
 from tests.simulation.whole.stalls import Stalls, open_stalls
 from tests.simulation.whole.verdict import Verdict
@@ -84,6 +85,7 @@ def run(plan: Plan, root: Path, *, tell: bool = False, judged: Callable[[Path], 
     ``judged`` is called with the ledger in the end.
     """
     report = Report(plan=plan)
+    shutil.copy(DRIFTER_FILE, root)
 
     async def main(clock: VirtualClock) -> None:
         temper, chance = temper_of(plan), SeededRandom(plan.seed)

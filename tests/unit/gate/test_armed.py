@@ -127,14 +127,15 @@ def test_where_a_setting_comes_from_does_not_count() -> None:
 
 
 def test_where_the_configuration_lies_does_not_count_and_where_its_files_lie_does(tmp_path: Path) -> None:
-    def lying(folder: Path, token_file: str) -> str:
-        placed = config(venues=venues(settings={"token_file": token_file}))
+    def lying(folder: Path, token_file: str, *plugins: str) -> str:
+        placed = config(venues=venues(settings={"token_file": token_file}), plugin_files=plugins)
         return config_digest(placed.placed(Sources(document=Document(path=folder / "config.toml"))), "lantern")
 
     here, there = tmp_path / "here", tmp_path / "there"
     assert lying(here, "token") == lying(there, "token")
     assert lying(here, "../token") == lying(there, "../token")
     assert lying(here, "token") != lying(here, "../token")
+    assert lying(here, "token", "mine.py") == lying(there, "token", "mine.py") != lying(there, "token", "yours.py")
     assert lying(there, str(there / "token")) == lying(there, "token")
 
 
