@@ -9,9 +9,9 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = (sys.executable, "-m", "tests.simulation.whole")
 
 
-def simulated(*options: str, order: str = "0", within_s: float = 280.0) -> "subprocess.CompletedProcess[str]":
+def simulated(*options: str, order: str = "0") -> "subprocess.CompletedProcess[str]":
     """Run it to its end; ``order`` is the seed of hashes, and so the order of sets."""
     environment = {**os.environ, "PYTHONHASHSEED": order}
     return subprocess.run(
-        [*PROGRAM, *options], cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=within_s
+        [*PROGRAM, *options], cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=280
     )
