@@ -64,6 +64,8 @@ class Observer:
     _heard: Counter[str] = field(default_factory=Counter)
     _seen: int = 0
     _days: dict[str, dict[str, str]] = field(default_factory=lambda: {"manifold": {}, "polymarket": {}})
+    # When each write came, by the clock that Foxcast looks at.
+    _came: dict[tuple[str, int], datetime] = field(default_factory=dict)
     _signed: dict[str, dict[bytes, float]] = field(default_factory=dict)
     _lists: tuple[list[Heard], ...] = ()
     # How many writes each venue heard since the STOP file is there.
@@ -105,6 +107,8 @@ class Observer:
             server.requests[place] = READ
             return
         self.writes += 1
+        if self.people is not None:
+            self._came[name, heard.number] = self.people.machine.now()
         self._judge_write(name, heard)
         if self.people is not None and not is_cancel(heard) and heard.path != signed.LOGIN:
             self.people.saw_write()
@@ -131,23 +135,21 @@ class Observer:
     def _judge_stakes(self) -> None:
         """Judge what is at stake with each order: none is above its cap, and no day above its own.
 
-        Days are those of the clock that Foxcast looks at; the first minutes of one are left out, since an order may
-        have been planned the day before.
+        Days are those of the clock that Foxcast looks at, when an order came; the first minutes of one are left out,
+        since it may have been planned the day before.
         """
         people, manifold, exchange = self.people, self.stalls.manifold, self.stalls.polymarket
         if people is None:
             return
-        at = people.machine.now()
         if manifold is not None:
             effects = manifold.ledger.effects("bet", account=self.stalls.trader)
             bets, now = manifold.state.bets, manifold.now_ms()
-            self._judge_days("manifold", effects, at, lambda name: _stake(bets[name], now), _asked)
+            self._judge_days("manifold", effects, lambda name: _stake(bets[name], now), _asked)
         if exchange is not None:
             effects, state = exchange.ledger.effects("order"), exchange.state
             self._judge_days(
                 "polymarket",
                 effects,
-                at,
                 lambda name: signed.stake(state.orders[name], state),
                 lambda effect: signed.asked(state.orders[effect.subject]),
             )
@@ -156,22 +158,22 @@ class Observer:
         self,
         venue: str,
         effects: Sequence[Effect],
-        at: datetime,
         stake: Callable[[str], float],
         asked: Callable[[Effect], float],
     ) -> None:
         days = self._days[venue]
-        if len(effects) == len(days):
-            return
-        for effect in effects[len(days) :]:
+        fresh = effects[len(days) :]
+        for effect in fresh:
+            at = self._came[venue, effect.request]
             days[effect.subject] = "" if at.hour == 0 and at.minute < PLANNED_BEFORE_MIN[venue] else f"{at:%Y-%m-%d}"
             if (amount := asked(effect)) > CAPS["per_order"] + CENT:
                 self.violations.append(f"I3: an order of {amount:g} at {venue}, and {CAPS['per_order']:g} may be")
-        day = f"{at:%Y-%m-%d}"
-        at_stake = sum(stake(name) for name, of in days.items() if of == day)
-        self.most_at_stake = max(self.most_at_stake, at_stake)
-        if at_stake > CAPS["per_day"] + CENT:
-            self.violations.append(f"I3: {at_stake:.2f} is at stake at {venue} on {day}, {CAPS['per_day']:g} may be")
+        for day in sorted({days[effect.subject] for effect in fresh} - {""}):
+            at_stake = sum(stake(name) for name, of in days.items() if of == day)
+            self.most_at_stake = max(self.most_at_stake, at_stake)
+            if at_stake > CAPS["per_day"] + CENT:
+                what = f"{at_stake:.2f} is at stake at {venue} on {day}"
+                self.violations.append(f"I3: {what}, {CAPS['per_day']:g} may be")
 
     def _judge_signed(self, heard: Heard) -> None:
         """Judge what the signer has signed: of the orders made on a day of its clock no more than it may."""
