@@ -88,7 +88,10 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--keep", metavar="NAME", help="add what came of each to state/simulations/NAME.jsonl")
     parser.add_argument("--place", type=int, help="of one job: which processor it keeps to, counted from 0")
     parser.add_argument("--dump", type=Path, help="write every line of the trace to this file")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    if asked.seeds < 1 or asked.jobs < 1 or not asked.days > 0.0:
+        parser.error("--seeds and --jobs are 1 at least, and --days more than 0")
+    return asked
 
 
 def _each_mutant(asked: argparse.Namespace) -> int:

@@ -25,5 +25,12 @@ def test_in_a_day_of_faults_kills_and_people_no_invariant_breaks(first: int, wor
     assert " 0 violated" in done.stdout
 
 
+@pytest.mark.parametrize("options", [("--seeds", "0"), ("--days", "0"), ("--days", "nan"), ("--jobs", "0")])
+def test_nothing_at_all_is_no_simulation(options: tuple[str, str]) -> None:
+    done = simulated(*options)
+    assert done.returncode == 2
+    assert "1 at least" in done.stderr
+
+
 def _told(text: str) -> list[list[str]]:
     return [[*match.groups()] for line in text.splitlines() if (match := _SEED.match(line))]
