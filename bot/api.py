@@ -23,6 +23,7 @@ from bot.agent.texts import (
     unfilled,
 )
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
+from bot.clock import Stamps
 from bot.desk.combine import Pool, combine, mixed, pooled
 from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
@@ -265,6 +266,7 @@ __all__ = [
     "Sockets",
     "SourcePolicy",
     "Speaker",
+    "Stamps",
     "StandingBook",
     "State",
     "Step",

@@ -39,17 +39,19 @@ class VenueContract:
     """What every venue must do.
 
     ``settings`` reads something that does not change during the test; ``pages`` is the web it reads, by address;
-    ``remote`` are settings that read over HTTP, None for a venue that never does.
+    ``idle`` is the parameter of addresses that means nothing there, "" for none; ``remote`` are settings that read over
+    HTTP, None for a venue that never does.
     """
 
     spec: ClassVar[VenueSpec[Any]]
     settings: ClassVar[Settings]
     remote: ClassVar[Settings | None] = None
     pages: ClassVar[Mapping[str, bytes | Exception]] = {}
+    idle: ClassVar[str] = ""
 
     @pytest.fixture
     def workplace(self, tmp_path: Path) -> Workplace:
-        return Workplace(clock=FakeClock(), http=DictHttp(self.pages), folder=tmp_path)
+        return Workplace(clock=FakeClock(), http=DictHttp(self.pages, idle=self.idle), folder=tmp_path)
 
     def test_it_is_built_for_this_version(self) -> None:
         assert self.spec.api_version == API_VERSION

@@ -20,11 +20,13 @@ class Asked:
 class DictHttp:
     """Implements the port Http: an address has a body, or an error that asking it raises; GET and POST alike.
 
-    ``asked`` lists the addresses in the order of the requests, answered or not; ``requests`` all that was sent.
+    ``asked`` lists the addresses in the order of the requests, answered or not; ``requests`` all that was sent. The
+    parameter of a query that is named in ``idle`` means nothing: pages are found without it.
     """
 
-    def __init__(self, pages: Mapping[str, bytes | Exception]) -> None:
+    def __init__(self, pages: Mapping[str, bytes | Exception], *, idle: str = "") -> None:
         self.pages = dict(pages)
+        self._idle = idle
         self.requests: list[Asked] = []
 
     @property
@@ -48,10 +50,17 @@ class DictHttp:
     def _answer(self, request: Asked, max_bytes: int) -> bytes:
         self.requests.append(request)
         url = request.url
-        page = self.pages.get(url, NotFound(f"404 at {url}"))
+        page = self.pages.get(self._meant(url), NotFound(f"404 at {url}"))
         if isinstance(page, Exception):
             raise page
         if len(page) > max_bytes:
             message = f"{url} has more than {max_bytes} bytes"
             raise ContractError(message)
         return page
+
+    def _meant(self, url: str) -> str:
+        path, mark, query = url.partition("?")
+        if not self._idle or not mark:
+            return url
+        kept = "&".join(pair for pair in query.split("&") if pair.partition("=")[0] != self._idle)
+        return f"{path}?{kept}" if kept else path

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from bot.api import Clock, ContractError, Http, Json, NotFound, Rejected, Unauthorized, Unavailable
+from bot.api import Clock, ContractError, Http, Json, NotFound, Rejected, Stamps, Unauthorized, Unavailable
 from plugins.manifold.settings import ManifoldSettings
 
 MAX_BYTES = 40_000_000
@@ -63,13 +63,11 @@ class Client:
     def __init__(self, settings: ManifoldSettings, http: Http, clock: Clock) -> None:
         self._settings = settings
         self._http = http
-        self._clock = clock
-        self._last_ms = 0
+        self._stamps = Stamps(clock)
 
     def stamp_ms(self) -> int:
         """Return the time in milliseconds, but never the same twice."""
-        self._last_ms = max(round(self._clock.now().timestamp() * 1000), self._last_ms + 1)
-        return self._last_ms
+        return self._stamps.next_ms()
 
     async def get(self, path: str, parameters: Asked | None = None) -> Json:
         """Return the decoded answer to a question that needs no key."""

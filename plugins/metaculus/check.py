@@ -18,7 +18,7 @@ async def check(settings: MetaculusSettings, workplace: Workplace) -> Sequence[s
     Raises Unauthorized for a token that is not taken, Rejected for an account that is no bot or may not forecast, and
     for tournaments none of which is there.
     """
-    client = Client(settings, workplace.http)
+    client = Client(settings, workplace.http, workplace.clock)
     me = parsed(RawMe, await client.me(), "the account")
     if not me.is_bot:
         message = (

@@ -1,4 +1,8 @@
-"""Reading over HTTP: the addresses of this venue, its headers, and pages of a list that never says it is done."""
+"""Reading over HTTP: the addresses of this venue, its headers, and pages of a list that never says it is done.
+
+What must be true now is asked under an address that was never asked before, so that no cache on the way has an old
+answer to it: the server ignores a parameter that it does not know. Source: venue document, section 4.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,7 +11,7 @@ from urllib.parse import urlencode
 
 import structlog
 
-from bot.api import ContractError, Http, Json, Unauthorized
+from bot.api import Clock, ContractError, Http, Json, Stamps, Unauthorized
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import TABLE
 
@@ -46,9 +50,10 @@ def address(settings: MetaculusSettings, path: str, parameters: Parameters | Non
 class Client:
     """What can be asked. All raise as ``Http.get`` does; Unauthorized names the setting that must be mended."""
 
-    def __init__(self, settings: MetaculusSettings, http: Http) -> None:
+    def __init__(self, settings: MetaculusSettings, http: Http, clock: Clock) -> None:
         self._settings = settings
         self._http = http
+        self._stamps = Stamps(clock)
         self._headers = headers_of(settings)
 
     async def get(self, path: str, parameters: Parameters | None = None) -> Json:
@@ -79,9 +84,9 @@ class Client:
         return _record(await self.get(path), path)
 
     async def post(self, post_id: int) -> Record:
-        """Return a post with our own forecasts; raises NotFound for one that is not visible."""
+        """Return a post with our own forecasts, as it is now; raises NotFound for one that is not visible."""
         path = f"posts/{post_id}/"
-        return _record(await self.get(path), path)
+        return _record(await self.get(path, {"fresh": self._stamps.next_ms()}), path)
 
     async def open_posts(self, tournament: str | int) -> list[Record]:
         """Return all posts of one tournament with something open in it; raises Rejected for an unknown tournament."""
@@ -89,16 +94,17 @@ class Client:
         return await self._all("posts/", asked)
 
     async def posts(self, post_ids: Sequence[int]) -> list[Record]:
-        """Return those of the posts (at most a page of them) that are visible, whatever their status."""
+        """Return those of the posts (at most a page) that are visible, whatever their status, as they are now."""
         wanted = frozenset(post_ids)
-        asked: Parameters = {"ids": sorted(wanted), "with_cp": "false", "limit": PAGE}
+        asked: Parameters = {"ids": sorted(wanted), "with_cp": "false", "limit": PAGE, "fresh": self._stamps.next_ms()}
         page = _results(await self.get("posts/", asked), "posts/")
         # A filter that is not understood returns everything.
         return [post for post in page if _named(post) and post["id"] in wanted]
 
     async def comments(self, post_id: int, author: int) -> list[Record]:
-        """Return our private comments on a post, the newest first."""
-        asked: Parameters = {"is_private": "true", "author": author, "post": post_id, "limit": PAGE}
+        """Return our private comments on a post, the newest first, as they are now."""
+        stamp = self._stamps.next_ms()
+        asked: Parameters = {"is_private": "true", "author": author, "post": post_id, "limit": PAGE, "fresh": stamp}
         found = await self._all("comments/", asked)
         return [comment for comment in found if comment.get("on_post") == post_id]
 

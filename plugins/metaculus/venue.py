@@ -63,7 +63,7 @@ class MetaculusVenue:
     def __init__(self, settings: MetaculusSettings, workplace: Workplace) -> None:
         self._settings = settings
         self._clock = workplace.clock
-        self._client = Client(settings, workplace.http)
+        self._client = Client(settings, workplace.http, workplace.clock)
         self._folder = workplace.folder
         self._noted: dict[str, object] = {}
 

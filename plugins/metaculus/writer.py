@@ -74,7 +74,7 @@ class MetaculusWriter:
         self._settings = settings
         self._clock = place.clock
         self._wire = place.wire
-        self._client = Client(settings, place.http)
+        self._client = Client(settings, place.http, place.clock)
         self._stopped = ""
         self._refusing: set[int] = set()
         self._author: int | None = None

@@ -74,6 +74,7 @@ class TestReader(VenueContract):
     settings: ClassVar[Settings] = SETTINGS
     remote: ClassVar[Settings] = SETTINGS
     pages: ClassVar[Mapping[str, bytes | Exception]] = pages()
+    idle: ClassVar[str] = "fresh"
 
 
 class Sealing:

@@ -78,6 +78,19 @@ async def test_mc_c2_what_stands_is_compared_with_the_payload(site: Site) -> Non
     assert [one.state for one in await site.writer.standing(wanted)] == [ABSENT]
 
 
+async def test_no_reading_of_what_stands_is_answered_by_a_cache(site: Site) -> None:
+    rain = site.fake.world.add_question()
+    forecast = await site.sealed(batch(intent(ref(rain))))
+    comment = await site.sealed(batch(remark(rain), questions=(await asked(site, rain),)))
+    for wanted in (forecast, comment):
+        assert [one.state for one in await site.writer.standing(wanted)] == [ABSENT]
+        site.fake.faults.next(Fault.DROPPED_AFTER, method="POST")
+        assert [one.state for one in await site.writer.submit(wanted)] == [UNKNOWN]
+        # Whoever has an old answer to what is asked gives that one.
+        site.fake.faults.next(Fault.STALE, method="GET", times=3)
+        assert [one.state for one in await site.writer.standing(wanted)] == [ACKED]
+
+
 async def test_a_write_that_reads_back_differently_is_in_doubt(site: Site) -> None:
     rain = site.fake.world.add_question()
     wanted = await site.sealed(batch(intent(ref(rain))))

@@ -330,9 +330,10 @@ async def test_a_posts_list_that_ignores_its_filter_is_filtered_here(tmp_path: P
             address(SETTINGS, "posts/", {"ids": [40001], "with_cp": "false", "limit": 100}): page(
                 post(40001), post(40002)
             )
-        }
+        },
+        idle="fresh",
     )
-    assert [one["id"] for one in await Client(SETTINGS, http).posts([40001])] == [40001]
+    assert [one["id"] for one in await Client(SETTINGS, http, FakeClock()).posts([40001])] == [40001]
 
 
 def test_mc_l1_there_is_one_queue_of_a_request_every_3_6_seconds() -> None:

@@ -282,7 +282,7 @@ async def test_requests_for_recorded_posts_have_the_documented_form(
     elif asked.options:
         given = Choice({option: 1 / len(asked.options) for option in asked.options})
     settings = MetaculusSettings(token=SecretStr(TOKEN))
-    http = DictHttp({f"https://www.metaculus.com/api/posts/{raw['id']}/": json.dumps(raw).encode()})
+    http = DictHttp({f"https://www.metaculus.com/api/posts/{raw['id']}/": json.dumps(raw).encode()}, idle="fresh")
     clock = FakeClock(datetime(2026, 11, 22, tzinfo=UTC))
     writer = MetaculusWriter(settings, WriterPlace(clock=clock, http=http, folder=tmp_path, wire=MemoryWire()))
     [sealed] = await writer.seal(batch(intent(ref_of(raw["id"], asked.id), given)))
