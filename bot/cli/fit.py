@@ -12,7 +12,7 @@ import typer
 
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import Column, Kind, progress, stdout, table
-from bot.cli.output.deliver import STDOUT, deliver
+from bot.cli.output.deliver import STDOUT, deliver, require_writable
 from bot.cli.session import equipped
 from bot.cli.venues import require_archive
 from bot.clock import SystemClock
@@ -55,10 +55,11 @@ def fit(ctx: typer.Context, options: Options) -> None:
     if learner is None:
         message = f"{options.name} learns nothing from outcomes; there is nothing to fit"
         raise ConfigError(message)
+    path = options.out or Path(f"{options.name}-{options.before}.json")
+    require_writable(path, "--out")
     require_archive(config, registry, options.venue)
     _, archive = archive_of(config, registry, options.venue, options.rounds)
     fitted = _fitted(options, learner, archive, before)
-    path = options.out or Path(f"{options.name}-{options.before}.json")
     deliver(FITTED.plain(fitted), path)
     if path != STDOUT:
         _tell(fitted, path)

@@ -22,6 +22,7 @@ from bot.cli.interrupt import Terminated, run_until_told
 from bot.cli.leaving import TokenFile
 from bot.cli.options import spread
 from bot.cli.output.console import PlainConsole, emit, stdout
+from bot.cli.output.deliver import require_writable
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
 from bot.cli.output.live import View
 from bot.cli.output.several import Aside, Several, print_several
@@ -108,6 +109,7 @@ def forecast(ctx: typer.Context, options: Options) -> None:
         raise typer.BadParameter(message, param_hint="--with")
     if options.plot is not None:
         require_drawable(options.plot)
+        require_writable(options.plot, "--plot")
     config, registry = equipped(ctx)
     order = _Order(config, registry, SystemClock(), options)
     try:
