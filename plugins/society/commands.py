@@ -75,7 +75,7 @@ def court(
         case Deed.SCORE:
             text = minutes.scored([_tried(ctx, name) for name in given])
         case Deed.COMPARE:
-            text = minutes.compared(_tried(ctx, given[0]), _tried(ctx, given[1]))
+            text = minutes.compared(*_of_one_question(*(_tried(ctx, name) for name in given)))
         case Deed.TRANSCRIPT:
             text = _transcript(_tried(ctx, _one(given, "a forecast")), html)
     typer.echo(text)
@@ -103,6 +103,14 @@ def _tried(ctx: typer.Context, name: str) -> dict[str, Any]:
     is_played = partial(moves.issubset, {*ActionType, SEVERAL})
     require_maker(found, "a court", keys=("scenario",), is_played=is_played)
     return found
+
+
+def _of_one_question(first: dict[str, Any], second: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    refs = [found["question"]["ref"] for found in (first, second)]
+    if refs[0] != refs[1]:
+        message = f"compare needs two forecasts of one question; these are of {refs[0]} and {refs[1]}"
+        raise ConfigError(message)
+    return first, second
 
 
 def shown(scenario: Scenario) -> str:

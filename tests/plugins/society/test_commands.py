@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bot.clock import SeededRandom
 from bot.config.load import load_config
 from bot.config.plugin_settings import settings_of
 from bot.domain.forecast import Limits
+from bot.domain.question import QuestionRef
 from bot.errors import ConfigError, NotFound
 from bot.lab.replay import replay
 from bot.registry import load_registry
@@ -173,6 +175,8 @@ async def sat_through(folder: Path) -> dict[str, str]:
             assert again.identical, again
             assert [len(record.steps) for record in trace.trials] == [10 if name == "court" else 12] * 2
             made[f"{name} asked"] = str(len(llm.requests) - asked)
+        elsewhere = replace(question(), ref=QuestionRef("lantern", "snow"))
+        made["elsewhere"] = (await theatre.forecast(elsewhere, name, trials=1, **kept)).id
     async with open_theatre(folder, ScriptedLlm(turns=[thoughts(60, 70)])) as theatre:
         made[BLF] = (await theatre.forecast(question(), BLF)).id
     return made
@@ -202,6 +206,8 @@ def test_trials_on_record_are_replayed_shown_and_compared(folder: Path, capsys: 
     assert "B  intervention: variables rules = Be <b>bold</b>." in told
     assert "first said otherwise: 6. prosecution opening" not in told
     assert "first said otherwise: 8. votes" in told or "every word is the same" in told
+    with pytest.raises(ConfigError, match=r"of one question; these are of lantern:rain and lantern:snow$"):
+        foxcast(folder, "court", "compare", made["court"], made["elsewhere"])
     foxcast(folder, "court", "score", made["court"], made["court_b"])
     assert "nothing can be scored" in capsys.readouterr().out
     for deed, *given in (("transcript", BLF), ("compare", "court", BLF), ("score", "court_b", BLF)):
