@@ -23,7 +23,6 @@ from bot.agent.texts import (
     unfilled,
 )
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
-from bot.clock import Stamps
 from bot.desk.combine import Pool, combine, mixed, pooled
 from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
@@ -127,6 +126,7 @@ from bot.specs import (
     Workplace,
     WriterPlace,
 )
+from bot.stamps import Stamps
 from bot.told import Told, load_told, store_told
 
 __all__ = [

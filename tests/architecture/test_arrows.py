@@ -11,7 +11,7 @@ LAYERS = (
     ("bot.errors",),
     ("bot.domain", "bot.vitals", "bot.clock", "bot.ids", "bot.address", "bot.told", "bot.explained"),
     ("bot.ports",),
-    ("bot.rates", "bot.body", "bot.offset"),
+    ("bot.rates", "bot.body", "bot.offset", "bot.stamps"),
     ("bot.specs", "bot.http", "bot.wire", "bot.sockets", "bot.fetch", "bot.pages"),
     ("bot.hookspecs", "bot.config", "bot.science"),
     ("bot.discovery", "bot.store", "bot.judging"),

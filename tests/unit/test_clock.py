@@ -1,11 +1,9 @@
 from datetime import UTC, timedelta
-from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.clock import SeededRandom, Stamps, SystemClock
-from bot.testing.clock import FakeClock
+from bot.clock import SeededRandom, SystemClock
 
 labels = st.lists(st.text(max_size=5), max_size=3)
 
@@ -23,17 +21,6 @@ async def test_a_sleep_lasts_as_long_as_it_was_asked_to() -> None:
     start = clock.monotonic()
     await clock.sleep(0.01)
     assert clock.monotonic() - start >= 0.01
-
-
-@given(steps=st.lists(st.floats(-7200.0, 7200.0), min_size=1, max_size=20))
-def test_no_stamp_comes_twice_wherever_the_clock_is_set(steps: list[float]) -> None:
-    clock = FakeClock()
-    stamps, told = Stamps(clock), []
-    for step in steps:
-        clock.step(step)
-        told.append(stamps.next_ms())
-    assert all(earlier < later for earlier, later in pairwise(told))
-    assert all(stamp >= round(clock.now().timestamp() * 1000) for stamp in told[-1:])
 
 
 @given(seed=st.integers(0, 2**64), first=labels, second=labels)
