@@ -11,7 +11,9 @@ import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +91,7 @@ def board_of(lines: Sequence[Line], known: Sequence[Mapping[str, Any]]) -> dict[
         "repeated": _repeated(sound),
         "decisions compared": sum(line["twins"] for line in twins.values()),
         "memory": [
-            _memory(line) for line in once.values() if line["days"] >= SOAKED_DAYS and len(line["memory_mb"]) > 1
+            _memory(line) for line in once.values() if line["days"] >= SOAKED_DAYS and len(line["memory_mb"]) >= 4
         ],
         "most in use": _most(line["peak"] for line in once.values()),
         "mutants": _mutants(lines),
@@ -121,8 +123,8 @@ def _rows(board: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Run again, same trace", f"{board['repeated']['same']} of {board['repeated']['runs']}"
     yield "Decided alike on paper and live", f"{board['decisions compared']:,} decisions compared"
     for one in board["memory"]:
-        soak = f"{one['first_mb']:.0f} MB on day {one['first']}, {one['last_mb']:.0f} MB on day {one['last']}"
-        yield f"Memory, seed {one['seed']}", soak
+        quarters = ", ".join(f"{mb:.0f}" for mb in one["quarters_mb"])
+        yield f"Memory, seed {one['seed']}", f"{quarters} MB in the quarters of {one['days']:.0f} days (medians)"
     yield "Most in use at once", _told(board["most in use"])
     mutants = board["mutants"]
     found = [f"{name} ({seed})" for name, seed in sorted(mutants.items()) if seed is not None]
@@ -156,16 +158,13 @@ def _repeated(lines: Sequence[Line]) -> dict[str, int]:
 
 
 def _memory(line: Line) -> dict[str, Any]:
-    """Return the readings at a tenth of the run, once all is warm, and at its end."""
-    days = sorted(map(int, line["memory_mb"]))
-    first, last = days[len(days) // 10], days[-1]
-    held = line["memory_mb"]
+    """Return what is held in each quarter of the run: the median of its days."""
+    held = [mb for _, mb in sorted((int(day), mb) for day, mb in line["memory_mb"].items())]
+    cuts = [len(held) * quarter // 4 for quarter in range(5)]
     return {
         "seed": line["seed"],
-        "first": first,
-        "first_mb": held[str(first)],
-        "last": last,
-        "last_mb": held[str(last)],
+        "days": line["days"],
+        "quarters_mb": [median(held[begin:end]) for begin, end in pairwise(cuts)],
     }
 
 

@@ -91,6 +91,10 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
     assert [one["says"] for one in board["violations"]["open"]] == ["I1: twice"]
     assert board["mutants"] == {"no-audit": 11}
     assert "1 found and mended, 0 known, 1 not looked into" in table_of(board)
+    assert board["memory"] == []
+    held = {"10": 310.0, "0": 100.0, "1": 110.0, "2": 200.0, "3": 210.0, "4": 220.0, "5": 230.0, "9": 300.0}
+    soaked = board_of([{**line, "days": 200.0, "memory_mb": held}], known)
+    assert "| Memory, seed 11 | 105, 205, 225, 305 MB in the quarters of 200 days (medians) |" in table_of(soaked)
 
 
 def _trace(*, seed: str, order: str) -> str:
