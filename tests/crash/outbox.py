@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -153,7 +156,11 @@ class Zygote:
     async def begin(cls) -> Zygote:
         command = [sys.executable, "-m", "tests.crash.outbox_lives"]
         pipe = asyncio.subprocess.PIPE
-        return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd=_root()))
+        # In a group of its own, which ends as one.
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, cwd=_root(), start_new_session=True
+        )
+        return cls(process)
 
     async def live(self, life: Life) -> str:
         """Return how a life ended."""
@@ -178,8 +185,9 @@ class Zygote:
             waiting.set_result(ended)
 
     async def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        """End it, and the lives of stories that nobody follows any more."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         await self._listening
 
