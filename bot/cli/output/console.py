@@ -162,7 +162,8 @@ def _cell(cell: Cell, column: Column) -> Text:
 
 def indented(console: Console, words: str, *, by: int = 3, style: str = "") -> None:
     """Print text that stays to the right of a margin when it is broken into lines."""
-    console.print(Padding(Text(words, style=style), (0, 0, 0, by), expand=False))
+    for line in words.splitlines():
+        console.print(Padding(Text(line, style=style), (0, 0, 0, by), expand=False) if line.strip() else "")
 
 
 def heading(console: Console, words: str) -> None:
