@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,8 @@ from bot.domain.question import SINGLE_TARGET, QuestionRef
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.wire import Reply, Request
 from bot.errors import Unavailable
-from bot.store import schedule
+from bot.store import resolutions, schedule
+from bot.store.questions import Recorded
 from bot.wire import HttpWire
 from plugins.metaculus import resolve as metaculus_resolve
 from plugins.metaculus import venue as metaculus_venue
@@ -34,6 +36,26 @@ def _resolved_early() -> None:
         return found
 
     put(metaculus_venue, "resolution_of", guessed)
+
+
+def _yes_is_no() -> None:
+    record: Callable[..., Any] = resolutions.Resolutions.record
+
+    async def turned(self: Any, found: Sequence[Resolution], *, seen_at: datetime) -> Any:
+        said = [
+            replace(one, outcome=Happened(1.0 - one.outcome.value)) if isinstance(one.outcome, Happened) else one
+            for one in found
+        ]
+        return await record(self, said, seen_at=seen_at)
+
+    put(resolutions.Resolutions, "record", turned)
+
+
+def _never_resolved() -> None:
+    async def none(*_: object, **__: object) -> Recorded:
+        return Recorded()
+
+    put(resolutions.Resolutions, "record", none)
 
 
 def _leases_for_ever() -> None:
@@ -77,6 +99,8 @@ MUTANTS: Mapping[str, Mutant] = {
     **named(
         (
             ("resolved-early", "a question that closed is taken for resolved", _resolved_early),
+            ("yes-is-no", "the outcomes of yes-or-no questions are turned round", _yes_is_no),
+            ("never-resolved", "no outcome is ever written down", _never_resolved),
             ("leases-for-ever", "what a dead process had taken on is never taken up again", _leases_for_ever),
             ("signs-anything", "the signer does not count what it signed today", _signs_anything),
             ("matched-is-filled", "a match is a fill before it is settled on chain", _matched_is_filled),

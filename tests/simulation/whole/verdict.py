@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ from bot.testing.venues.stand import BUCKET
 from tests.ledgers import CENT, Row, misbooked, rows_of, unanswered, unsound
 from tests.simulation.whole import signed
 from tests.simulation.whole.observer import is_cancel, is_write
-from tests.simulation.whole.plan import CAPS
+from tests.simulation.whole.outcomes import FORECAST, RECORDED, SET_BACK, Outcomes
+from tests.simulation.whole.plan import CAPS, RECONCILE_S
 
 if TYPE_CHECKING:
     from bot.testing.venues.kit import FakeVenue
@@ -46,9 +47,6 @@ select f.intent, f.reference, f.cash, f.shares from fill f join intent i on i.id
 where i.venue = 'polymarket' and i.mode <> 'paper'
 """
 _FENCES = "select intent, max(fence_at) as fence from attempt where fence_at is not null group by intent"
-_OUTCOMES = "select ref, kind, value, seen_at from resolution"
-# By so much the clock that people set may be behind.
-SET_BACK = timedelta(hours=1, minutes=2)
 
 
 @dataclass(frozen=True)
@@ -289,34 +287,10 @@ class Verdict:
                 yield f"I9: {len(rows)} still {what} in calm weather: {rows[:3]}"
 
     def _outcomes(self) -> Iterator[str]:
-        """An outcome was there when it was read; of those that were taken back again it is not known since when."""
-        for row in self.rows(_OUTCOMES):
-            venue, key = row["ref"].split(":", 1)
-            name = key.rsplit(":", 1)[-1]
-            if f"{venue}:{name}" in self.undone:
-                continue
-            known = self._resolved_at(venue, name)
-            if known is None:
-                continue
-            since = known[0] if known else None
-            if since is None or moment(row["seen_at"]) < since - SET_BACK:
-                told = f"{row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
-                yield f"outcome: {told}, and has had an outcome since {since or 'never'}"
-
-    def _resolved_at(self, venue: str, name: str) -> list[datetime] | None:
-        """Return since when a question has had its outcome, nothing where it has none; None where nobody can say."""
-        if venue == "manifold" and self.stalls.manifold is not None:
-            at_ms = self.stalls.manifold.state.markets[name].resolution_time
-            return [] if at_ms is None else [datetime.fromtimestamp(at_ms / 1000, UTC)]
-        if venue == "metaculus" and self.stalls.metaculus is not None:
-            question = self.stalls.metaculus.state.questions[int(name)]
-            known = question.resolution_set
-            return [] if question.resolution is None or known is None else [known]
-        if venue == "polymarket" and self.stalls.polymarket is not None:
-            markets = self.stalls.polymarket.state.markets.values()
-            known_s = [one.resolved_at for one in markets if name in {one.condition, one.event}]
-            return [datetime.fromtimestamp(min(at), UTC)] if (at := [one for one in known_s if one is not None]) else []
-        return None
+        """Each outcome was there when it was read and is what came true, and none is missing."""
+        slower = self.period.total_seconds() / RECONCILE_S
+        outcomes = Outcomes(stalls=self.stalls, undone=self.undone, now=self.now, slower=slower)
+        yield from outcomes.judge(self.rows(RECORDED), [row["ref"] for row in self.rows(FORECAST)])
 
 
 def _seal(name: str, heard: Heard) -> str:

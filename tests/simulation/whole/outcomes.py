@@ -1,0 +1,126 @@
+"""Whether outcomes on record are those of the venues: what came true, since when, and that none is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from bot.store.codec import moment
+from tests.ledgers import Row
+from tests.simulation.whole.plan import PACES
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    from bot.testing.venues import metaculus_state, polymarket_state
+    from bot.testing.venues.manifold_state import Market
+    from tests.simulation.whole.stalls import Stalls
+
+RECORDED = "select ref, target, kind, value, seen_at from resolution order by id"
+FORECAST = "select distinct ref from forecast where state = 'done'"
+# By so much the clock that people set may be behind.
+SET_BACK = timedelta(hours=1, minutes=2)
+# A job that looks for outcomes this often has failed or was killed once at most before it read one.
+READ_WITHIN = timedelta(seconds=2.0 * PACES["resolve"])
+CALLED = {"yes": 1.0, "no": 0.0, "YES": 1.0, "NO": 0.0}
+CALLED_OFF = frozenset({"annulled", "ambiguous", "CANCEL"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What a venue has of a question: since when its outcome, and which where it is yes or no, a share or void.
+
+    Some are not told to everybody.
+    """
+
+    since: datetime | None
+    told: tuple[str, float | None] | None = None
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Judges outcomes by the state of the venues; ``undone`` are those that were taken back, at any time.
+
+    ``slower`` is how many times slower than at a common pace jobs run.
+    """
+
+    stalls: Stalls
+    undone: Collection[str]
+    now: datetime
+    slower: float
+
+    def judge(self, recorded: Collection[Row], forecast: Collection[str]) -> Iterator[str]:
+        """Say what is wrong with the rows of ``RECORDED``, and what is missing of the questions of ``FORECAST``."""
+        current = {(row["ref"], row["target"]): row for row in recorded}
+        for row in recorded:
+            known = self._known(row["ref"])
+            if known is None:
+                continue
+            told = f"outcome: {row['ref']} was taken for {row['kind']} {row['value']} at {row['seen_at']}"
+            if known.since is None or moment(row["seen_at"]) < known.since - SET_BACK:
+                yield f"{told}, and has had an outcome since {known.since or 'never'}"
+            elif row is current[row["ref"], row["target"]] and known.told not in {None, (row["kind"], row["value"])}:
+                yield f"{told}, and was {known.told}"
+        there = {row["ref"] for row in recorded}
+        late = self.now - READ_WITHIN * self.slower - SET_BACK
+        for ref in sorted(set(forecast) - there):
+            known = self._known(ref)
+            if known is not None and known.shown and known.since is not None and known.since < late:
+                yield f"outcome: {ref} has had one since {known.since}, and none is on record"
+
+    def _known(self, ref: str) -> _Known | None:
+        """Return what the venue has of a question, None where nobody can say."""
+        venue, key = ref.split(":", 1)
+        name = key.rsplit(":", 1)[-1]
+        if f"{venue}:{name}" in self.undone:
+            return None
+        if venue == "manifold" and self.stalls.manifold is not None:
+            return _of_market(self.stalls.manifold.state.markets[name])
+        if venue == "metaculus" and self.stalls.metaculus is not None:
+            return _of_question(self.stalls.metaculus.state, int(name))
+        if venue == "polymarket" and self.stalls.polymarket is not None:
+            return _of_condition(self.stalls.polymarket.state, name)
+        return None
+
+
+def _of_market(market: Market) -> _Known:
+    since = market.resolution_time
+    return _Known(
+        since=None if since is None else datetime.fromtimestamp(since / 1000, UTC),
+        told=_called(market.resolution) if market.type == "BINARY" else None,
+    )
+
+
+def _of_question(state: metaculus_state.State, number: int) -> _Known:
+    question = state.questions[number]
+    return _Known(
+        since=None if question.resolution is None else question.resolution_set,
+        told=_called(question.resolution) if question.type == "binary" else None,
+        # Who forecast nothing is not told what came of it.
+        shown=any(question.of(user.id) for user in state.users.values()),
+    )
+
+
+def _of_condition(state: polymarket_state.State, name: str) -> _Known:
+    markets = [one for one in state.markets.values() if name in {one.condition, one.event}]
+    ends = [one.resolved_at for one in markets if one.resolved_at is not None]
+    alone = markets[0] if len(markets) == 1 and markets[0].condition == name else None
+    return _Known(
+        since=datetime.fromtimestamp(min(ends), UTC) if ends else None,
+        told=None if alone is None else _paid(alone.payouts),
+    )
+
+
+def _called(resolution: str | None) -> tuple[str, float | None] | None:
+    if resolution in CALLED_OFF:
+        return "void", None
+    return ("happened", CALLED[resolution]) if resolution in CALLED else None
+
+
+def _paid(payouts: tuple[Decimal, Decimal] | None) -> tuple[str, float | None] | None:
+    if payouts is None:
+        return None
+    return ("happened", float(payouts[0])) if any(payouts) else ("void", None)
