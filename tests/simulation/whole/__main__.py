@@ -108,7 +108,8 @@ def _each_mutant(asked: argparse.Namespace) -> int:
         places.append(place)
         sys.stdout.write(f"{mutant}: {done.stdout.splitlines()[-1] if done.stdout else done.stderr[-500:]}\n")
         sys.stdout.flush()
-        return done.returncode == 1 and bool(done.stdout)
+        # One that comes to no verdict has found nothing.
+        return done.returncode == 1 and " violated [" in done.stdout
 
     with ThreadPoolExecutor(asked.jobs) as pool:
         hidden = [mutant for mutant, was in zip(MUTANTS, pool.map(found, MUTANTS), strict=True) if not was]
@@ -209,7 +210,10 @@ def _say(report: Report, took_s: float, *, verbose: bool) -> None:
         sys.stdout.write(f"  and {len(report.violations) - len(shown)} more\n")
     if report.violations:
         mutant = f" MUTANT={plan.mutant}" if plan.mutant else ""
-        sys.stdout.write(f"  again with: make simulate SEED={plan.seed} DAYS={plan.days:g}{mutant}\n")
+        arguments = [] if plan.lives == Plan(seed=plan.seed).lives else [f"--lives {plan.lives}"]
+        arguments += [] if plan.faulty else ["--calm"]
+        more = f" SIMULATE_ARGS='{' '.join(arguments)}'" if arguments else ""
+        sys.stdout.write(f"  again with: make simulate SEED={plan.seed} DAYS={plan.days:g}{mutant}{more}\n")
     sys.stdout.flush()
 
 

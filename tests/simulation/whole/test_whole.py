@@ -11,6 +11,7 @@ import structlog
 from tests.scoreboard import board_of, table_of
 from tests.simulation.whole.called import simulated
 from tests.simulation.whole.keep import line_of
+from tests.simulation.whole.mutants import MUTANTS
 from tests.simulation.whole.plan import Plan, temper_of
 from tests.simulation.whole.sim import run
 from tests.simulation.whole.twins import disagreements
@@ -71,9 +72,9 @@ def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) 
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("mutant", ["no-audit"])
-def test_a_planted_bug_is_found_and_the_seed_told(mutant: str) -> None:
-    found = simulated("--first", "101", "--seeds", "3", "--days", "0.4", "--mutant", mutant, "--until-found")
+@pytest.mark.parametrize(("mutant", "days"), [("no-audit", "0.4"), ("yes-is-no", "3"), ("never-resolved", "3")])
+def test_a_planted_bug_is_found_and_the_seed_told(mutant: str, days: str) -> None:
+    found = simulated("--first", "101", "--seeds", "3", "--days", days, "--mutant", mutant, "--until-found")
     assert found.returncode == 1
     assert "VIOLATED" in found.stdout
     assert f"MUTANT={mutant}" in found.stdout
@@ -84,12 +85,16 @@ def test_what_is_kept_of_simulations_adds_up(tmp_path: Path) -> None:
     line = {"commit": "c0ffee", "command": "python", **json.loads(json.dumps(line_of(report, 1.0)))}
     mutant = {**line, "mutant": "no-audit", "violations": ["I7: nothing is written down"]}
     broken = {**line, "seed": 12, "violations": ["I1: twice", "I9: too late"]}
-    known = [{"seeds": [12], "says": ["too late"], "mended": "so"}]
+    known = [{"commits": ["c0ffee"], "seeds": [12], "days": 0.05, "says": ["too late"], "mended": "so"}]
     board = board_of([line, line, mutant, broken], known)
     assert (board["simulations"], board["seeds"], board["repeated"]) == (2, 2, {"runs": 1, "same": 1})
     assert board["days"] == pytest.approx(2 * report.days, abs=0.1)
     assert [one["says"] for one in board["violations"]["open"]] == ["I1: twice"]
-    assert board["mutants"] == {"no-audit": 11}
+    assert board["mutants"] == {**dict.fromkeys(MUTANTS), "no-audit": 11}
+    elsewhere = {**broken, "commit": "f00d"}
+    assert len(board_of([elsewhere, {**elsewhere, "violations": [], "trace": "x"}], known)["violations"]["open"]) == 2
+    missed = {**mutant, "commit": "f00d", "violations": []}
+    assert board_of([line, mutant, missed], known)["mutants"]["no-audit"] is None
     assert "1 found and mended, 0 known, 1 not looked into" in table_of(board)
     assert board["memory"] == []
     held = {"10": 310.0, "0": 100.0, "1": 110.0, "2": 200.0, "3": 210.0, "4": 220.0, "5": 230.0, "9": 300.0}
