@@ -45,7 +45,6 @@ class Screen:
     passed_s: float = 0.0
     heard: int = 0
     seen: Seen = field(default_factory=Seen)
-    over: list[Ended] = field(default_factory=list)
     _news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_KEPT))
     _live: Live | None = None
     _told: set[str] = field(default_factory=set)
@@ -95,7 +94,6 @@ class Screen:
                 self._told.add(words)
                 self._note(words)
         for one in seen.ended:
-            self.over.append(one)
             if one.said is not None:
                 self._note(_end(one))
         self.draw()

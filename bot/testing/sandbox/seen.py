@@ -158,7 +158,6 @@ class Seen:
     held: Mapping[str, int] = field(default_factory=dict)
     ended: tuple[Ended, ...] = ()
     tallies: Mapping[str, Tally] = field(default_factory=dict)
-    prices: int = 0
 
 
 class Reader:
@@ -205,7 +204,6 @@ class Reader:
                 name: Tally(n=n, brier=brier, with_crowd=beside, there=there, crowd=crowd)
                 for name, n, brier, beside, there, crowd in database.execute(_SCORES)
             },
-            prices=database.execute("select count(*) from price").fetchone()[0],
         )
 
     def _course(self, database: sqlite3.Connection, row: Sequence[Any]) -> Course | None:
