@@ -40,8 +40,10 @@ def own_folder(folder: Path, *, keep: bool, at: datetime) -> Iterator[None]:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if keep and (folder / MARK).exists():
+                # Held to the end: another demo may have opened this lock before the folder had its new name.
+                stack.enter_context(instance_lock(folder, started_at=at))
                 folder.rename(_beside(folder))
-                folder.mkdir(mode=0o700)
+                folder.mkdir(mode=0o700, exist_ok=True)
             stack.enter_context(instance_lock(folder, started_at=at))
             _emptied(folder)
             (folder / MARK).write_text(_MARKED, encoding="utf-8")

@@ -69,9 +69,19 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         own_folder(file / "demo", keep=False, at=START).__enter__()
 
 
-def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep", [False, True])
+def test_two_demos_do_not_share_a_folder(tmp_path: Path, *, keep: bool) -> None:
     with own_folder(tmp_path / "demo", keep=False, at=START):
         (tmp_path / "demo" / "log.txt").write_text("of the first")
         with pytest.raises(InstanceLocked):
-            own_folder(tmp_path / "demo", keep=False, at=START).__enter__()
+            own_folder(tmp_path / "demo", keep=keep, at=START).__enter__()
         assert (tmp_path / "demo" / "log.txt").read_text() == "of the first"
+        assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+
+
+def test_what_is_kept_is_free_once_the_demo_ended(tmp_path: Path) -> None:
+    for _ in range(2):
+        with own_folder(tmp_path / "demo", keep=True, at=START):
+            pass
+    with own_folder(tmp_path / "demo-1", keep=True, at=START):
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["demo", "demo-1", "demo-1-1"]
