@@ -152,6 +152,7 @@ def test_numbers_that_make_no_world_are_refused(fresh: Foxcast, inside: Inside, 
         ({"folder": "."}, ["holds something else (notes.txt)", "--folder"]),
         ({"folder": "notes.txt"}, ["is no folder", "--folder"]),
         ({"folder": "demo", "svg": "nowhere/x.svg"}, ["--svg", "cannot be written"]),
+        ({"folder": "demo", "svg": "demo/x.svg"}, ["--svg", "name a place outside demo"]),
         ({"folder": "demo", "svg": "."}, ["--svg", "cannot be written"]),
     ],
 )

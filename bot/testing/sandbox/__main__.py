@@ -30,7 +30,7 @@ from bot.daemon.watch import ExitReason
 from bot.errors import FoxcastError
 from bot.redact import said
 from bot.testing.sandbox.ending import print_figures, print_next
-from bot.testing.sandbox.folder import own_folder
+from bot.testing.sandbox.folder import own_folder, require_outside
 from bot.testing.sandbox.plan import DAYS, LIMIT_S, LOG, SEED, SIZE, Plan
 from bot.testing.sandbox.play import Play, Played
 from bot.testing.sandbox.screen import Screen
@@ -87,6 +87,7 @@ def _demo(asked: Asked) -> int:
         size=FAST_SIZE if asked.fast else SIZE,
         limit_s=LIMIT_S if asked.days is None else _PATIENT_S,
     )
+    require_outside(plan.folder, asked.svg, "--svg")
     require_writable(asked.svg, "--svg")
     with own_folder(plan.folder, keep=asked.keep, at=SystemClock().now()):
         _log_to(plan.folder / LOG)

@@ -13,7 +13,7 @@ from bot.domain.submission import Mode
 from bot.errors import ConfigError, InstanceLocked, StoreError
 from bot.gate.brake import STOP_FILE
 from bot.store.lock import instance_lock
-from bot.testing.sandbox.plan import CONFIG, LOG, REAL
+from bot.testing.sandbox.plan import CONFIG, LOG, REAL, REAL_STATE
 from bot.testing.venues.stand import BUCKET, ROUNDS, SECRETS
 
 if TYPE_CHECKING:
@@ -55,6 +55,15 @@ def own_folder(folder: Path, *, keep: bool, at: datetime) -> Iterator[None]:
         yield
 
 
+def require_outside(folder: Path, place: Path | None, option: str) -> None:
+    """Raise ConfigError where the file that this option names would lie in the folder, which is the demo's alone."""
+    if place is not None and (place.parent.resolve() / place.name).is_relative_to(folder.resolve()):
+        message = (
+            f"{option} {place} is in the folder of the demo, which the next one empties; name a place outside {folder}"
+        )
+        raise ConfigError(message)
+
+
 def _require_ours(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         message = f"{folder} is no folder; name another one with --folder"
@@ -66,6 +75,12 @@ def _require_ours(folder: Path) -> None:
         message = f"{folder} cannot be read: {error}; name another folder with --folder"
         raise ConfigError(message) from error
     others = [name for name in found if name not in _LEFT] if ours else found
+    if ours and REAL_STATE in others:
+        message = (
+            f"{folder} holds something else ({REAL_STATE}), made by {REAL} where it lay; move both out of it, "
+            "or name another folder with --folder"
+        )
+        raise ConfigError(message)
     if others:
         message = f"{folder} holds something else ({others[0]}); name an empty or a new folder with --folder"
         raise ConfigError(message)

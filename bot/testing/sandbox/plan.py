@@ -27,6 +27,8 @@ DAYS, SIZE, LIMIT_S = 28, 150, 50.0
 SEED = 9
 FORECASTERS = ("blf", "baseline")
 CONFIG, REAL, LOG = "config.toml", "real.toml", "log.txt"
+# Beside the second of them, wherever it is used.
+REAL_STATE = "state"
 # What one order, all of a day and all together may cost: less than would be bought, so that it shows what holds back.
 CAPS = {"per_order": 20.0, "per_day": 60.0, "total": 1_000.0}
 
@@ -113,7 +115,7 @@ def _real(stand: Stand, plan: Plan) -> Iterator[str]:
     free = {name: table for name, table in real.venues.items() if name not in real.with_key}
     table = {
         "mode": "paper",
-        "state": "state/real",
+        "state": f"{REAL_STATE}/real",
         "seed": plan.seed,
         "plugins": [*free, FORECASTERS[-1]],
         "venues": {name: {"forecasters": [FORECASTERS[-1]], **table} for name, table in free.items()},

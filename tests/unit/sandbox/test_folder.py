@@ -6,7 +6,7 @@ import pytest
 
 from bot.errors import ConfigError, InstanceLocked
 from bot.testing.clock import START
-from bot.testing.sandbox.folder import MARK, own_folder
+from bot.testing.sandbox.folder import MARK, own_folder, require_outside
 
 
 def test_a_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -50,6 +50,26 @@ def test_what_somebody_put_into_the_folder_of_a_demo_is_safe(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"notes\.md"):
         own_folder(tmp_path, keep=False, at=START).__enter__()
     assert (tmp_path / "notes.md").read_text() == "mine"
+
+
+def test_what_the_real_configuration_made_in_place_is_to_be_moved_out(tmp_path: Path) -> None:
+    with own_folder(tmp_path, keep=False, at=START):
+        pass
+    (tmp_path / "state" / "real").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"\(state\), made by real\.toml where it lay; move both out"):
+        own_folder(tmp_path, keep=False, at=START).__enter__()
+
+
+@pytest.mark.parametrize("place", ["demo/shot.svg", "demo", "demo/deep/shot.svg", "other/../demo/shot.svg"])
+def test_a_picture_in_the_folder_of_the_demo_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (Path("demo"), tmp_path / "demo"):
+        with pytest.raises(ConfigError, match=f"--svg {place} is in the folder of the demo.*name a place outside"):
+            require_outside(folder, Path(place), "--svg")
+    for beside in (None, Path("shot.svg"), Path("demo-1/shot.svg"), Path("demo/../shot.svg")):
+        require_outside(Path("demo"), beside, "--svg")
 
 
 def test_a_file_and_a_link_are_no_folders(tmp_path: Path) -> None:
