@@ -72,7 +72,8 @@ class Plan:
                 "attend_every_s": 6 * HOUR_S,
                 "discover_every_s": DAY_S,
                 "forecast_every_s": 12 * HOUR_S,
-                "submit_every_s": 12 * HOUR_S,
+                # Twice for each time that is forecast: a round is found, forecast and sent within its one day.
+                "submit_every_s": 6 * HOUR_S,
                 "reconcile_every_s": DAY_S,
                 "resolve_every_s": DAY_S,
                 "score_every_s": 12 * HOUR_S,

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -51,8 +51,12 @@ if TYPE_CHECKING:
 _SLOW = 3.0
 # An arm record holds no longer than a month.
 ARMED_DAYS = 30
+# The job that sees what people ask, and is told of it here: by itself it looks too seldom for what must be fresh.
+_ATTEND = "attend"
 # The world goes on in such steps; while prices are watched, in small ones.
 STEP_S, SMALL_STEP_S = DAY_S, 300.0
+# The next day begins a minute after midnight: what opens at midnight has opened by then.
+_DAWN = timedelta(days=1, minutes=1)
 # A virtual loop has no lag to be measured, and weeks of it many heartbeats.
 _WATCH = Watch(
     seed=1,
@@ -94,6 +98,7 @@ class Play:
     _stand: Stand | None = None
     _app: App | None = None
     _clock: VirtualClock | None = None
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
 
     def run(self) -> Played:
         """Run it in virtual time from the world's first day."""
@@ -135,7 +140,7 @@ class Play:
         self._reader = Reader(folder_of(config) / LEDGER_FILE, FORECASTERS)
         self.screen.modes = {name: config.mode_of(name).value for name in config.venues}
         self._say(f"{terminal_user()} arms {', '.join(stand.writable)} for {ARMED_DAYS} days, with caps on money")
-        armer = asyncio.create_task(_keep_armed(config, registry, stand, clock))
+        armer = asyncio.create_task(self._keep_armed(config, registry, stand, clock))
         living = asyncio.create_task(stand.live(clock, SMALL_STEP_S))
         try:
             async with open_app(config, registry, clock=clock) as self._app:
@@ -168,9 +173,9 @@ class Play:
     async def _served(
         self, app: App, clock: VirtualClock, stop: asyncio.Event, what: tuple[Sequence[Job], float]
     ) -> Exit:
-        jobs, seconds = what
+        jobs = [replace(job, wanted=self._asked) if job.name == _ATTEND else job for job in what[0]]
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, app.stopping.set)
+        timer = loop.call_later(what[1], app.stopping.set)
         told = asyncio.create_task(_passed_on(stop, app.stopping))
         try:
             return await serve(
@@ -183,6 +188,29 @@ class Play:
         finally:
             timer.cancel()
             told.cancel()
+
+    async def _keep_armed(self, config: Config, registry: Registry, stand: Stand, clock: Clock) -> None:
+        """Arm all venues that can be written to, as a person does with ``foxcast arm``, and again before that ends."""
+        folder = folder_of(config)
+        folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            now = clock.now()
+            for venue in stand.writable:
+                lane = lane_in(config, venue, registry.configurable)
+                request = ArmVenue(
+                    by=terminal_user(),
+                    asked_at=now,
+                    venue=venue,
+                    account=lane.account,
+                    config=lane.digest,
+                    until=now + timedelta(days=ARMED_DAYS),
+                    per_order=CAPS["per_order"] if venue in stand.trading else None,
+                    per_day=CAPS["per_day"] if venue in stand.trading else None,
+                    total=CAPS["total"] if venue in stand.trading else None,
+                )
+                ask(folder, request, at=now)
+            self._asked.set()
+            await clock.sleep((ARMED_DAYS - 1) * DAY_S)
 
     def _is_over(self, stop: asyncio.Event) -> bool:
         exit_ = self.played.exit
@@ -223,32 +251,11 @@ class Play:
         self._say("stopping; what runs is finished, a second signal stops at once")
 
 
-async def _keep_armed(config: Config, registry: Registry, stand: Stand, clock: Clock) -> None:
-    """Arm all venues that can be written to, as a person does with ``foxcast arm``, and again before that ends."""
-    folder = folder_of(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    while True:
-        now = clock.now()
-        for venue in stand.writable:
-            lane = lane_in(config, venue, registry.configurable)
-            request = ArmVenue(
-                by=terminal_user(),
-                asked_at=now,
-                venue=venue,
-                account=lane.account,
-                config=lane.digest,
-                until=now + timedelta(days=ARMED_DAYS),
-                per_order=CAPS["per_order"] if venue in stand.trading else None,
-                per_day=CAPS["per_day"] if venue in stand.trading else None,
-                total=CAPS["total"] if venue in stand.trading else None,
-            )
-            ask(folder, request, at=now)
-        await clock.sleep((ARMED_DAYS - 1) * DAY_S)
-
-
 async def _live_by_day(stand: Stand, clock: Clock) -> None:
-    """Let the world go on once a day, an hour before the daily jobs, so that they see the day that was."""
-    await clock.sleep(STEP_S - HOUR_S)
+    """Let the world go on once a day, before the daily jobs, so that they see the day that was and what opens now."""
+    now = clock.now()
+    begun = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    await clock.sleep((begun + _DAWN - now).total_seconds())
     await stand.live(clock, STEP_S)
 
 

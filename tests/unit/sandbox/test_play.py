@@ -1,6 +1,9 @@
 """A demo in this process: cut short, it ends with what there is."""
 
 import io
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from bot.testing.sandbox.plan import Plan
 from bot.testing.sandbox.play import Play
 from bot.testing.sandbox.screen import Screen
 from bot.testing.sandbox.seen import Reader, Seen
+from bot.testing.venues.stand import BUCKET, ROUNDS
 
 
 @pytest.mark.timeout(120)
@@ -36,6 +40,24 @@ def test_a_demo_that_takes_too_long_ends_with_what_there_is(tmp_path: Path) -> N
         "forecastbench": ("live", False),
     }
     assert "--days lets it go on to the end" in written.getvalue()
+
+
+@pytest.mark.timeout(120)
+def test_after_a_month_forecasts_still_leave_and_the_next_round_was_answered_in_its_day(tmp_path: Path) -> None:
+    clock = SystemClock()
+    plan = Plan(folder=tmp_path / "demo", seed=51, size=12, days=30, limit_s=600.0)
+    screen = Screen(console=PlainConsole(file=io.StringIO(), width=200), plan=plan, plain=True)
+    with own_folder(plan.folder, keep=False, at=clock.now()):
+        played = Play(plan=plan, screen=screen, begun_s=clock.monotonic()).run()
+    assert not played.early
+    with closing(sqlite3.connect(plan.folder / "live" / "ledger.sqlite")) as ledger:
+        ends = "select venue, min(until) < ?, max(until) > ? from arm group by venue order by venue"
+        over = (plan.begun + timedelta(days=plan.days + 1)).isoformat()
+        armed = ledger.execute(ends, (over, over)).fetchall()
+    assert armed == [("forecastbench", 1, 1), ("manifold", 1, 1), ("metaculus", 1, 1)]
+    rounds = [path.name[:10] for path in sorted((plan.folder / ROUNDS / "question_sets").iterdir())]
+    assert rounds == ["2026-03-08", "2026-04-05"]
+    assert [path.name[:10] for path in sorted((plan.folder / BUCKET).iterdir())] == rounds
 
 
 def test_before_there_is_a_ledger_nothing_is_seen(tmp_path: Path) -> None:
