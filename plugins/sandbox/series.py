@@ -20,7 +20,8 @@ SOURCE = "sandbox_series"
 # The sources of questions, as the venues of the sandbox name them.
 SERVES = frozenset({"manifold", "metaculus", "polymarket", "dbnomics", "fred", "yfinance"})
 MAX_BYTES = 1_000_000
-_NAME = re.compile(r"\bSIM-[A-Z]{4}-[A-Z][0-9]{3}\b")
+# A letter for where it is asked, and a number of three digits or more.
+_NAME = re.compile(r"\bSIM-[A-Z]{4}-[A-Z][0-9]{3,}\b")
 
 
 class _Reply(BaseModel):

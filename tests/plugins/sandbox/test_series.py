@@ -9,11 +9,13 @@ from typing import ClassVar
 
 from bot.api import BinaryShape, Question, QuestionRef, Settings, Target, Workplace
 from bot.clock import SeededRandom
+from bot.desk.untrusted import quoted
 from bot.http import HttpReader
 from bot.testing.clock import FakeClock
 from bot.testing.data_contract import ODD, ZONES, SeriesContract, requests_of
 from bot.testing.http import DictHttp
 from bot.testing.venues.kit import serve
+from bot.testing.world.mind_reading import task_of
 from bot.testing.world.web import Press
 from bot.testing.world.world import World
 from plugins.sandbox import foxcast_data_sources
@@ -68,6 +70,23 @@ def test_a_series_is_found_in_the_texts_of_a_question_and_in_its_facts() -> None
     )
     workplace = Workplace(clock=FakeClock(BEFORE), http=DictHttp({}), folder=Path())
     assert SandboxSeries(SandboxPlace(), workplace).names(question) == ("SIM-WEAT-B001", "SIM-PRIC-F012")
+
+
+def test_series_are_found_also_where_a_world_has_more_than_a_thousand_questions_of_a_stall() -> None:
+    source = SandboxSeries(SandboxPlace(), Workplace(clock=FakeClock(BEFORE), http=DictHttp({}), folder=Path()))
+    named = [ask for ask in World(seed=5, start=START, size=3_600).asks if ask.series]
+    assert any(len(ask.series) > len("SIM-PRIC-F999") for ask in named)
+    for ask in named:
+        question = Question(
+            ref=QuestionRef("lantern", ask.key),
+            title=ask.title,
+            shape=BinaryShape(),
+            targets=(Target(),),
+            background=ask.background,
+        )
+        assert source.names(question) == (ask.series,)
+        told = {"role": "user", "content": f"## Background\n{quoted(ask.background, 'background')}"}
+        assert task_of([told]).series == ask.series
 
 
 async def test_every_question_with_a_series_names_it_and_the_past_stays_as_it_was(tmp_path: Path) -> None:
