@@ -87,8 +87,7 @@ def leaks_found(found: Mapping[str, Answers], rows: Mapping[str, Row]) -> Iterat
         name="audit finds leaks",
         planted=f"{let_in.let_in} such articles among what the forecaster read",
         found=f"the audit of leaks found {let_in.caught} of them; besides, {let_in.fakes} texts that only pretend to "
-        f"tell an outcome, and {let_in.wrongly} others, most of which tell what became of "
-        "another question by then",
+        f"tell an outcome, and {let_in.wrongly} others",
         recovered=let_in.let_in > 0 and share >= FOUND_AT_LEAST,
         figures={"planted": float(let_in.let_in), "caught": float(let_in.caught), "wrongly": float(let_in.wrongly)},
     )
