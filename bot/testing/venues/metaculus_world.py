@@ -22,7 +22,6 @@ from bot.testing.venues.metaculus_state import (
 
 _FIRST_POST, _FIRST_QUESTION, _FIRST_TOURNAMENT = 40_001, 50_001, 32_002
 _GRACE_S = 2 * 86_400.0
-_UNSCORED = frozenset({"annulled", "ambiguous"})
 
 
 class World:

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qsl
 
 from bot.testing.venues.polymarket_rows import is_closed, tag_id
 from bot.testing.venues.polymarket_state import Event, Market, State
 
 Item = TypeVar("Item", Market, Event)
-Sort: TypeAlias = tuple[int, Any]
 
 MOST, USUAL = 100, 20
 END = "LTE="

@@ -24,7 +24,6 @@ THEMES: Mapping[str, Sequence[Plot]] = {
     "rules": rules.PLOTS,
 }
 T = TypeVar("T")
-YEAR = 365.0
 # Where things are asked: a market in play money, a tournament, an exchange, a benchmark of rounds.
 FAIR, CONTEST, EXCHANGE, BENCH = "fair", "contest", "exchange", "bench"
 # What share of all is asked where, and how often each form is.

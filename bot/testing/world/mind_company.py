@@ -19,7 +19,6 @@ SUBMIT, REPORT = "submit", "report_results"
 MAKE, RUN_ALL, CRITIC, STORE = "create_subagent", "run_parallel", "critic", "shared_memory"
 HELPERS = ("reader", "digger")
 SEARCH_FOR = "Search for:"
-_MOST_POINTS = 6
 _OPTION = re.compile(r"^([A-Z])\. (.+)$", re.MULTILINE)
 _SEARCHED = re.compile(r"^Searched: (.+)$", re.MULTILINE)
 _READ = re.compile(r"^Read: (.+)$", re.MULTILINE)
