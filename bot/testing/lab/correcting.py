@@ -14,6 +14,7 @@ from bot.store.ledger import Ledger, open_ledger
 from bot.testing.lab.answers import Corrected
 from bot.testing.lab.bench import SUBJECT
 from bot.testing.lab.questions import Case
+from bot.testing.lab.tables import Span
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,11 +93,18 @@ def slope_of(answers: Sequence[float], outcomes: Sequence[float]) -> float:
 
 
 def spread_of(
-    figure: Callable[[Sequence[int]], float], count: int, rng: "np.random.Generator", *, resamples: int
-) -> tuple[float, float, float]:
-    """Return a figure over all places and the ends of its 95 % interval, places drawn again so many times."""
+    figure: Callable[[Sequence[int]], float], clusters: "np.ndarray", rng: "np.random.Generator", *, resamples: int
+) -> Span:
+    """Return a figure over all places with its interval, whole clusters of places drawn again so many times.
+
+    ``clusters`` numbers the cluster of each place from 0, shape (n,).
+    """
     import numpy as np  # noqa: PLC0415 - numpy
 
-    drawn = [figure(rng.integers(count, size=count).tolist()) for _ in range(resamples)]
+    members = [np.flatnonzero(clusters == number) for number in range(int(clusters.max()) + 1)]
+    drawn = [
+        figure(np.concatenate([members[one] for one in rng.integers(len(members), size=len(members))]).tolist())
+        for _ in range(resamples)
+    ]
     low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    return figure(range(count)), low, high
+    return Span(estimate=figure(range(clusters.size)), low=low, high=high)

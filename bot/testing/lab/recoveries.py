@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bot.testing.lab.answers import Answers
 from bot.testing.lab.correcting import slope_of, spread_of
 from bot.testing.lab.questions import Case
-from bot.testing.lab.tables import Line, Row, Span, scored
+from bot.testing.lab.tables import Line, Row, Span, clusters_of, scored
 from bot.testing.lab.variants import FACTOR, REFERENCE
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 FOUND_AT_LEAST, LET_IN_AT_MOST = 0.9, 0.1
 # Of an interval that takes fits, not only means.
 RESAMPLES = 200
-# A factor is found that is met to a tenth.
-NEAR = 0.1
 OPEN, CLAIRVOYANT, TRUTH = "judge lets all pass", "clairvoyant", "true chance"
 
 
@@ -36,31 +34,34 @@ class Recovery:
 def overconfidence_corrected(
     plain: Answers, bold: Answers, cases: Sequence[Case], rng: "np.random.Generator", *, resamples: int = RESAMPLES
 ) -> Recovery:
-    """Say whether a fit over outcomes finds the factor of a bold mind, and what the gate makes of its answers."""
-    outcomes = [float(case.outcome) for case in cases]
-    said, straight = bold.said(1), plain.said(1)
+    """Say whether outcomes show that a bold mind is too sure, and what the gate makes of its answers.
 
-    def factor(places: Sequence[int]) -> float:
-        wanted = [outcomes[place] for place in places]
-        slopes = [slope_of([one[place] for place in places], wanted) for one in (straight, said)]
-        return slopes[0] / slopes[1]
-
-    estimate, low, high = spread_of(factor, len(cases), rng, resamples=resamples)
+    Its calibration slope is by how much a fit over outcomes multiplies its log-odds: below 1 where it is too sure, and
+    not above 0 where its answers tell nothing of outcomes.
+    """
+    own = _slope(bold.said(1), cases, rng, resamples)
+    straight = _slope(plain.said(1), cases, rng, resamples)
+    too_sure = own.low > 0.0 and own.high < 1.0
+    found = (
+        f"calibration slope {_bare(own)} by a fit over {len(cases)} outcomes, "
+        f"{'' if too_sure else 'not '}shown to lie between 0 and 1; of the same mind without the factor "
+        f"{_bare(straight)}; "
+    )
+    figures = {f"slope{end}": figure for end, figure in _ends(own)}
+    figures |= {f"plain_slope{end}": figure for end, figure in _ends(straight)}
     moved = bold.corrected.adopted if bold.corrected else ()
-    left_alone = not (plain.corrected and plain.corrected.adopted)
-    found = f"times {estimate:.2f} [{low:.2f}, {high:.2f}] by a fit over {len(cases)} outcomes; "
-    figures = {"factor": estimate, "factor_low": low, "factor_high": high, "moved": float(len(moved))}
+    figures["moved"] = float(len(moved))
     if not moved or bold.corrected is None:
         found += "too few outcomes for the gate, which moved nothing"
         return Recovery(name="overconfidence", planted=_bold(), found=found, recovered=False, figures=figures)
-    before, gain = _gain(said, bold.corrected.answers, [*moved], cases, rng)
+    before, gain = _gain(bold.said(1), bold.corrected.answers, [*moved], cases, rng)
     found += (
-        f"the gate moved {len(moved)} of them: Brier there {before:.4f} -> {before + gain.estimate:.4f}, "
-        f"difference {_shown(gain)}; of the same mind without the factor it moved "
-        f"{'none' if left_alone else len(plain.corrected.adopted) if plain.corrected else 0}"
+        f"the gate, by outcomes known before each cutoff, moved {len(moved)} of them: Brier there {before:.4f} -> "
+        f"{before + gain.estimate:.4f}, difference {_shown(gain)}; of the mind without the factor it moved "
+        f"{len(plain.corrected.adopted) if plain.corrected else 0}"
     )
-    figures |= {"brier_before": before, "gain": gain.estimate, "gain_low": gain.low, "gain_high": gain.high}
-    recovered = abs(estimate / FACTOR - 1.0) <= NEAR and gain.high < 0.0
+    figures |= {"brier_before": before, **{f"gain{end}": figure for end, figure in _ends(gain)}}
+    recovered = too_sure and gain.high < 0.0
     return Recovery(name="overconfidence", planted=_bold(), found=found, recovered=recovered, figures=figures)
 
 
@@ -105,7 +106,19 @@ def leaks_found(found: Mapping[str, Answers], rows: Mapping[str, Row]) -> Iterat
 
 
 def _bold() -> str:
-    return f"a mind that multiplies log-odds by {FACTOR:g}"
+    return (
+        f"a mind that multiplies the log-odds of another by {FACTOR:g} and answers the same prompts, so that its slope "
+        f"is the other's divided by {FACTOR:g}; whether that is too sure only outcomes tell"
+    )
+
+
+def _slope(answers: Sequence[float], cases: Sequence[Case], rng: "np.random.Generator", resamples: int) -> Span:
+    """Return the calibration slope of answers against outcomes, groups of questions drawn again."""
+
+    def slope(places: Sequence[int]) -> float:
+        return slope_of([answers[place] for place in places], [float(cases[place].outcome) for place in places])
+
+    return spread_of(slope, clusters_of(cases), rng, resamples=resamples)
 
 
 def _gain(
@@ -123,6 +136,15 @@ def _gain(
     rows = scored(lines, [cases[place] for place in places], rng)
     assert rows[1].difference is not None  # noqa: S101 - it is held against the first
     return rows[0].brier, rows[1].difference
+
+
+def _ends(span: Span) -> Iterator[tuple[str, float]]:
+    """Yield the figures of a span by what is put behind its name."""
+    yield from (("", span.estimate), ("_low", span.low), ("_high", span.high))
+
+
+def _bare(span: Span) -> str:
+    return f"{span.estimate:.2f} [{span.low:.2f}, {span.high:.2f}]"
 
 
 def _shown(span: Span) -> str:

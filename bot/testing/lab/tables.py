@@ -86,16 +86,20 @@ def scored(lines: Sequence[Line], cases: Sequence[Case], rng: "np.random.Generat
     ]
 
 
+def clusters_of(cases: Sequence[Case]) -> "np.ndarray":
+    """Return the number of each case's group, shape (n,): questions of a group stand or fall together."""
+    from bot.science.arrays import encode  # noqa: PLC0415 - numpy
+
+    return encode([case.ask.group or case.ask.key for case in cases]).codes
+
+
 def _differences(
     scores: "np.ndarray", lines: Sequence[Line], cases: Sequence[Case], rng: "np.random.Generator"
 ) -> Mapping[str, Span]:
-    from bot.science.arrays import encode  # noqa: PLC0415 - numpy
     from bot.science.bootstrap import differences, resample_means  # noqa: PLC0415 - numpy
 
-    # Questions of a group stand or fall together.
-    clusters = encode([case.ask.group or case.ask.key for case in cases]).codes
     names = [line.name for line in lines]
-    drawn = resample_means(scores, names, resamples=RESAMPLES, rng=rng, clusters=clusters)
+    drawn = resample_means(scores, names, resamples=RESAMPLES, rng=rng, clusters=clusters_of(cases))
     wanted = {line.name: line.against for line in lines if line.against is not None}
     found: dict[str, Span] = {}
     for reference in dict.fromkeys(wanted.values()):

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from bot.testing.lab.correcting import slope_of, spread_of
 from bot.testing.lab.experiment import Findings, Plan, compared, gathered
 from bot.testing.lab.forecasters import chosen_forecasters, plugins_of, setups_for
 from bot.testing.lab.questions import cases_of, world_of
-from bot.testing.lab.recoveries import leaks_found, overconfidence_corrected
+from bot.testing.lab.recoveries import Recovery, leaks_found, overconfidence_corrected
 from bot.testing.lab.report import report_of, without_times, written
 from bot.testing.lab.variants import BOLD_AT_ONCE, FACTOR, PARTS, PLAIN_AT_ONCE, chosen_parts, setups_of
 from tests.unit.testing.lab.answering import answered
@@ -27,6 +28,7 @@ from tests.unit.testing.lab.answering import answered
 MANY = 120
 CASES = cases_of(world_of(1, 40), 40)
 MORE = cases_of(world_of(1, MANY), MANY)
+LOTS = cases_of(world_of(2, 400), 400)
 TRUTH = [case.chance for case in CASES]
 ALL = {"reference", "1 trial", "3 trials", "mean", "median", "shrink", "gated calibration", "baseline", "clairvoyant"}
 
@@ -86,7 +88,8 @@ def test_what_was_planted_is_recovered_where_it_can_be() -> None:
     assert {name: one.recovered for name, one in recoveries.items()} == dict.fromkeys(
         ("overconfidence", "leaks inflate", "audit finds leaks", "guards hold"), True
     )
-    assert recoveries["overconfidence"].figures["factor"] == pytest.approx(FACTOR, rel=0.001)
+    figures = recoveries["overconfidence"].figures
+    assert 0.0 < figures["slope_low"] < figures["slope"] < figures["slope_high"] < 1.0 < figures["plain_slope"]
 
 
 def test_a_blind_audit_and_open_guards_are_told_as_such() -> None:
@@ -98,6 +101,32 @@ def test_a_blind_audit_and_open_guards_are_told_as_such() -> None:
     assert told == (
         "the audit of leaks found 10 of them; besides, 1 texts that only pretend to tell an outcome, and 2 others"
     )
+
+
+def judged(outcomes: Sequence[bool]) -> Recovery:
+    """Return what is found of bold answers where these are the outcomes, and a gate that gains whatever they are."""
+    bold = [bolder(case.chance, FACTOR) for case in LOTS]
+    cases = [replace(case, outcome=outcome) for case, outcome in zip(LOTS, outcomes, strict=True)]
+    moved = [0.8 * one + 0.2 * case.outcome for one, case in zip(bold, cases, strict=True)]
+    gate = Corrected(answers=moved, adopted=range(len(cases)))
+    plain = answered("plain", [case.chance for case in LOTS])
+    return overconfidence_corrected(plain, answered("bold", bold, corrected=gate), cases, rng(), resamples=40)
+
+
+def test_only_outcomes_say_whether_a_bold_mind_is_too_sure() -> None:
+    bold = [bolder(case.chance, FACTOR) for case in LOTS]
+    drawn = rng().random(len(LOTS))
+    true, inverted, sure, coins = (
+        judged([case.outcome for case in LOTS]),
+        judged([not case.outcome for case in LOTS]),
+        judged((drawn < bold).tolist()),
+        judged((drawn < 0.5).tolist()),
+    )
+    assert [one.recovered for one in (true, inverted, sure, coins)] == [True, False, False, False]
+    assert true.figures["slope"] == pytest.approx(1.0 / FACTOR, abs=0.15)
+    assert inverted.figures["slope_high"] < 0.0
+    assert sure.figures["slope_low"] < 1.0 < sure.figures["slope_high"]
+    assert coins.figures["slope_low"] < 0.0 < coins.figures["slope_high"]
 
 
 def test_a_gate_that_moves_nothing_recovers_nothing() -> None:
@@ -118,13 +147,13 @@ def test_the_slope_of_a_mind_is_one_over_its_factor() -> None:
     assert slope_of(chances.tolist(), outcomes) == pytest.approx(1.0, abs=0.15)
 
 
-def test_the_interval_of_a_mean_is_as_wide_as_theory_says() -> None:
-    values = rng().standard_normal(400).tolist()
-    mean, low, high = spread_of(
-        lambda places: math.fsum(values[p] for p in places) / len(places), 400, rng(), resamples=1000
-    )
-    assert mean == pytest.approx(math.fsum(values) / 400)
-    assert high - low == pytest.approx(2 * 1.96 / 20.0, rel=0.2)
+@pytest.mark.parametrize("together", [1, 4])
+def test_the_interval_of_a_mean_is_as_wide_as_theory_says_of_so_many_clusters(together: int) -> None:
+    clusters = np.repeat(np.arange(400), together)
+    values = rng().standard_normal(400)[clusters].tolist()
+    mean = spread_of(lambda places: math.fsum(values[p] for p in places) / len(places), clusters, rng(), resamples=1000)
+    assert mean.estimate == pytest.approx(math.fsum(values) / len(values))
+    assert mean.high - mean.low == pytest.approx(2 * 1.96 / 20.0, rel=0.2)
 
 
 def test_the_report_is_json_and_only_times_differ_between_machines(tmp_path: Path) -> None:
