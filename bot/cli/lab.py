@@ -34,7 +34,7 @@ class Options:
     questions: Annotated[
         int | None,
         typer.Option(
-            min=2, max=2000, metavar="N", help="How many questions: 40 for a look; else 100, or 60 to compare."
+            min=20, max=2000, metavar="N", help="How many questions: 40 for a look; else 100, or 60 to compare."
         ),
     ] = None
     only: Annotated[
@@ -46,7 +46,11 @@ class Options:
     ] = ""
     forecasters: Annotated[
         str,
-        typer.Option(metavar="NAME,...", help="Compare these forecasters instead, by cost too; blf is the reference."),
+        typer.Option(
+            metavar="NAME,...",
+            help="Compare these forecasters instead, by cost too: baseline, blf (always there, the reference), court, "
+            "team, solo, orchestra, ensemble.",
+        ),
     ] = ""
     jobs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes at once; else one a core.")] = None
     folder: Annotated[
