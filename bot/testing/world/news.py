@@ -1,8 +1,8 @@
 """What the press of a world writes: mostly what is true on the day, some of it old, wrong, rewritten or hostile.
 
 ``Article.kind`` and ``Article.signal`` are ground truth for those who judge readers; no page shows them. Nothing that
-is written before an outcome is known follows from it, but for articles of the kind EDITED: they are rewritten once it
-is known and keep their old date, which is the leak that backtests must catch.
+is written before an outcome is known follows from it, nor when or how often something is, but for articles of the kind
+EDITED: they are rewritten once it is known and keep their old date, which is the leak that backtests must catch.
 """
 
 import math
@@ -128,17 +128,16 @@ class Newsroom:
         return next((one for one in self.articles(key) if one.id == number), None)
 
     def _write(self, ask: Ask) -> Iterator[Article]:
-        known = known_on(ask) if ask.form is not Form.DATES else ask.opens + AFTER_ROUND_DAYS
-        start = max(0.0, ask.opens - BEFORE_DAYS)
         stream = self.world.chance.stream("news", ask.key)
-        count = min(MOST, max(FEWEST, round((known - start) / DAYS_AN_ARTICLE)))
-        days = sorted(float(day) for day in stream.uniform(start, known, count))
+        days = days_of(ask, stream)
+        known = math.inf if ask.form is Form.DATES else known_on(ask)
         kinds, weights = [*SHARES], [*SHARES.values()]
         for number, day in enumerate(days):
             kind = kinds[int(stream.choice(len(kinds), p=weights))]
-            yield self._article(ask, f"{ask.key}-{number:02d}", day, kind)
+            if day < known:
+                yield self._article(ask, f"{ask.key}-{number:02d}", day, kind)
         if ask.form is not Form.DATES:
-            yield self._article(ask, f"{ask.key}-{count:02d}", known + 0.2, Kind.RESULT)
+            yield self._article(ask, f"{ask.key}-{len(days):02d}", known + 0.2, Kind.RESULT)
 
     def _article(self, ask: Ask, number: str, day: float, kind: Kind) -> Article:
         stream = self.world.chance.stream("article", number)
@@ -217,6 +216,17 @@ class Newsroom:
     def _settled_by(self, ask: Ask, day: float) -> float:
         assert isinstance(ask.event, Above)  # noqa: S101 - such questions are made of nothing else
         return SETTLED if replace(ask.event, until=day).happened else -SETTLED
+
+
+def days_of(ask: Ask, stream: "np.random.Generator") -> Sequence[float]:
+    """Return when the press would write of a question, in order, if nothing were known before its last day.
+
+    They follow from what is known at its opening alone: of how many and when they are, nobody learns what will be.
+    """
+    start = max(0.0, ask.opens - BEFORE_DAYS)
+    last = ask.opens + AFTER_ROUND_DAYS if ask.form is Form.DATES else ask.until
+    count = min(MOST, max(FEWEST, round((last - start) / DAYS_AN_ARTICLE)))
+    return sorted(stream.uniform(start, last, count).tolist())
 
 
 def _wrong(told: Say, stream: "np.random.Generator") -> Say:

@@ -12,7 +12,7 @@ from bot.testing.world.ask import Ask, Form
 from bot.testing.world.crowd import expit, logit
 from bot.testing.world.language import heard
 from bot.testing.world.life import known_on
-from bot.testing.world.news import SHARES, Article, Kind, Newsroom, Trick
+from bot.testing.world.news import BEFORE_DAYS, DAYS_AN_ARTICLE, MOST, SHARES, Article, Kind, Newsroom, Trick
 from bot.testing.world.world import World
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -108,6 +108,22 @@ def test_nothing_that_is_written_before_the_end_knows_the_end() -> None:
     assert len(slips) > 2_000
     correlation = np.corrcoef(slips, surprises)[0, 1]
     assert abs(correlation) < 3.5 / math.sqrt(len(slips))
+
+
+def test_how_much_is_written_does_not_tell_how_soon_it_will_be_over() -> None:
+    """Of a long question that ends early, the articles until then are the share of all that the time is."""
+    surplus = variance = 0.0
+    ended = 0
+    for room in rooms():
+        for ask in room.world.asks:
+            start, known = max(0.0, ask.opens - BEFORE_DAYS), known_on(ask)
+            if known < ask.until and ask.until - start > MOST * DAYS_AN_ARTICLE:
+                share = (known - start) / (ask.until - start)
+                surplus += sum(one.published < known for one in room.articles(ask.key)) - MOST * share
+                variance += MOST * share * (1.0 - share)
+                ended += 1
+    assert ended > 20
+    assert abs(surplus) < 3.5 * math.sqrt(variance)
 
 
 def test_texts_say_what_is_meant() -> None:
