@@ -13,8 +13,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlite_utils import Database
+
 from bot.store.checks import full_check
+from bot.store.database import open_reader
 from bot.store.invariants import INVARIANTS
+from bot.store.schema import MIGRATIONS
 
 FOXCAST = Path(sys.executable).with_name("foxcast")
 
@@ -109,7 +113,7 @@ class Story:
 
     def judge(self) -> bool:
         """Check the ledger as it lies on disk; return whether all work is done. Raises Violation."""
-        if not self.ledger.exists():
+        if not self.ledger.exists() or self._is_half_made():
             return False
         health = full_check(self.ledger, INVARIANTS)
         if not health.sound:
@@ -124,6 +128,11 @@ class Story:
                 raise Violation(message)
             unfinished = database.execute(UNFINISHED).fetchone()[0]
         return bool(unfinished == 0)
+
+    def _is_half_made(self) -> bool:
+        """Say whether the life was killed while it made the tables of its ledger, step by step."""
+        with closing(open_reader(self.ledger)) as database:
+            return len(MIGRATIONS.applied(database)) < len(MIGRATIONS.pending(Database(memory=True)))
 
     def judge_files(self) -> int:
         """Check the forecast sets of the finished story; return their rows. Raises Violation."""
