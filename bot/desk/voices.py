@@ -79,10 +79,10 @@ class Voices:
 
     def _frame(self, prompt: Prompt) -> str:
         # Tools and schemas are made once and offered again and again: the same objects, and none of them changes.
-        key = (prompt.only, id(prompt.schema), *map(id, prompt.tools))
+        key = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
         if (known := self._frames.get(key)) is None:
             _make_room(self._frames)
-            frame = dataclasses.replace(prompt, messages=(), stable=0)
+            frame = dataclasses.replace(prompt, messages=(), stable=0, model="", handover=(), cache_key="")
             known = self._frames[key] = (frame, digest_of(_PROMPT.plain(frame)))
         return known[1]
 
@@ -107,8 +107,11 @@ def _digest_of(message: Message) -> str:
     """
     try:
         calls = [[call.id, call.name, len(call.arguments)] for call in message.calls]
-        head = json.dumps([message.speaker, message.answers, calls])
+        native = message.native
+        given = None if native is None else [native.provider, native.model, len(native.text)]
+        head = json.dumps([message.speaker, message.answers, calls, given])
         whole = head + "\n" + message.text + "".join(call.arguments for call in message.calls)
+        whole += "" if native is None else native.text
         return digest(whole.encode(errors="surrogatepass"))
     except (AttributeError, TypeError, ValueError) as error:
         reason = f"what is asked cannot be written down: {error!r}"

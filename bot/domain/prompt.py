@@ -64,38 +64,64 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NativeMessage:
+    """An assistant message as its provider gave it, whole and uncut, so that it can go back the same.
+
+    ``provider`` names the adapter and its wire format, ``model`` the model at that provider. ``text`` is JSON that only
+    this adapter reads, for this model alone: it holds signatures and encrypted reasoning that are void anywhere else.
+    """
+
+    provider: str
+    model: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message: an assistant's may hold calls, a tool's names the call that it answers."""
+    """One message: an assistant's may hold calls, a tool's names the call that it answers.
+
+    ``native`` is set on an assistant's message that a provider gave. An adapter that did not receive it builds the
+    message from ``text`` and ``calls``.
+    """
 
     speaker: Speaker
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     answers: str | None = None
+    native: NativeMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """A conversation and what may come next.
 
-    With ``tools`` the model must call one of them (``only`` names the one where it has no choice); with ``schema`` it
-    must answer with one JSON object of that schema. Keep to appending messages: providers bill a repeated beginning
-    at a fraction. ``stable`` is how many messages at the beginning will stay as they are, for providers that want to
-    be told.
+    With ``tools`` the model should call one of them, and may answer with text instead; with ``schema`` it must answer
+    with one JSON object of that schema. ``allowed`` names the tools that may be called now (none named: all of them);
+    the messages say so too, since few providers can be told. Keep to appending messages, and keep ``tools`` the same in
+    every request of a conversation: providers bill a repeated beginning at a fraction, and some refuse a changed one.
+    ``stable`` is how many messages at the beginning will stay as they are, for providers that want to be told.
+
+    ``model`` is the model that spoke in this conversation, as in ``Answer.model``, "" where none did. Any other model
+    gets ``handover`` instead of ``messages``, where there is one. ``cache_key`` is the same for all conversations that
+    begin alike, for providers that keep their caches apart.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
-    only: str | None = None
+    allowed: tuple[str, ...] = ()
     schema: Mapping[str, Json] | None = None
     stable: int = 0
+    model: str = ""
+    handover: tuple[Message, ...] = ()
+    cache_key: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a prompt that asks for both forms, or for a tool that it does not offer; freeze its schema."""
         if self.tools and self.schema is not None:
             message = "a prompt asks for a tool call or for a JSON object, not for both"
             raise ValueError(message)
-        if self.only is not None and self.only not in {tool.name for tool in self.tools}:
-            message = f"the prompt leaves only {self.only}, which is not among its tools"
+        if missing := set(self.allowed) - {tool.name for tool in self.tools}:
+            message = f"the prompt allows {', '.join(sorted(missing))}, which is not among its tools"
             raise ValueError(message)
         if self.schema is not None:
             object.__setattr__(self, "schema", _frozen(self.schema))
@@ -109,6 +135,17 @@ class Sampling:
     temperature: float | None = None
     effort: str | None = None
     seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDefaults:
+    """What a provider recommends for a model where config says nothing.
+
+    ``max_tokens`` leaves room to think and to answer; ``effort`` is that for hard problems, None where there is none.
+    """
+
+    max_tokens: int
+    effort: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +189,8 @@ class Price:
 class Completion:
     """What a provider answered. ``cost_usd`` is None where it is not known, which never means free.
 
-    ``usage`` counts one call and its tokens, without the cost; ``model`` is the name that the provider reports.
+    ``usage`` counts one call and its tokens, without the cost; ``model`` is the name that the provider reports;
+    ``native`` is the message as it came, for a provider that wants it back unchanged.
     """
 
     text: str = ""
@@ -162,6 +200,7 @@ class Completion:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = None
     model: str = ""
+    native: NativeMessage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

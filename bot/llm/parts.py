@@ -77,9 +77,9 @@ class Memory:
     def _offer(self, prompt: Prompt) -> Part:
         # Tools and schemas are made once and offered again and again: the same objects, and none of them changes. They
         # stay with their part, so that no others can come to have their identity.
-        identity = (prompt.only, id(prompt.schema), *map(id, prompt.tools))
+        identity = (prompt.allowed, id(prompt.schema), *map(id, prompt.tools))
         if identity not in self._seen:
-            offer = Offer(tools=prompt.tools, only=prompt.only, schema=prompt.schema)
+            offer = Offer(tools=prompt.tools, allowed=prompt.allowed, schema=prompt.schema)
             self._seen[identity] = (offer, self._written(offer))
             if len(self._seen) > REMEMBERED_OFFERS:
                 self._seen.popitem(last=False)

@@ -19,7 +19,7 @@ class Offer:
     """What may come next in a conversation; see ``Prompt``."""
 
     tools: tuple[Tool, ...] = ()
-    only: str | None = None
+    allowed: tuple[str, ...] = ()
     schema: Mapping[str, Json] | None = None
 
 
@@ -66,4 +66,4 @@ async def prompt_of(asked: Asked, documents: Documents) -> Prompt:
     """Return what was asked, word for word, without ``stable``; raises NotFound and StoreError as documents do."""
     offer = OFFER.decode((await documents.get(asked.offer)).content.decode())
     messages = [MESSAGE.decode((await documents.get(part)).content.decode()) for part in asked.messages]
-    return Prompt(messages=tuple(messages), tools=offer.tools, only=offer.only, schema=offer.schema)
+    return Prompt(messages=tuple(messages), tools=offer.tools, allowed=offer.allowed, schema=offer.schema)

@@ -268,7 +268,7 @@ class ModelContract:
         }
 
     async def test_the_only_tool_is_named(self, server: ModelServer, llm: Llm) -> None:
-        prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), only="submit")
+        prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), allowed=("submit",))
         await llm.complete(self.model, prompt, SAMPLING)
         assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "submit"}}
 

@@ -62,7 +62,8 @@ def choice(prompt: Prompt) -> dict[str, Json]:
     Schemas are those of the prompt and no copies: whoever hands them to what changes them in place copies them first.
     """
     if prompt.tools:
-        only = prompt.only or (prompt.tools[0].name if len(prompt.tools) == 1 else None)
+        named = prompt.allowed or tuple(tool.name for tool in prompt.tools)
+        only = named[0] if len(named) == 1 else None
         forced: Json = "required" if only is None else {"type": "function", "function": {"name": only}}
         return {"tools": [_tool(tool) for tool in prompt.tools], "tool_choice": forced}
     if prompt.schema is not None:

@@ -234,7 +234,7 @@ def _choice(endpoint: EndpointSettings, prompt: Prompt) -> dict[str, Json]:
         chosen["parallel_tool_calls"] = False
     if prompt.tools and not endpoint.forces_calls:
         # What is not offered cannot be called: the one tool that is left stands alone.
-        offered = [tool for tool in prompt.tools if prompt.only in {None, tool.name}]
+        offered = [tool for tool in prompt.tools if not prompt.allowed or tool.name in prompt.allowed]
         chosen |= choice(replace(prompt, tools=tuple(offered))) | {"tool_choice": "auto"}
     if isinstance(wanted := chosen.get("response_format"), dict) and endpoint.strict_schemas:
         schema = wanted["json_schema"]
@@ -248,7 +248,7 @@ def _table(value: Json) -> dict[str, Json]:
 
 def _dressed(prompt: Prompt) -> Prompt:
     tool = Tool(name=ANSWER, description="Give the answer.", parameters=prompt.schema or {})
-    return replace(prompt, schema=None, tools=(tool,), only=ANSWER)
+    return replace(prompt, schema=None, tools=(tool,), allowed=(ANSWER,))
 
 
 def _is_loopback(host: str) -> bool:

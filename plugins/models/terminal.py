@@ -148,7 +148,7 @@ async def _answer(prompt: Prompt, line: Line) -> Completion:
     if prompt.schema is not None:
         answer = json.dumps(await filled(prompt.schema, line), ensure_ascii=False)
         return Completion(text=answer, usage=usage)
-    offered = {tool.name: tool for tool in prompt.tools if prompt.only in {None, tool.name}}
+    offered = {tool.name: tool for tool in prompt.tools if not prompt.allowed or tool.name in prompt.allowed}
     if not offered:
         return Completion(text=await line.read("your answer: "), usage=usage)
     name = await one_of("what to do", list(offered), line)

@@ -30,8 +30,7 @@ class NativeSpeech:
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
         offered = tuple(self._offered(tool) for tool in tools)
-        only = offered[0].name if len(offered) == 1 else None
-        return Prompt(messages=tuple(messages), tools=offered, only=only, stable=len(messages))
+        return Prompt(messages=tuple(messages), tools=offered, stable=len(messages))
 
     def listing(self, tools: Sequence[Tool]) -> str:
         """Return nothing: the provider shows the model its tools."""

@@ -145,7 +145,7 @@ async def test_the_last_step_offers_only_submit() -> None:
     at = desk(*[search(str(number), believing(0.6)) for number in range(2)], submit(0.7))
     await steps_of(question(), at, BlfSettings(steps=3))
     assert [offered(asked.prompt) for asked in at.asked] == [["web_search", "lookup_url", "submit"]] * 2 + [["submit"]]
-    assert [asked.prompt.only for asked in at.asked] == [None, None, "submit"]
+    assert [asked.prompt.allowed for asked in at.asked] == [(), (), ()]
 
 
 async def test_a_model_that_would_search_for_ever_is_stopped_and_its_last_belief_counts() -> None:

@@ -89,7 +89,7 @@ async def test_habits_of_an_endpoint_are_kept() -> None:
 
 
 async def test_where_calls_cannot_be_forced_only_what_may_be_called_is_offered() -> None:
-    prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), only="submit")
+    prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), allowed=("submit",))
     body = await body_of(prompt, forces_calls=False, one_call_at_a_time=False)
     assert body["tool_choice"] == "auto"
     assert [tool["function"]["name"] for tool in body["tools"]] == ["submit"]

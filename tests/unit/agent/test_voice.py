@@ -57,7 +57,7 @@ async def test_a_structured_answer_is_asked_for_alone_and_read() -> None:
     assert (len(filled.documents), filled.usage.calls) == (1, 1)
     prompt = at.asked[0].prompt
     assert [tool.name for tool in prompt.tools] == ["vote"]
-    assert prompt.only == "vote"
+    assert prompt.allowed == ()
     assert at.asked[0].seed == 3
 
 

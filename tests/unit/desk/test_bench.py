@@ -219,7 +219,7 @@ async def test_a_prompt_that_differs_in_anything_that_decides_the_answer_is_anot
     base = Prompt(messages=says("a").messages, tools=tools)
     same = dataclasses.replace(base, stable=1)
     others = [
-        dataclasses.replace(base, only=tools[0].name),
+        dataclasses.replace(base, allowed=(tools[0].name,)),
         dataclasses.replace(base, tools=tools[:1]),
         dataclasses.replace(base, tools=(), schema={"type": "object"}),
         dataclasses.replace(base, messages=(*base.messages, *base.messages)),

@@ -60,7 +60,7 @@ PROMPTS = [
     Prompt(messages=(SAY, SAY)),
     Prompt(messages=(SAY, *MESSAGES)),
     Prompt(messages=(SAY,), tools=(LOOK,)),
-    Prompt(messages=(SAY,), tools=(LOOK,), only="look"),
+    Prompt(messages=(SAY,), tools=(LOOK,), allowed=("look",)),
     Prompt(messages=(SAY,), tools=(LOOK, LOOK)),
     Prompt(messages=(SAY,), tools=(replace(LOOK, description="See."),)),
     Prompt(messages=(SAY,), tools=(replace(LOOK, parameters={"type": "array"}),)),

@@ -58,13 +58,13 @@ async def test_what_was_asked_can_be_read_word_for_word_with_plain_tools(rig: Ri
             Message(speaker=Speaker.TOOL, text="Clouds.", answers="c1"),
         ),
         tools=(Tool(name="look", description="Look.", parameters={"type": "object"}),),
-        only="look",
+        allowed=("look",),
         stable=1,
     )
     answer = await rig.gateway.ask(inquiry(prompt), deadline_s=9)
     record = RECORD.decode((await rig.ledger.documents.get(answer.document)).content.decode())
     restored = await prompt_of(record.asked, rig.ledger.documents)
-    assert restored == Prompt(messages=prompt.messages, tools=prompt.tools, only="look")
+    assert restored == Prompt(messages=prompt.messages, tools=prompt.tools, allowed=("look",))
     packed = {digest: zlib.decompress(blob) for digest, blob in rows(rig.path, "select digest, packed from document")}
     assert [json.loads(packed[part]).get("text") for part in record.asked.messages] == ["Be brief.", None, "Clouds."]
     assert {hashlib.sha256(content).hexdigest() for content in packed.values()} == set(packed)

@@ -37,7 +37,7 @@ def test_whatever_decides_the_answer_is_in_the_digest_of_the_request() -> None:
         request(Prompt(messages=(replace(SAY, text="Will it snow?"),), tools=(LOOK,))),
         request(Prompt(messages=(replace(SAY, calls=(call,)),), tools=(LOOK,))),
         request(Prompt(messages=(replace(SAY, answers="1"),), tools=(LOOK,))),
-        request(Prompt(messages=(SAY,), tools=(LOOK,), only="look")),
+        request(Prompt(messages=(SAY,), tools=(LOOK,), allowed=("look",))),
         request(Prompt(messages=(SAY,), tools=(replace(LOOK, description="See."),))),
         request(Prompt(messages=(SAY,), tools=(replace(LOOK, parameters={"type": "array"}),))),
         request(Prompt(messages=(SAY,), schema={"type": "object"})),
