@@ -6,8 +6,11 @@
     ├── ConfigError          operator: mend config.toml, an environment variable or an argument
     │   └── PluginError      operator or plugin author: the plugin cannot be loaded as configured
     ├── Unauthorized         operator: renew the credentials; the plugin stops until then
+    │   └── QuotaExhausted   operator: the account has no money or quota left; waiting does not help
     ├── Unavailable          nobody: wait, then try again (``retry_after_s`` where the other side said so)
     ├── Rejected             nobody: this one item was refused with a reason; skip it
+    │   └── ContextExceeded  nobody: the conversation is longer than the model takes; it can only be ended
+    ├── LimitReached         nobody: a loop came to a limit of its own before it submitted
     ├── ContractError        developer: the other side, or a plugin, broke its documented form
     ├── LeakError            researcher: data from after the cutoff was about to be used
     ├── NotFound             operator: no such question, forecast or file
@@ -39,6 +42,10 @@ class Unauthorized(FoxcastError):
         self.sent = sent
 
 
+class QuotaExhausted(Unauthorized):
+    """The credentials are good and the account has no money or no quota left, so every further request fails."""
+
+
 class Unavailable(FoxcastError):
     """The other side cannot answer now; the same request may succeed later."""
 
@@ -50,6 +57,22 @@ class Unavailable(FoxcastError):
 
 class Rejected(FoxcastError):
     """One item was refused with a reason; the others are unaffected."""
+
+
+class ContextExceeded(Rejected):
+    """The conversation is longer than the model takes."""
+
+
+class LimitReached(FoxcastError):
+    """A loop ended at a limit before it submitted; its last belief counts where it was stated after evidence.
+
+    ``limit`` is "steps", "tokens", "repeats" (the same call again and again) or "context".
+    """
+
+    def __init__(self, message: str, *, limit: str) -> None:
+        """Keep which limit it was."""
+        super().__init__(message)
+        self.limit = limit
 
 
 class ContractError(FoxcastError):
@@ -78,8 +101,11 @@ _NAMES = frozenset(
         ConfigError,
         PluginError,
         Unauthorized,
+        QuotaExhausted,
         Unavailable,
         Rejected,
+        ContextExceeded,
+        LimitReached,
         ContractError,
         LeakError,
         NotFound,

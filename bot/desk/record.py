@@ -16,10 +16,12 @@ from typing import Any
 
 from bot.errors import (
     ConfigError,
+    ContextExceeded,
     ContractError,
     FoxcastError,
     LeakError,
     NotFound,
+    QuotaExhausted,
     Rejected,
     StoreError,
     Unauthorized,
@@ -33,10 +35,14 @@ from bot.store.exchanges import Exchange, ExchangeKey, Exchanges
 _ASKED = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _BODY: Form[Any] = Form("exchange", Any)
 _FAULTS: dict[str, type[FoxcastError]] = {
-    kind.__name__: kind for kind in (ConfigError, ContractError, LeakError, NotFound, Rejected, Unauthorized)
+    kind.__name__: kind
+    for kind in (
+        *(ConfigError, ContextExceeded, ContractError, LeakError, NotFound),
+        *(QuotaExhausted, Rejected, Unauthorized),
+    )
 }
 # What a person or time may mend.
-_PASSING = frozenset(kind.__name__ for kind in (ConfigError, Rejected, Unauthorized, Unavailable))
+_PASSING = frozenset(kind.__name__ for kind in (ConfigError, QuotaExhausted, Rejected, Unauthorized, Unavailable))
 # What stands all the same when a trial is begun anew: most pages that fail do so always, and one that is there this
 # time would make every prompt after it another one, to be paid again.
 _STANDING = frozenset({"page"})
@@ -229,7 +235,10 @@ def _rests_on(result: Mapping[str, Any], faults: set[ExchangeKey]) -> bool:
 def _fault(error: FoxcastError) -> dict[str, Any]:
     if isinstance(error, Unavailable):
         return {"fault": "Unavailable", "says": str(error), "retry_after_s": error.retry_after_s}
+    # The exact class where it is one of these: a subclass would else be told as its parent.
+    exact = type(error).__name__
     kind = next((name for name, kind in _FAULTS.items() if isinstance(error, kind)), ContractError.__name__)
+    kind = exact if exact in _FAULTS else kind
     return {"fault": kind, "says": str(error)}
 
 

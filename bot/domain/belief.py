@@ -31,6 +31,8 @@ class Belief:
     """One prediction per target, with the reasons for it.
 
     ``anchor`` states the base rate or prior it started from, ``reason`` why this belief differs from the one before.
+    ``stated`` is False while it is what the trial began with, or a number given before any evidence was seen: such a
+    belief is never the answer of a trial that was cut short.
     """
 
     predictions: Mapping[str, Prediction]
@@ -41,6 +43,7 @@ class Belief:
     open_questions: tuple[str, ...] = ()
     searches: tuple[str, ...] = ()
     reason: str = ""
+    stated: bool = True
 
     def __post_init__(self) -> None:
         """Freeze the predictions."""

@@ -10,6 +10,8 @@ class Conduct:
     ``model`` is its reference, ``provider:name``; ``asked`` counts the moves it was asked for, ``unparsed`` those that
     were none; ``submitted`` says whether it ended by submitting, None where it was not asked to; ``half`` whether
     it ended at exactly 0.5; ``gap`` is the distance in probability between what it last believed and what it submitted.
+    ``beliefs`` counts the updates of a belief that it was asked for, ``unread_beliefs`` those that could not be read,
+    and ``errors`` the requests to it that failed and ended a turn.
     """
 
     role: str
@@ -19,3 +21,6 @@ class Conduct:
     submitted: bool | None = None
     half: bool = False
     gap: float = 0.0
+    beliefs: int = 0
+    unread_beliefs: int = 0
+    errors: int = 0
