@@ -337,6 +337,14 @@ class Desk(Protocol):
         """What may be used now; a forecaster may offer less of it, never more."""
         ...
 
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        """All tools that this trial may be offered at any time: the same objects from its beginning to its end.
+
+        ``tools`` is always a part of it, in the same order.
+        """
+        ...
+
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         """Use a tool. What goes wrong comes as a failed result, not as an error: its text says so to the model.
 

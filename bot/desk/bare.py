@@ -17,6 +17,7 @@ class BareBench:
 
     policy: SourcePolicy = field(default_factory=SourcePolicy)
     tools: Sequence[Tool] = ()
+    all_tools: Sequence[Tool] = ()
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         """Fail: there is no tool."""

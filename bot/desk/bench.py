@@ -62,6 +62,11 @@ class TrialBench:
         return self.opening.offered(self.notebook)
 
     @property
+    def all_tools(self) -> Sequence[Tool]:
+        """All tools that may be offered at any time of the trial; constant, also when the trial is resumed."""
+        return self.opening.tools
+
+    @property
     def caught(self) -> Caught:
         """What the guards caught so far."""
         return self.notebook.caught

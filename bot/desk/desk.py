@@ -30,6 +30,8 @@ class Bench(Protocol):
     def policy(self) -> SourcePolicy: ...
     @property
     def tools(self) -> Sequence[Tool]: ...
+    @property
+    def all_tools(self) -> Sequence[Tool]: ...
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult: ...
     def dialect(self, role: str) -> Dialect: ...
     async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer: ...
@@ -82,6 +84,11 @@ class TrialDesk:
     def tools(self) -> Sequence[Tool]:
         """What may be used now."""
         return self.bench.tools
+
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        """All tools that may be offered at any time of the trial."""
+        return self.bench.all_tools
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         """Use a tool."""

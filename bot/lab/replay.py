@@ -259,6 +259,10 @@ class _Ear:
     def tools(self) -> Sequence[Tool]:
         return self.bench.tools
 
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        return self.bench.all_tools
+
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         try:
             return await self.bench.use(tool, arguments)

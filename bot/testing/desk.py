@@ -117,6 +117,10 @@ class ScriptedDesk:
         due = first is not None and not any(name == first for name, _ in self.used)
         return [tool for tool in offered if tool.name == first] or offered if due else offered
 
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        return [scripted.tool for scripted in self.bench if self._is_permitted(scripted)]
+
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         offered = [item.name for item in self.tools]
         if tool not in offered:
@@ -150,11 +154,11 @@ class ScriptedDesk:
         self.graded.append(conduct)
 
     def _is_offered(self, scripted: ScriptedTool) -> bool:
-        name = scripted.tool.name
-        times = sum(used == name for used, _ in self.used)
-        return (self.policy.tools is None or name in self.policy.tools) and (
-            scripted.uses is None or times < scripted.uses
-        )
+        times = sum(used == scripted.tool.name for used, _ in self.used)
+        return self._is_permitted(scripted) and (scripted.uses is None or times < scripted.uses)
+
+    def _is_permitted(self, scripted: ScriptedTool) -> bool:
+        return self.policy.tools is None or scripted.tool.name in self.policy.tools
 
     def _model(self, role: str) -> ScriptedModel:
         if role not in self.models:

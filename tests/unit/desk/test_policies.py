@@ -60,6 +60,22 @@ async def test_what_is_to_be_used_first_is_offered_alone_until_it_was_used(desk:
     assert "web_search" not in names(bench)
 
 
+async def test_the_list_of_all_tools_is_the_same_objects_at_every_moment_and_in_every_run_of_the_trial(
+    desk: Desk,
+) -> None:
+    desk.gauge(MemorySeries({"LEVEL": level()}, about=["LEVEL"]), policy=POLICIES["first"])
+    desk.engine.hits = [hit("one")]
+    bench = await desk.bench(data_question())
+    first = list(bench.all_tools)
+    assert {"series_combo", "web_search", "summarize_results"} <= {tool.name for tool in first}
+    for tool, arguments in (("series_combo", {}), ("web_search", {"query": "lamp"}), ("web_search", {"query": "x"})):
+        assert all(any(offered is one for one in first) for offered in bench.tools)
+        await bench.use(tool, arguments)
+        assert [id(one) for one in bench.all_tools] == [id(one) for one in first]
+    desk.engines, desk.gauges = [], {}
+    assert list((await desk.bench(data_question())).all_tools) == first
+
+
 async def test_config_says_more_than_the_plugin_and_leaves_the_rest_to_it(desk: Desk) -> None:
     desk.gauge(MemorySeries({"LEVEL": level()}), policy=SourcePolicy(first="series_combo", searches=1, bypass=True))
     desk.section = DeskSection(sources={"tides": PolicyTable(searches=None, bypass=False)})
