@@ -50,6 +50,7 @@ async def _lead(course: Course, settings: BlfSettings) -> Step | None:
         return None
     name = first[0].name
     result = await course.desk.use(name, {})
+    course.seen_evidence = not result.failed
     return Step(
         action=Action(name=name),
         observation=result.observation,

@@ -103,7 +103,12 @@ class _Trial:
     async def steps(self) -> AsyncGenerator[Step, None]:
         stage = self.stage
         way = Way(
-            offer=stage.offer, act=stage.act, tools=stage.tools, after=stage.left, again=frozenset({MEMORY, LOOK})
+            offer=stage.offer,
+            act=stage.act,
+            tools=stage.tools,
+            after=stage.left,
+            again=frozenset({MEMORY, LOOK}),
+            is_evidence=stage.is_evidence,
         )
         told = ", ".join(lesson.forecast for lesson in self.offered)
         remarks = (f"lessons offered, from the forecasts {told}",) if told else ()

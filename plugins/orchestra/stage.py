@@ -92,6 +92,12 @@ class Stage:
         now |= {tool.name for tool in own_tools() if self._makes_sense(tool.name)}
         return tuple(tool for tool in self.tools if tool.name in now)
 
+    def is_evidence(self, move: Move, result: ToolResult) -> bool:
+        """Return whether a move brought evidence: a tool of the desk did, or a subagent has reported."""
+        by_hand = any(tool.name == move.name for tool in self.scene.all_tools())
+        reported = any(run.report is not None for run in self.crew.runs)
+        return not result.failed and (by_hand or reported)
+
     def left(self, _number: int) -> str:
         """Return the line that says what is left of each budget."""
         crew, settings = self.crew, self.scene.settings

@@ -74,6 +74,7 @@ class Solo:
             fault=trial.fault,
             tokens=self.settings.tokens,
             repeats=self.settings.repeats,
+            is_evidence=lambda move, result: not (result.failed or move.name in tools.OWN),
         )
         async with aclosing(trial.course.walk(way)) as stream:
             async for step in stream:

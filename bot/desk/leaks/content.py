@@ -18,7 +18,7 @@ from bot.desk.texts import role_text, unfilled
 from bot.desk.untrusted import quoted
 from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.step import Json
-from bot.errors import ConfigError, ContractError, FoxcastError, Rejected, Unauthorized, Unavailable
+from bot.errors import ConfigError, ContractError, FoxcastError, LimitReached, Rejected, Unauthorized, Unavailable
 
 ROLE = "filter"
 # A number of a result as JSON may write it, and as models do: within a text.
@@ -80,7 +80,7 @@ async def judge(
     messages = (Message(speaker=Speaker.SYSTEM, text=system), Message(speaker=Speaker.USER, text=shown))
     try:
         answer = await take.ask(ROLE, Prompt(messages=messages, schema=SCHEMA))
-    except (ConfigError, ContractError, Rejected, Unauthorized, Unavailable) as error:
+    except (ConfigError, ContractError, LimitReached, Rejected, Unauthorized, Unavailable) as error:
         trouble(error)
         return Verdict()
     verdict = verdict_in(answer.completion.text, len(texts))
