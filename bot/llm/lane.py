@@ -117,7 +117,7 @@ class Lane:
         if turn is not Turn.SAME or passage.probe:
             self._wake()
         if turn is Turn.OPENED:
-            self._tell(f"{self._section.break_after} requests in a row failed")
+            self._tell(f"{self._section.break_after} requests in a row failed: {self._cause}")
 
     def shut(self, error: FoxcastError) -> None:
         """Leave the server alone from now on, because it cannot be reached; all that wait for it fail at once."""
@@ -125,7 +125,7 @@ class Lane:
             self._cause, self._unreached = str(error), True
             self._breaker.open()
             self._wake()
-            self._tell("It cannot be reached")
+            self._tell(self._cause)
 
     def exhaust(self, error: QuotaExhausted) -> QuotaExhausted:
         """Send nothing for a while, because the account is empty; return the error for all that would have been sent.
@@ -209,7 +209,7 @@ class Lane:
 
     def _tell(self, what: str) -> None:
         text = (
-            f"{what}: {self._cause}. It is left alone for {self._section.break_s:g} s and then tried again; meanwhile "
+            f"{what}. It is left alone for {self._section.break_s:g} s and then tried again; meanwhile "
             "the fallbacks of roles answer, where they have another provider."
         )
         self._world.alarm.tell(f"breaker {self.name}", f"Provider {self.name} does not answer", text)
