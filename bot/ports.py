@@ -330,6 +330,19 @@ class Desk(Protocol):
         ...
 
     @property
+    def seconds_left(self) -> float:
+        """How long models can still be asked in this trial. A trial that is repeated reads another number here."""
+        ...
+
+    def is_late(self, place: str) -> bool:
+        """Say whether there is only time for the final answer left (``Limits.final_seconds``) at a place of the trial.
+
+        Ask it before each turn, with a name for the turn that is its own in the trial. What it says is on record: a
+        trial that is resumed or replayed is late at the same places.
+        """
+        ...
+
+    @property
     def policy(self) -> SourcePolicy:
         """How questions of this source are best worked on."""
         ...

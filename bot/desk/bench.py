@@ -42,7 +42,7 @@ _NOTHING = digest_of({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialBench:
-    """Implements ``bot.desk.desk.Bench``."""
+    """Implements ``bot.desk.desk.Bench``; ``final_seconds`` of the trial are kept for its final answer."""
 
     opening: Opening
     instruments: Mapping[str, Instrument]
@@ -50,6 +50,7 @@ class TrialBench:
     record: Record
     voices: Voices
     documents: Documents
+    final_seconds: float = 0.0
 
     @property
     def policy(self) -> SourcePolicy:
@@ -65,6 +66,22 @@ class TrialBench:
     def all_tools(self) -> Sequence[Tool]:
         """All tools that may be offered at any time of the trial; constant, also when the trial is resumed."""
         return self.opening.tools
+
+    @property
+    def seconds_left(self) -> float:
+        """How long models can still be asked."""
+        return max(0.0, self.voices.until - self.voices.clock.monotonic())
+
+    def is_late(self, place: str) -> bool:
+        """Say whether there is only time for the final answer left; a yes is on record, and the same ever after."""
+        asked = digest_of({"place": place})
+        if self.record.holds("time", asked):
+            return True
+        if self.record.sealed or self.seconds_left > self.final_seconds:
+            return False
+        self._open()
+        self.record.at_once("time", asked, lambda: True)
+        return True
 
     @property
     def caught(self) -> Caught:

@@ -56,7 +56,7 @@ _PASSING = frozenset(
 _STANDING = frozenset({"page"})
 # What other tools or other models would have told otherwise. What engines and sources told stands: it is named by all
 # that they were asked.
-_OF_DESK = frozenset({"desk", "dialect", "model", "tool"})
+_OF_DESK = frozenset({"desk", "dialect", "model", "time", "tool"})
 # What a replay lacks, where the name of the kind would say something else.
 _SOUGHT = {"model": "this call to a model", "tool": "this use of a tool", "dialect": "how a model is asked"}
 

@@ -37,7 +37,6 @@ __all__ = ["Engine", "Gauge", "Models", "PageReader", "Shelf", "Workshop"]
 
 # A trial may be taken up with a cutoff up to an hour old, and still be of today.
 LIVE = timedelta(hours=2)
-RESERVE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +75,7 @@ class Workshop:
         """
         record = Record(self.ledger.exchanges, charge.scope, charge.trial, self.clock, self.sealed)
         await record.load()
-        # A model that hangs is given up a little before the trial ends, so that the trial can say so itself.
-        until = self.clock.monotonic() + limits.seconds - min(RESERVE_S, limits.seconds / 20)
+        until = self.clock.monotonic() + limits.call_seconds
         voices = Voices(models=self.models, record=record, charge=charge, clock=self.clock, until=until)
         opened = self._opened(record, question, cutoff, guarded=guarded)
         opening = opened or self._opening(question, voices, cutoff, guarded=guarded)
@@ -112,6 +110,7 @@ class Workshop:
             record=record,
             voices=voices,
             documents=self.ledger.documents,
+            final_seconds=limits.final_seconds,
         )
 
     def _opened(self, record: Record, question: Question, cutoff: datetime, *, guarded: bool) -> Opening | None:

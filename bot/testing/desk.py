@@ -1,6 +1,7 @@
 """A desk whose models and tools do exactly what a test tells them to, and that remembers all it was asked."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -99,7 +100,7 @@ class ScriptedDesk:
 
     ``asked``, ``used`` (tool and arguments), ``kept`` and ``graded`` hold all that happened, in order. A tool that is
     not offered gives a failed result; an answer costs what its completion says, or one call and a quarter of a token
-    per character.
+    per character. ``seconds_left`` stands still until a test or a script sets it.
     """
 
     cutoff: datetime = datetime(2026, 1, 1, tzinfo=UTC)
@@ -110,6 +111,7 @@ class ScriptedDesk:
     models: Mapping[str, ScriptedModel] = field(default_factory=dict)
     bench: Sequence[ScriptedTool] = ()
     seed: int = 1
+    seconds_left: float = math.inf
     asked: list[Asked] = field(default_factory=list)
     used: list[tuple[str, Mapping[str, Json]]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -128,6 +130,9 @@ class ScriptedDesk:
     @property
     def all_tools(self) -> Sequence[Tool]:
         return [scripted.tool for scripted in self.bench if self._is_permitted(scripted)]
+
+    def is_late(self, place: str) -> bool:
+        return self.seconds_left <= self.limits.final_seconds
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         offered = [item.name for item in self.tools]
