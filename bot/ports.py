@@ -8,15 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Collection,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -354,10 +346,7 @@ class Desk(Protocol):
 
     @property
     def all_tools(self) -> Sequence[Tool]:
-        """All tools that this trial may be offered at any time: the same objects from its beginning to its end.
-
-        ``tools`` is always a part of it, in the same order.
-        """
+        """All tools that this trial may be offered at any time, the same objects throughout; ``tools`` is a part."""
         ...
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:

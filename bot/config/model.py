@@ -308,12 +308,19 @@ class PolicyTable(Section):
 
 
 class DeskSection(Section):
-    """What forecasters may use. ``search`` names the engines in the order they are tried; () is every enabled one."""
+    """What forecasters may use. ``search`` names the engines in the order they are tried; () is every enabled one.
+
+    All lengths are in characters. ``snippet_chars``: what a search shows of each result. ``text_chars``: what is kept
+    of the text of a result, and what the filter and the summariser read of it or of a page. ``page_chars``: what
+    ``lookup_url`` shows of a page at a time. ``passage_chars``: a section of a reference work, or a summary. ``filter``
+    concerns questions of an earlier day alone. ``blocked_hosts`` are never read, even where a question names them.
+    """
 
     search: tuple[Name, ...] = ()
     results: int = Field(default=10, ge=1, le=20)
     snippet_chars: int = Field(default=500, ge=50, le=10_000)
-    page_chars: int = Field(default=5_000, ge=200, le=200_000)
+    text_chars: int = Field(default=10_000, ge=200, le=200_000)
+    page_chars: int = Field(default=10_000, ge=200, le=200_000)
     passage_chars: int = Field(default=20_000, ge=200, le=200_000)
     filter: bool = True
     blocked_hosts: tuple[HostName, ...] = ()

@@ -2,6 +2,8 @@
 
 Dates lie: a page keeps the date of its first day while its body goes on. One call judges all results of a search.
 What it does not name was not checked, and a reply that is none checks nothing: the caller decides what that means.
+Only questions of an earlier day are filtered: for a live one nothing can leak, and a filter would drop what was
+published today.
 Source: BLF (arXiv 2604.18576v3), appendix B, stage 2, and J.5.
 """
 
