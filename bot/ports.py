@@ -8,15 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Collection,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -339,10 +331,7 @@ class Desk(Protocol):
 
     @property
     def all_tools(self) -> Sequence[Tool]:
-        """All tools that this trial may be offered at any time: the same objects from its beginning to its end.
-
-        ``tools`` is always a part of it, in the same order.
-        """
+        """All tools that may ever be offered in this trial, the same objects throughout; ``tools`` is part of them."""
         ...
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
@@ -360,8 +349,8 @@ class Desk(Protocol):
         """Ask the model in a role, within budget and limits; on record first, as above.
 
         Without a seed the same question may be answered from the record of another trial. Raises Unavailable when
-        nobody answered in time, Rejected for what no model takes or the budget does not allow, Unauthorized,
-        ContractError, and ConfigError for a role without a model.
+        nobody answered in time, LimitReached when the time of the trial is over, Rejected for what no model takes or
+        the budget does not allow, Unauthorized, ContractError, and ConfigError for a role without a model.
         """
         ...
 
