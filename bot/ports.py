@@ -364,8 +364,8 @@ class Desk(Protocol):
         """Ask the model in a role, within budget and limits; on record first, as above.
 
         Without a seed the same question may be answered from the record of another trial. Raises Unavailable when
-        nobody answered in time, Rejected for what no model takes or the budget does not allow, Unauthorized,
-        ContractError, and ConfigError for a role without a model.
+        nobody answered in time, LimitReached when the time of the trial is over, Rejected for what no model takes or
+        the budget does not allow, Unauthorized, ContractError, and ConfigError for a role without a model.
         """
         ...
 

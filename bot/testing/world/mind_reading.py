@@ -12,6 +12,9 @@ from typing import Any
 
 Message = Mapping[str, Any]
 
+# What answers each call of an answer but its first.
+_NOT_RUN = "Not run: "
+
 _FENCE = re.compile(r'<untrusted-([0-9a-f]+) label="([^"]*)">\n(.*?)\n</untrusted-\1>', re.DOTALL)
 _DATED_ADDRESS = re.compile(r"^(https?://\S+)(?: \((?:as of )?(\d{4}-\d{2}-\d{2}|no date)\))?$", re.MULTILINE)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -207,7 +210,7 @@ def steps_of(messages: Sequence[Message]) -> list[Done]:
             case "assistant":
                 names |= _calls(message)
                 last = _move(said(message))
-            case "tool":
+            case "tool" if not said(message).startswith(_NOT_RUN):
                 name, arguments = names.get(str(message.get("tool_call_id")), ("", {}))
                 done.append(Done(name=name, arguments=arguments, brought=said(message)))
             case "user":
