@@ -12,8 +12,9 @@ from bot.domain.question import QuestionRef
 class Hit:
     """One result of a search. ``published_at`` is the engine's word for the age of the page; None if it has none.
 
-    ``text`` is the text of the page, from engines that bring it. ``source_url`` is where the page really stands, or
-    its publisher, from engines whose ``url`` is an address of their own that only leads there; empty elsewhere.
+    ``snippet`` is all that an engine gives as an excerpt, in up to 5,000 characters; ``text`` is the text of the page,
+    or long extracts of it, from engines that bring them. ``source_url`` is where the page really stands, or its
+    publisher, from engines whose ``url`` is an address of their own that only leads there; empty elsewhere.
     """
 
     url: str
