@@ -245,7 +245,7 @@ class PriceFeed(Protocol):
 
 
 class SearchEngine(Protocol):
-    """A search engine. Dates are in the signature: one that cannot bound them is refused whenever a cutoff is set."""
+    """A search engine. Dates are in the signature: one that cannot bound them is asked for live questions only."""
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
         """Return at most ``limit`` hits, published before the moment where one is given."""

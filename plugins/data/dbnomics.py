@@ -152,6 +152,6 @@ def foxcast_data_sources() -> list[DataSpec[DbnomicsSettings]]:
             # Source: BLF paper, section C.6 and table 6.
             policy=SourcePolicy(first="series_model", bypass=True, searches=0),
             # Source: BLF paper, appendix I, with the constants of its published code.
-            model=SeriesModel(window=365, unit="days", trust=0.4, trend_share=0.3, seasonal=True),
+            model=SeriesModel(window=365, unit="days", trust=0.4, trend_share=0.3, seasonal=True, shows_season=True),
         )
     ]

@@ -137,6 +137,6 @@ def foxcast_data_sources() -> list[DataSpec[FredSettings]]:
             serves=frozenset({"fred"}),
             policy=SourcePolicy(first="series_combo", searches=1),
             # Source: BLF paper, appendix I, with the constants of its published code.
-            model=SeriesModel(window=30, unit="points", trust=0.5, trend_share=0.5),
+            model=SeriesModel(window=30, unit="points", trust=0.5, trend_share=0.5, shows_season=True),
         )
     ]
