@@ -74,7 +74,13 @@ def _estimated(state: State, result: ToolResult, ballot: Ballot, settings: BlfSe
     try:
         predictions = ballot.bounded(ballot.read({"probabilities": given}), settings.submit_margin)
     except Misread as error:
+<<<<<<< HEAD
         message = f"{tool} gave no usable estimate ({error}), so the question has no answer"
         raise ContractError(message) from error
     anchor, reason = f"the estimate of {tool}", f"{tool} says so"
     return replace(state, predictions=predictions, anchor=anchor, reason=reason, stated=True, informed=True)
+=======
+        return state, f"{tool} gave no usable estimate ({error}), so the answer is what the trial started from"
+    estimate = replace(state, predictions=predictions, anchor=f"the estimate of {tool}", informed=True)
+    return replace(estimate, reason=f"{tool} says so"), ""
+>>>>>>> main
