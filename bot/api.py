@@ -26,7 +26,7 @@ from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
 from bot.desk.combine import Pool, combine, mixed, pooled
 from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
-from bot.domain.belief import Belief, Confidence, Evidence
+from bot.domain.belief import Belief, Confidence, Evidence, Prior, PriorKind
 from bot.domain.conduct import Conduct
 from bot.domain.curves import curve_through, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
@@ -116,6 +116,7 @@ from bot.ports import (
 from bot.redact import learn as keep_secret
 from bot.specs import (
     API_VERSION,
+    CALL_SECONDS,
     Can,
     CommandSpec,
     DataSpec,
@@ -138,6 +139,7 @@ from bot.told import Told, load_told, store_told
 __all__ = [
     "API_VERSION",
     "BELIEF_FIELD",
+    "CALL_SECONDS",
     "NOTE_TO_SELF",
     "PEERS",
     "QUANTILES",
@@ -249,6 +251,8 @@ __all__ = [
     "Price",
     "PriceFeed",
     "PricePlace",
+    "Prior",
+    "PriorKind",
     "Prompt",
     "Question",
     "QuestionRef",

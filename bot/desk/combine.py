@@ -13,8 +13,9 @@ from bot.domain.question import Question
 class Pool(StrEnum):
     """How several trials become one answer; the formulas are in ``bot.science``.
 
-    Shrinkage draws trials that disagree towards what they started from: the crowd's estimate or a base rate. Options are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a
-    curve point by point, by the median or (all others) the mean of the CDFs.
+    Shrinkage draws trials that disagree towards what they started from: the crowd's estimate or a base rate. Options
+    are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a curve
+    point by point, by the median or (all others) the mean of the CDFs.
     """
 
     LOGIT_MEAN = "logit-mean"

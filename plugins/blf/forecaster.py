@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 
 from bot.api import (
     ConfigError,
@@ -25,7 +26,7 @@ from bot.api import (
     voice_for,
 )
 from plugins.blf import batch, bypass, wording
-from plugins.blf.anchors import anchor_of
+from plugins.blf.anchors import anchor_of, prior_of
 from plugins.blf.settings import PAGES, BlfSettings, EarlyStop, Mode, ZeroShot
 
 MAIN = "main"
@@ -60,9 +61,11 @@ class Blf:
             asked = question_text(question, course.ballot, anchor, cutoff=desk.cutoff, crowd=settings.crowd)
             is_batch = settings.mode is Mode.BATCH and settings.zero_shot is ZeroShot.OFF
             passed = (batch.steps if is_batch else _sequential)(course, settings, asked)
+        prior = prior_of(anchor)
         async with aclosing(passed) as stream:
             async for step in stream:
-                yield step
+                yield replace(step, prior=prior)
+                prior = None
 
 
 async def _sequential(course: Course, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
