@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from bot.agent.ballot import Predictions
@@ -84,12 +85,16 @@ class Filled(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class Voice:
-    """A role's conversation. It only grows, so that providers find its beginning in their cache."""
+    """A role's conversation. It only grows, so that providers find its beginning in their cache.
+
+    ``folder`` holds prompt files that replace the shipped ones.
+    """
 
     desk: Desk
     role: str
     speech: Speech
     seed: int
+    folder: Path | None = None
     messages: list[Message] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     _described: set[str] = field(default_factory=set)
@@ -98,7 +103,7 @@ class Voice:
 
     @property
     def percent(self) -> bool:
-        """Whether the model writes under a grammar, so that probabilities are asked for as whole percentages."""
+        """Whether the model writes under a grammar, so that probabilities are asked for as percentages."""
         return isinstance(self.speech, JsonSpeech)
 
     def believe(self, schema: Mapping[str, Json] | None) -> None:
@@ -136,7 +141,7 @@ class Voice:
 
     def turn(self, number: int, steps: int, offered: tuple[Tool, ...]) -> str:
         """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
-        return turn_text(number, steps, offered, self._listing(self.speech, offered))
+        return turn_text(number, steps, offered, self._listing(self.speech, offered), folder=self.folder)
 
     async def hear(self, offered: tuple[Tool, ...], fault: Fault = none) -> Heard:
         """Ask for one move; ``fault`` says why one cannot stand, which is repaired once.
@@ -222,7 +227,7 @@ class Voice:
     def _ask_again(self, completion: Completion, why: str, offered: tuple[Tool, ...]) -> None:
         said = completion.text or (completion.calls[0].arguments if completion.calls else "")
         self.messages.append(Message(speaker=Speaker.ASSISTANT, text=text(said, SHOWN_CHARS) or "(nothing)"))
-        self.messages.append(Message(speaker=Speaker.USER, text=repair_text(why, offered)))
+        self.messages.append(Message(speaker=Speaker.USER, text=repair_text(why, offered, folder=self.folder)))
 
     def _settle(self) -> None:
         """Answer the last move where nobody did: providers refuse a call without an answer."""
@@ -235,10 +240,13 @@ class Voice:
         return speech.listing(new) if new else ""
 
 
-def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None) -> Voice:
+def voice_for(
+    desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None, folder: Path | None = None
+) -> Voice:
     """Return a voice in the first of the roles that a model plays; raises ConfigError where none does.
 
-    ``belief`` is the schema of what the model sends with every move (``belief_schema``).
+    ``belief`` is the schema of what the model sends with every move (``belief_schema``); ``folder`` holds prompt files
+    that replace the shipped ones.
     """
     missing: FoxcastError | None = None
     for role in roles:
@@ -248,7 +256,8 @@ def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | N
         except (ConfigError, NotFound) as error:
             missing = missing or error
             continue
-        return Voice(desk=desk, role=role, speech=JsonSpeech(belief) if percent else NativeSpeech(belief), seed=seed)
+        speech: Speech = JsonSpeech(belief) if percent else NativeSpeech(belief)
+        return Voice(desk=desk, role=role, speech=speech, seed=seed, folder=folder)
     raise missing or ConfigError("a voice needs a role")
 
 

@@ -26,6 +26,7 @@ from bot.api import (
     ToolResult,
     ballot_for,
     first_state,
+    margins_for,
 )
 from plugins.blf.settings import BlfSettings
 
@@ -37,12 +38,13 @@ def applies(question: Question, policy: SourcePolicy, tools: Sequence[Tool]) -> 
 
 async def steps(question: Question, desk: Desk, settings: BlfSettings, anchor: Anchor) -> AsyncGenerator[Step, None]:
     """Yield the use of the tool, then the submission; without an estimate the trial submits what it started from."""
-    ballot = ballot_for(question, settings.manner, percent=False)
-    state = first_state(anchor, question, ballot, settings.step_margin)
+    manner = margins_for(question, anchor, settings.manner)
+    ballot = ballot_for(question, manner, percent=False)
+    state = first_state(anchor, question, ballot, manner.step_margin)
     tool = desk.policy.first or ""
     result = await desk.use(tool, {})
     state, note = _estimated(state, result, ballot, tool)
-    final = ballot.bounded(state.predictions, settings.submit_margin)
+    final = ballot.bounded(state.predictions, manner.submit_margin)
     state = replace(state, predictions=final)
     told = "\n".join(part for part in (result.observation.text, note) if part)
     one = min(settings.steps, desk.limits.steps) == 1

@@ -112,7 +112,5 @@ def offered(prompt: Prompt) -> list[str]:
 def announced(prompt: Prompt) -> list[str]:
     """Return the names that the last message says can be called."""
     text = prompt.messages[-1].text
-    for opening in ("You can call now: ", "Send exactly one of: "):
-        if opening in text:
-            return text.rpartition(opening)[2].partition(".")[0].split(", ")
-    return []
+    opening = "You can call now: "
+    return text.rpartition(opening)[2].partition(".")[0].split(", ") if opening in text else []
