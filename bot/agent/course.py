@@ -143,7 +143,8 @@ class Course:
         limit = self.manner.compaction_chars
         if not (limit and self.manner.believes) or self.state.chars < self._compact_from:
             return ""
-        found = await compacted(self.state, self.question, self.desk, seed=self.voice.seed)
+        voice = self.voice
+        found = await compacted(self.state, self.question, self.desk, seed=voice.seed, folder=voice.folder)
         self.state = found.state
         heard.usage += found.usage
         heard.documents += found.documents

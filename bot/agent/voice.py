@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from bot.agent.ballot import Predictions
@@ -95,13 +96,15 @@ class Voice:
     """A role's conversation. It only grows, and offers the same tools in each request.
 
     So providers find its beginning in their cache, and take back the reasoning that they signed for it. What a model
-    answered stays as it came. ``summary`` says in words what was done so far, for a model that takes over.
+    answered stays as it came. ``summary`` says in words what was done so far, for a model that takes over. ``folder``
+    holds prompt files that replace the shipped ones.
     """
 
     desk: Desk
     role: str
     speech: Speech
     seed: int
+    folder: Path | None = None
     messages: list[Message] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     summary: Callable[[], str] | None = None
@@ -179,8 +182,8 @@ class Voice:
     def turn(self, number: int, steps: int, offered: tuple[Tool, ...]) -> str:
         """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
         listing = self._listing(self.speech, offered)
-        self._turn = turn_text(number, steps, offered, "")
-        return turn_text(number, steps, offered, listing)
+        self._turn = turn_text(number, steps, offered, "", folder=self.folder)
+        return turn_text(number, steps, offered, listing, folder=self.folder)
 
     async def hear(self, offered: tuple[Tool, ...], fault: Fault = none) -> Heard:
         """Ask for one move; ``fault`` says why one cannot stand, which is repaired once.
@@ -295,7 +298,7 @@ class Voice:
             # Nothing came that could go back, and no provider takes an empty message: the same is asked once more.
             return
         self._keep(completion, heard.move)
-        self.say(repair_text(why, offered))
+        self.say(repair_text(why, offered, folder=self.folder))
 
     def _close(self, heard: Heard, why: str) -> None:
         """Keep an answer that ends a turn for nothing: what is said next comes after it, and changes no message."""
@@ -351,10 +354,13 @@ def _is_empty(completion: Completion) -> bool:
     return not completion.calls and not completion.text.strip()
 
 
-def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None) -> Voice:
+def voice_for(
+    desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None, folder: Path | None = None
+) -> Voice:
     """Return a voice in the first of the roles that a model plays; raises ConfigError where none does.
 
-    ``belief`` is the schema of what the model sends with every move (``belief_schema``).
+    ``belief`` is the schema of what the model sends with every move (``belief_schema``); ``folder`` holds prompt files
+    that replace the shipped ones.
     """
     missing: FoxcastError | None = None
     for role in roles:
@@ -364,7 +370,8 @@ def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | N
         except (ConfigError, NotFound) as error:
             missing = missing or error
             continue
-        return Voice(desk=desk, role=role, speech=JsonSpeech(belief) if percent else NativeSpeech(belief), seed=seed)
+        speech: Speech = JsonSpeech(belief) if percent else NativeSpeech(belief)
+        return Voice(desk=desk, role=role, speech=speech, seed=seed, folder=folder)
     raise missing or ConfigError("a voice needs a role")
 
 

@@ -305,6 +305,7 @@ class PolicyTable(Section):
     first: str | None = None
     searches: int | None = Field(default=None, ge=0)
     bypass: bool = False
+    advice: str = Field(default="", max_length=4000)
 
 
 class DeskSection(Section):

@@ -78,6 +78,7 @@ class SourcePolicy:
 
     ``tools`` names what may be used (None: everything); ``first`` is to be used before anything else; ``searches``
     bounds the web searches of a trial; with ``bypass`` what ``first`` estimates is the answer and no model is asked.
+    ``advice`` says in words how to judge such questions; models are shown it with the question.
     Source: BLF (arXiv 2604.18576v3), tables 5 and 6.
     """
 
@@ -85,6 +86,7 @@ class SourcePolicy:
     first: str | None = None
     searches: int | None = None
     bypass: bool = False
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

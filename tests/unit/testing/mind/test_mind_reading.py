@@ -31,7 +31,7 @@ def prompt(title: str = TITLE, *, crowd: str = "", asked: str = "", criteria: st
     return (
         f"# Question\n{quoted(title, 'question')}\n\n## Background\nnone given\n\n## Resolution criteria\n"
         f"{quoted(criteria, 'resolution criteria') if criteria else 'none given'}\n\n## What is asked for\n{asked}\n"
-        f"One answer. It is decided on 2026-03-04.\n\n## Cutoff\n2026-02-20 00:00 UTC.{said}"
+        f"One answer. It is decided on 2026-03-04, 12 days ahead.\n\n## Date\nToday is 2026-02-20 (UTC).{said}"
     )
 
 
