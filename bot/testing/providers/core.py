@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 from bot.domain.step import Json
 from bot.ids import derive_id
@@ -33,9 +33,12 @@ from bot.testing.providers.exchange import (
     TokenCount,
     WrittenReply,
     token_count,
+    without_nulls,
 )
 from bot.testing.providers.memory import PrefixCache, ReplyMemory, shared_share
 
+# What a switch sends: status, body and headers.
+SwitchFault: TypeAlias = tuple[int, Any, Mapping[str, str]]
 EVENT_STREAM = {"Content-Type": "text/event-stream"}
 
 
@@ -44,12 +47,13 @@ class WireFormat(ABC):
 
     ``fields`` are the top-level fields that a request may have (P-5), None where unknown ones are ignored. ``texts``
     replaces, by rule, the message of refusals that the base raises (P-1 to P-5). ``faults`` says what a switch sends:
-    status, body and headers.
+    status, body and headers. ``refuses`` False: a server that takes whatever comes.
     """
 
+    refuses: ClassVar[bool] = True
     fields: ClassVar[frozenset[str] | None] = None
     texts: ClassVar[Mapping[str, str]] = {}
-    faults: ClassVar[Mapping[ReplySwitch, tuple[int, Json, Mapping[str, str]]]] = {}
+    faults: ClassVar[Mapping[ReplySwitch, SwitchFault]] = {}
 
     @abstractmethod
     def takes(self, path: str) -> bool:
@@ -80,16 +84,24 @@ class WireFormat(ABC):
                 rule="P-15", message=f"{said} tokens.", param="messages", code="context_length_exceeded"
             )
 
-    def measure(self, chat: ChatRequest, tokens: TokenCount) -> TokenCount:
-        """Return the tokens of a request as this server counts them; one that cuts prompts counts fewer."""
-        return tokens
+    def shown(self, chat: ChatRequest, tokens: TokenCount) -> tuple[Mapping[str, Any], TokenCount]:
+        """Return what the model is shown, in chat-completions form, and its tokens; some servers cut prompts."""
+        return chat.body, tokens
+
+    def altered(self, sent: Json, given: Json) -> bool:
+        """Tell whether an assistant message differs from the one that was given, nulls aside."""
+        return bool(without_nulls(sent) != without_nulls(given))
+
+    def listing(self, path: str) -> Mapping[str, Any] | None:
+        """Return what a GET of this path answers, None where there is nothing."""
+        return None
 
     @abstractmethod
     def write(self, chat: ChatRequest, reply: Reply, tokens: TokenCount, seed: str) -> WrittenReply:
         """Return a reply in native form; ids and signatures are made from the seed."""
 
     @abstractmethod
-    def error(self, refusal: RequestRefusal) -> Json:
+    def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
         """Return the body of an error."""
 
     def stream(self, written: WrittenReply) -> Iterable[str]:
@@ -122,9 +134,10 @@ class ProviderDouble:
 
     ``requests`` are all requests with what was measured of them, ``asked`` those that were answered, in common form,
     ``refusals`` the refused ones. ``prefix_breaks`` counts requests that do not begin with the tools, system and
-    messages of the one before them in their conversation (P-6). ``chars_sent`` and ``chars_cached`` count the prompts
-    that were answered. Errors have the form of the first wire format where the path is unknown. ``key`` is asked for
-    where one is set.
+    messages of the one before them in their conversation (P-6), ``altered_replies`` the assistant messages in accepted
+    requests that differ from what was given, though no rule refuses that. ``chars_sent`` and ``chars_cached`` count
+    the prompts that were answered. Errors have the form of the first wire format where the path is unknown. ``key`` is
+    asked for where one is set.
     """
 
     root: ClassVar[str] = "/v1"
@@ -140,6 +153,7 @@ class ProviderDouble:
         self.asked: list[Asked] = []
         self.refusals: list[RequestRefusal] = []
         self.prefix_breaks = 0
+        self.altered_replies = 0
         self.chars_sent = 0
         self.chars_cached = 0
         self._switches: deque[ReplySwitch] = deque()
@@ -201,7 +215,8 @@ class ProviderDouble:
         self._check(wire, chat)
         tokens = TokenCount(prompt=token_count(request.chars), cached=request.cached_chars // 4)
         wire.check_window(chat, tokens.prompt)
-        asked = Asked(number=len(self.asked) + 1, path=request.path, headers=request.headers, body=chat.body)
+        shown, tokens = wire.shown(chat, tokens)
+        asked = Asked(number=len(self.asked) + 1, path=request.path, headers=request.headers, body=shown)
         if self._switches:
             reply = wire.switched(self._switches.popleft(), chat, lambda: self._play(asked))
         else:
@@ -214,7 +229,7 @@ class ProviderDouble:
         self.chars_sent += request.chars
         self.chars_cached += request.cached_chars
         self._cache.keep(chat.prefix)
-        return self._write(wire, chat, reply, wire.measure(chat, tokens))
+        return self._write(wire, chat, reply, tokens)
 
     def _write(self, wire: WireFormat, chat: ChatRequest, reply: Reply, tokens: TokenCount) -> Sent:
         spoken = (reply.text or "") + (reply.refusal or "") + "".join(name + text for name, text in reply.calls)
@@ -236,7 +251,11 @@ class ProviderDouble:
             check_results(chat)
             for at, given in check_replies(chat, lambda at: self._memory.at(chat, at)):
                 wire.check_reply(chat, at, given)
+                if given is not None:
+                    self.altered_replies += wire.altered(chat.natives.get(at), given.written.native)
         except RequestRefusal as refusal:
+            if not wire.refuses:
+                return
             refusal.message = wire.texts.get(refusal.rule, refusal.message)
             raise
 
@@ -268,6 +287,11 @@ class ProviderDouble:
 
     def _other(self, received: Received, path: str) -> Sent:
         """Answer what is no request for a completion: list the models, or say that there is nothing."""
+        listed = (
+            [one for wire in self.wires if (one := wire.listing(path)) is not None] if received.method == "GET" else ()
+        )
+        if listed:
+            return Sent(body=json.dumps(listed[0]).encode())
         missing = RequestRefusal(rule="", status=404, message=f"There is no {received.method} {path} here.")
         return self._refuse(self.wires[0], missing)
 

@@ -32,7 +32,7 @@ class RequestRefusal(Exception):
     kind: str = "invalid_request_error"
     param: str | None = None
     code: str | None = None
-    body: Json = None
+    body: Any = None
 
     def __str__(self) -> str:
         return f"{self.rule or 'refused'}: {self.status} {self.message}"
@@ -177,6 +177,13 @@ def without_marks(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, dict):
         return {name: without_marks(part) for name, part in value.items() if name not in CACHE_MARKS}
     return [without_marks(part) for part in value] if isinstance(value, list) else value
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return a value without the keys of objects whose value is null, at any depth."""
+    if isinstance(value, dict):
+        return {name: without_nulls(part) for name, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def prefix_of(*parts: Sequence[Any]) -> Prefix:
