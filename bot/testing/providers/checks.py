@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bot.testing.providers.exchange import ChatRequest, GivenReply, RequestRefusal, calls_of
+from bot.domain.step import Json
+from bot.testing.providers.exchange import ChatRequest, GivenReply, RequestRefusal, calls_of, without_nulls
 
 MOST_TOOLS = 128
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -78,10 +79,11 @@ def check_replies(
             expected = ", ".join(f"{name} ({call_id})" for call_id, name in found[-1].named) or "no calls"
             told = f"messages[{at}]: the calls differ from those of the response, which were: {expected}."
             raise RequestRefusal(rule="P-2", message=told, param=f"messages[{at}].tool_calls")
-        yield at, _closest(same, message)
+        yield at, _closest(same, message, chat.natives.get(at))
 
 
-def _closest(same: Sequence[GivenReply], message: Mapping[str, Any]) -> GivenReply | None:
-    """Return the reply with this very text where there is one, else the last."""
-    exact = [one for one in same if one.written.text == (message.get("content") or "")]
-    return next(reversed(exact or same), None)
+def _closest(same: Sequence[GivenReply], message: Mapping[str, Any], native: Json) -> GivenReply | None:
+    """Return the reply that is this very message where there is one, else one of the same text, else the last."""
+    whole = [one for one in same if without_nulls(one.written.native) == without_nulls(native)]
+    texts = [one for one in same if one.written.text == (message.get("content") or "")]
+    return next(reversed(whole or texts or same), None)

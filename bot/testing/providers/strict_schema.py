@@ -29,7 +29,7 @@ class StrictSubset:
         if schema.get("type") != "object":
             return f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
         count = 0
-        for place, one in _walk(schema):
+        for place, one in walk_schema(schema):
             count += len(one.get("properties") or ())
             if len(place) > 2 * self.most_depth or count > self.most_properties:
                 return "the schema is too deep or has too many properties."
@@ -57,17 +57,17 @@ class StrictSubset:
         return _LOOK_AROUND.search(str(schema.get("pattern", ""))) is not None
 
 
-def _walk(
+def walk_schema(
     schema: Mapping[str, Any], place: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
     """Yield a schema and all schemas in it, each with its place."""
     yield place, schema
     for name in _MAPS:
         for key, part in (schema.get(name) or {}).items():
-            yield from _walk(part, (*place, name, key)) if isinstance(part, dict) else ()
+            yield from walk_schema(part, (*place, name, key)) if isinstance(part, dict) else ()
     for name in _LISTS:
         for number, part in enumerate(schema.get(name) or ()):
-            yield from _walk(part, (*place, name, str(number))) if isinstance(part, dict) else ()
+            yield from walk_schema(part, (*place, name, str(number))) if isinstance(part, dict) else ()
     for name in _SINGLE:
         if isinstance(part := schema.get(name), dict):
-            yield from _walk(part, (*place, name))
+            yield from walk_schema(part, (*place, name))
