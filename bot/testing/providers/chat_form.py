@@ -19,7 +19,6 @@ from bot.testing.providers.exchange import (
     WrittenReply,
     make_id,
     prefix_of,
-    thinking_of,
 )
 
 CREATED = 1_790_000_000
@@ -94,7 +93,6 @@ class ChatForm(WireFormat):
         return {"error": told}
 
     def thinks(self, chat: ChatRequest) -> bool:
-        """Tell whether the model thinks before it answers this request."""
         return self.profile(chat.model).thinks
 
     def call_id(self, seed: str, number: int) -> str:
@@ -104,8 +102,8 @@ class ChatForm(WireFormat):
     def message(self, chat: ChatRequest, reply: Reply, seed: str) -> dict[str, Any]:
         """Return the assistant message of a reply; it is what must come back."""
         message: dict[str, Any] = {"role": "assistant", "content": reply.text, "refusal": reply.refusal}
-        if self.thought_field is not None and (reply.thinking or self.thinks(chat)):
-            message[self.thought_field] = thinking_of(reply, seed)
+        if self.thought_field is not None and reply.thinking:
+            message[self.thought_field] = reply.thinking
         if reply.calls:
             message["tool_calls"] = [
                 {

@@ -17,7 +17,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeAlias
 
-from bot.domain.step import Json
 from bot.ids import derive_id
 from bot.ports import Clock
 from bot.testing.loopback import JSON_TYPE, LoopbackServer, Received, Sent
@@ -32,6 +31,7 @@ from bot.testing.providers.exchange import (
     RequestRefusal,
     TokenCount,
     WrittenReply,
+    thinking_of,
     token_count,
     without_nulls,
 )
@@ -73,6 +73,10 @@ class WireFormat(ABC):
     def check_reply(self, chat: ChatRequest, at: int, given: GivenReply | None) -> None:  # noqa: B027 - the same
         """Check the assistant message of that index against the reply it repeats, None where it is not known."""
 
+    def thinks(self, chat: ChatRequest) -> bool:
+        """Tell whether the model thinks before this reply; the script's reply is then given a thought if it has none."""
+        return False
+
     def check_window(self, chat: ChatRequest, tokens: int) -> None:
         """Check that the prompt fits into the model's context window (P-15)."""
         window = self.profile(chat.model).window
@@ -88,7 +92,7 @@ class WireFormat(ABC):
         """Return what the model is shown, in chat-completions form, and its tokens; some servers cut prompts."""
         return chat.body, tokens
 
-    def altered(self, sent: Json, given: Json) -> bool:
+    def altered(self, sent: object, given: object) -> bool:
         """Tell whether an assistant message differs from the one that was given, nulls aside."""
         return bool(without_nulls(sent) != without_nulls(given))
 
@@ -232,12 +236,17 @@ class ProviderDouble:
         return self._write(wire, chat, reply, tokens)
 
     def _write(self, wire: WireFormat, chat: ChatRequest, reply: Reply, tokens: TokenCount) -> Sent:
+        seed = derive_id("reply", type(wire).__name__, str(chat.source.number), json.dumps(chat.native))
+        if wire.thinks(chat):
+            reply = replace(reply, thinking=thinking_of(reply, seed))
         spoken = (reply.text or "") + (reply.refusal or "") + "".join(name + text for name, text in reply.calls)
         told = replace(tokens, output=token_count(len(spoken)), thinking=len(reply.thinking) // 4)
-        seed = derive_id("reply", type(wire).__name__, str(chat.source.number), json.dumps(chat.native))
         written = wire.write(chat, reply, told, seed)
-        given = GivenReply(request=chat.source.number, model=chat.model, prefix=chat.prefix, written=written)
-        self._memory.keep(chat, given)
+        source = chat.source
+        self._memory.keep(
+            chat,
+            GivenReply(request=source.number, path=source.path, model=chat.model, prefix=chat.prefix, written=written),
+        )
         if chat.stream:
             return replace(reply.sent, headers=EVENT_STREAM, body="".join(wire.stream(written)).encode())
         return replace(reply.sent, body=json.dumps(written.body, ensure_ascii=False).encode())

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from bot.domain.step import Json
 from bot.ids import derive_id
 from bot.testing.model_server import Reply
 
@@ -97,7 +96,7 @@ class ChatRequest:
     model: str
     body: Mapping[str, Any]
     prefix: Prefix
-    natives: Mapping[int, Json] = field(default_factory=dict)
+    natives: Mapping[int, Any] = field(default_factory=dict)
     stream: bool = False
 
     @property
@@ -152,16 +151,17 @@ class WrittenReply:
     """
 
     body: Mapping[str, Any]
-    native: Json
+    native: Any
     calls: tuple[tuple[str, str, str], ...] = ()
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenReply:
-    """A reply that the double remembers, with the number, prefix and model of the request that it answered."""
+    """A reply that the double remembers, with the number, path, prefix and model of the request that it answered."""
 
     request: int
+    path: str
     model: str
     prefix: Prefix
     written: WrittenReply

@@ -37,8 +37,9 @@ class ReplyMemory:
         spoken = [one for one in chat.messages if one.get("role") == "assistant"]
         keys = [key for one in reversed(spoken) for key in _message_keys(one)]
         keys += [_first_key(chat.messages)] if spoken else []
+        same = (chat.source.path, chat.model)
         for key in keys:
-            if found := [one for one in self._given.get(key, ()) if one.model == chat.model]:
+            if found := [one for one in self._given.get(key, ()) if (one.path, one.model) == same]:
                 return max(found, key=lambda one: (shared_share(one.prefix, chat.prefix), one.request))
         return None
 
