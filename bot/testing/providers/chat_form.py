@@ -159,13 +159,6 @@ def event(value: Mapping[str, Any]) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
-def text_of(content: Any) -> str:  # noqa: ANN401 - a text or a list of parts
-    """Return the text of a message's content."""
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
-
-
 def _is_message(message: Any) -> bool:  # noqa: ANN401 - any JSON
     if not isinstance(message, dict) or message.get("role") not in ROLES:
         return False

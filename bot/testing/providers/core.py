@@ -74,7 +74,7 @@ class WireFormat(ABC):
         """Check the assistant message of that index against the reply it repeats, None where it is not known."""
 
     def thinks(self, chat: ChatRequest) -> bool:
-        """Tell whether the model thinks before this reply; the script's reply is then given a thought if it has none."""
+        """Tell whether the model thinks before it replies; a reply without a thought is then given one."""
         return False
 
     def check_window(self, chat: ChatRequest, tokens: int) -> None:
@@ -303,6 +303,15 @@ class ProviderDouble:
             return Sent(body=json.dumps(listed[0]).encode())
         missing = RequestRefusal(rule="", status=404, message=f"There is no {received.method} {path} here.")
         return self._refuse(self.wires[0], missing)
+
+
+class DialectDouble(ProviderDouble):
+    """A double whose wire formats need nothing but their class: ``forms``, one for each path."""
+
+    forms: ClassVar[tuple[type[WireFormat], ...]] = ()
+
+    def __init__(self, script: Script, *, key: str | None = None, clock: Clock | None = None) -> None:
+        super().__init__(tuple(form() for form in self.forms), script, key=key, clock=clock)
 
 
 def _body_of(received: Received) -> dict[str, Any]:

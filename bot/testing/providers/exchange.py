@@ -199,6 +199,13 @@ def prefix_of(*parts: Sequence[Any]) -> Prefix:
     return tuple(made)
 
 
+def text_of(content: Any) -> str:  # noqa: ANN401 - a text or a list of parts
+    """Return the text of a message's content."""
+    if isinstance(content, list):
+        return "\n".join(str(part["text"]) for part in content if isinstance(part, dict) and "text" in part)
+    return content if isinstance(content, str) else ""
+
+
 def calls_of(message: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the ids and names of the calls of an assistant message in chat-completions form."""
     return tuple((str(one.get("id")), str(one["function"].get("name"))) for one in message.get("tool_calls") or ())

@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any
 
 from bot.ids import derive_id
-from bot.testing.providers.exchange import ChatRequest, GivenReply, Prefix, calls_of
+from bot.testing.providers.exchange import ChatRequest, GivenReply, Prefix, calls_of, text_of
 
 
 class ReplyMemory:
@@ -70,18 +70,20 @@ def shared_share(earlier: Prefix, later: Prefix) -> float:
 def _place(messages: Sequence[Mapping[str, Any]]) -> str:
     state = ""
     for message in messages:
-        state = derive_id("place", state, str(message.get("role")), str(message.get("content")), str(calls_of(message)))
+        state = derive_id(
+            "place", state, str(message.get("role")), text_of(message.get("content")), str(calls_of(message))
+        )
     return f"place {state}"
 
 
 def _first_key(messages: Sequence[Mapping[str, Any]]) -> str:
-    first = next((one.get("content") for one in messages if one.get("role") == "user"), None)
+    first = next((text_of(one.get("content")) for one in messages if one.get("role") == "user"), None)
     return f"first {first}"
 
 
 def _message_keys(message: Mapping[str, Any]) -> list[str]:
     calls = [f"call {call_id}" for call_id, _ in calls_of(message) if call_id]
-    return calls or [f"text {message.get('content')}"]
+    return calls or [f"text {text_of(message.get('content'))}"]
 
 
 def _reply_keys(given: GivenReply) -> list[str]:

@@ -3,10 +3,8 @@
 Source: OpenAI's API reference and deployment checklist.
 """
 
-from bot.ports import Clock
-from bot.testing.model_server import Script
 from bot.testing.providers.chat_form import ChatForm
-from bot.testing.providers.core import ProviderDouble
+from bot.testing.providers.core import DialectDouble
 from bot.testing.providers.exchange import ChatRequest, RequestRefusal, calls_of
 from bot.testing.providers.openai_responses import ResponsesForm
 from bot.testing.providers.openai_rules import (
@@ -72,8 +70,7 @@ def _check_ids(chat: ChatRequest) -> None:
             refuse_length(f"messages[{at}].tool_call_id", MOST_CALL_ID, len(message["tool_call_id"]))
 
 
-class OpenAiDouble(ProviderDouble):
+class OpenAiDouble(DialectDouble):
     """OpenAI: ``/v1/chat/completions`` and ``/v1/responses``, with one memory for both."""
 
-    def __init__(self, script: Script, *, key: str | None = None, clock: Clock | None = None) -> None:
-        super().__init__((OpenAiChatForm(), ResponsesForm()), script, key=key, clock=clock)
+    forms = (OpenAiChatForm, ResponsesForm)

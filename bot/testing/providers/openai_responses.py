@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from bot.testing.model_server import Reply
-from bot.testing.providers.chat_form import CREATED, ChatForm, text_of
+from bot.testing.providers.chat_form import CREATED, ChatForm
 from bot.testing.providers.core import SwitchFault, WireFormat
 from bot.testing.providers.exchange import (
     ChatRequest,
@@ -21,9 +21,11 @@ from bot.testing.providers.exchange import (
     make_id,
     opaque_text,
     prefix_of,
+    text_of,
 )
 from bot.testing.providers.openai_rules import (
     OPENAI_MODELS,
+    OpenAiProfile,
     check_effort,
     check_parallel,
     check_sampling,
@@ -51,7 +53,7 @@ class ReasoningItem:
 class ResponsesForm(WireFormat):
     """Responses of OpenAI. Remembers its items, so that each is checked against what was given (P-11)."""
 
-    models: Mapping[str, ModelProfile] = OPENAI_MODELS
+    models: Mapping[str, OpenAiProfile] = OPENAI_MODELS
     texts: ClassVar[Mapping[str, str]] = {"P-1": "No tool output found for function call, or no call for an output."}
     faults: ClassVar[Mapping[ReplySwitch, SwitchFault]] = ChatForm.faults
 
@@ -114,7 +116,7 @@ class ResponsesForm(WireFormat):
     # Rules
 
     def check(self, chat: ChatRequest) -> None:
-        profile, body = OPENAI_MODELS[chat.model], chat.native
+        profile, body = self.models[chat.model], chat.native
         told = (body.get("reasoning") or {}).get("effort")
         effort = check_effort(profile, told, "reasoning.effort", profile.response_efforts)
         check_parallel(profile, body)
@@ -161,7 +163,7 @@ class ResponsesForm(WireFormat):
     # Writing
 
     def thinks(self, chat: ChatRequest) -> bool:
-        effort = (chat.native.get("reasoning") or {}).get("effort", OPENAI_MODELS[chat.model].effort)
+        effort = (chat.native.get("reasoning") or {}).get("effort", self.models[chat.model].effort)
         return effort not in ("", "none")
 
     def shows_encrypted(self, chat: ChatRequest) -> bool:
