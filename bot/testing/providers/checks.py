@@ -68,14 +68,15 @@ def check_replies(
 ) -> Iterator[tuple[int, GivenReply | None]]:
     """Check that the calls of each assistant message are those that were given (P-2).
 
-    Yields the index of each assistant message with the reply that it repeats, None where nothing is known of it.
+    A message without calls that stands where a reply with calls was given is another message, which nothing is known
+    of. Yields the index of each assistant message with the reply that it repeats, None where nothing is known of it.
     """
     for at, message in enumerate(chat.messages):
         if message.get("role") != "assistant":
             continue
         found = given_at(at)
         same = [one for one in found if one.named == calls_of(message)]
-        if found and not same:
+        if found and not same and calls_of(message):
             expected = ", ".join(f"{name} ({call_id})" for call_id, name in found[-1].named) or "no calls"
             told = f"messages[{at}]: the calls differ from those of the response, which were: {expected}."
             raise RequestRefusal(rule="P-2", message=told, param=f"messages[{at}].tool_calls")

@@ -133,6 +133,56 @@ class WireFormat(ABC):
                 raise ValueError(message)
 
 
+class RequestChecker:
+    """Checks requests against the rules and against the last ``most`` replies, and counts what no rule refuses.
+
+    ``prefix_breaks`` counts requests that do not begin with the tools, system and messages of the one before them in
+    their conversation (P-6), ``altered_replies`` the assistant messages that differ from those given.
+    """
+
+    def __init__(self, most: int = 20_000) -> None:
+        self.prefix_breaks = 0
+        self.altered_replies = 0
+        self._memory = ReplyMemory(most)
+        self._cache = PrefixCache(most * 10)
+
+    def check(self, wire: WireFormat, chat: ChatRequest) -> None:
+        """Measure a request and check it. Raise RequestRefusal."""
+        request = chat.source
+        request.chars = sum(chars for _, chars in chat.prefix)
+        request.cached_chars = self._cache.cached_chars(chat.prefix)
+        if (before := self._memory.before(chat)) is not None:
+            request.previous = before.request
+            request.shared_prefix = shared_share(before.prefix, chat.prefix)
+            self.prefix_breaks += request.shared_prefix < 1.0
+        try:
+            self._check_rules(wire, chat)
+        except RequestRefusal as refusal:
+            refusal.message = wire.texts.get(refusal.rule, refusal.message)
+            if wire.refuses:
+                raise
+
+    def keep(self, chat: ChatRequest, written: WrittenReply) -> None:
+        """Remember the reply to a request."""
+        source = chat.source
+        self._cache.keep(chat.prefix)
+        given = GivenReply(
+            request=source.number, path=source.path, model=chat.model, prefix=chat.prefix, written=written
+        )
+        self._memory.keep(chat, given)
+
+    def _check_rules(self, wire: WireFormat, chat: ChatRequest) -> None:
+        wire.profile(chat.model)
+        _check_fields(chat, wire.fields)
+        check_tools(chat)
+        wire.check(chat)
+        check_results(chat)
+        for at, given in check_replies(chat, lambda at: self._memory.at(chat, at)):
+            wire.check_reply(chat, at, given)
+            if given is not None:
+                self.altered_replies += wire.altered(chat.natives.get(at), given.written.native)
+
+
 class ProviderDouble:
     """Serves a provider on loopback while it is entered. ``base_url`` is the address that a client of it is given.
 
@@ -156,13 +206,10 @@ class ProviderDouble:
         self.requests: list[ProviderRequest] = []
         self.asked: list[Asked] = []
         self.refusals: list[RequestRefusal] = []
-        self.prefix_breaks = 0
-        self.altered_replies = 0
         self.chars_sent = 0
         self.chars_cached = 0
         self._switches: deque[ReplySwitch] = deque()
-        self._memory = ReplyMemory()
-        self._cache = PrefixCache()
+        self._checker = RequestChecker()
 
     @property
     def address(self) -> str:
@@ -173,6 +220,16 @@ class ProviderDouble:
     def base_url(self) -> str:
         """The address that a client is given."""
         return f"{self.address}{self.root}"
+
+    @property
+    def prefix_breaks(self) -> int:
+        """How many requests do not begin with the one before them in their conversation."""
+        return self._checker.prefix_breaks
+
+    @property
+    def altered_replies(self) -> int:
+        """How many assistant messages of accepted requests differ from what was given."""
+        return self._checker.altered_replies
 
     @property
     def uncached_share(self) -> float:
@@ -215,8 +272,7 @@ class ProviderDouble:
 
     def _answer(self, wire: WireFormat, chat: ChatRequest) -> Sent:
         request = chat.source
-        self._measure(request, chat)
-        self._check(wire, chat)
+        self._checker.check(wire, chat)
         tokens = TokenCount(prompt=token_count(request.chars), cached=request.cached_chars // 4)
         wire.check_window(chat, tokens.prompt)
         shown, tokens = wire.shown(chat, tokens)
@@ -232,7 +288,6 @@ class ProviderDouble:
             return reply.wire(asked)
         self.chars_sent += request.chars
         self.chars_cached += request.cached_chars
-        self._cache.keep(chat.prefix)
         return self._write(wire, chat, reply, tokens)
 
     def _write(self, wire: WireFormat, chat: ChatRequest, reply: Reply, tokens: TokenCount) -> Sent:
@@ -242,39 +297,10 @@ class ProviderDouble:
         spoken = (reply.text or "") + (reply.refusal or "") + "".join(name + text for name, text in reply.calls)
         told = replace(tokens, output=token_count(len(spoken)), thinking=len(reply.thinking) // 4)
         written = wire.write(chat, reply, told, seed)
-        source = chat.source
-        self._memory.keep(
-            chat,
-            GivenReply(request=source.number, path=source.path, model=chat.model, prefix=chat.prefix, written=written),
-        )
+        self._checker.keep(chat, written)
         if chat.stream:
             return replace(reply.sent, headers=EVENT_STREAM, body="".join(wire.stream(written)).encode())
         return replace(reply.sent, body=json.dumps(written.body, ensure_ascii=False).encode())
-
-    def _check(self, wire: WireFormat, chat: ChatRequest) -> None:
-        try:
-            wire.profile(chat.model)
-            _check_fields(chat, wire.fields)
-            check_tools(chat)
-            wire.check(chat)
-            check_results(chat)
-            for at, given in check_replies(chat, lambda at: self._memory.at(chat, at)):
-                wire.check_reply(chat, at, given)
-                if given is not None:
-                    self.altered_replies += wire.altered(chat.natives.get(at), given.written.native)
-        except RequestRefusal as refusal:
-            if not wire.refuses:
-                return
-            refusal.message = wire.texts.get(refusal.rule, refusal.message)
-            raise
-
-    def _measure(self, request: ProviderRequest, chat: ChatRequest) -> None:
-        request.chars = sum(chars for _, chars in chat.prefix)
-        request.cached_chars = self._cache.cached_chars(chat.prefix)
-        if (before := self._memory.before(chat)) is not None:
-            request.previous = before.request
-            request.shared_prefix = shared_share(before.prefix, chat.prefix)
-            self.prefix_breaks += request.shared_prefix < 1.0
 
     def _play(self, asked: Asked) -> Reply:
         script = self.script

@@ -45,10 +45,11 @@ class ReplyMemory:
 
 
 class PrefixCache:
-    """Counts how much of a request's beginning an earlier one held, by whole tools and messages."""
+    """Counts how much of a request's beginning an earlier one held, by whole tools and messages; the last ``most``."""
 
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
+    def __init__(self, most: int = 200_000) -> None:
+        self._most = most
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
     def cached_chars(self, prefix: Prefix) -> int:
         """Return how many characters from the beginning were seen before."""
@@ -56,7 +57,11 @@ class PrefixCache:
 
     def keep(self, prefix: Prefix) -> None:
         """Remember a beginning."""
-        self._seen.update(state for state, _ in prefix)
+        for state, _ in prefix:
+            self._seen[state] = None
+            self._seen.move_to_end(state)
+        while len(self._seen) > self._most:
+            self._seen.popitem(last=False)
 
 
 def shared_share(earlier: Prefix, later: Prefix) -> float:
