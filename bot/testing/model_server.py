@@ -53,11 +53,16 @@ class Asked:
     def tools(self) -> Mapping[str, Mapping[str, Any]]:
         """The schemas of the arguments of the tools that may be called now, by name.
 
-        That is one where the choice is forced. Otherwise it is what the conversation said last, of all that are listed.
+        These are the ones that the choice names. Without such a choice it is what the conversation said last, of all
+        that are listed.
         """
         listed = {tool["function"]["name"]: tool["function"]["parameters"] for tool in self.body.get("tools", ())}
         choice = self.body.get("tool_choice")
-        named = [choice["function"]["name"]] if isinstance(choice, dict) else self._named()
+        if not isinstance(choice, dict):
+            named = self._named()
+        else:
+            among = choice["allowed_tools"]["tools"] if choice.get("type") == "allowed_tools" else [choice]
+            named = [one["function"]["name"] for one in among]
         return {name: schema for name, schema in listed.items() if name in named} or listed
 
     def _named(self) -> list[str]:
