@@ -20,7 +20,6 @@ from bot.agent.start import Anchor, first_state
 from bot.agent.state import State
 from bot.agent.texts import SUBMIT
 from bot.agent.voice import Heard, Voice
-from bot.domain.belief import Prior, PriorKind
 from bot.domain.question import Question
 from bot.domain.step import Action, Observation, Step, ToolResult
 from bot.errors import FoxcastError, LimitReached
@@ -28,7 +27,6 @@ from bot.ports import Desk
 
 SEARCH = "web_search"
 
-_PRIORS = {"crowd": PriorKind.CROWD, "prior": PriorKind.BASE_RATE, "even": PriorKind.EVEN}
 _LIMITS = {
     "steps": "no step is left",
     "tokens": "its tokens are used up",
@@ -50,7 +48,6 @@ class Course:
     voice: Voice
     state: State
     steps: int
-    prior: Prior | None = None
     documents: tuple[str, ...] = ()
     _past: list[Predictions] = field(default_factory=list)
     _merge: str = ""
@@ -225,14 +222,12 @@ class Course:
     def _step(self, action: Action, told: str, heard: Heard, remarks: tuple[str, ...] = ()) -> Step:
         observation = Observation(text=told, documents=(*self.documents, *heard.documents))
         began, self._began, self.documents = self._began, (), ()
-        prior, self.prior = self.prior, None
         return Step(
             action=action,
             observation=observation,
             belief=self.state.belief,
             usage=heard.usage,
             remarks=(*began, *remarks),
-            prior=prior,
         )
 
 
@@ -247,7 +242,6 @@ def course_for(question: Question, voice: Voice, anchor: Anchor, *, steps: int, 
         voice=voice,
         state=first_state(anchor, question, ballot, manner.step_margin),
         steps=max(1, min(steps, voice.desk.limits.steps)),
-        prior=Prior(_PRIORS[anchor.kind], anchor.prediction),
     )
 
 
