@@ -331,7 +331,7 @@ class Desk(Protocol):
 
     @property
     def all_tools(self) -> Sequence[Tool]:
-        """All tools that may ever be offered in this trial, the same objects throughout; ``tools`` is part of them."""
+        """All tools that this trial may be offered at any time, the same objects throughout; ``tools`` is a part."""
         ...
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
