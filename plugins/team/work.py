@@ -156,6 +156,8 @@ class Work:
             open_questions=tuple(goal.ask for goal in scene.board.open()),
             searches=tuple(dict.fromkeys(query for member in scene.members for query in member.memory.searched)),
             reason=reason,
+            # A belief that no result stands behind is no answer.
+            stated=bool(stated and self._results),
         )
 
     def _end(self) -> str:
