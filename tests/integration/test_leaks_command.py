@@ -39,11 +39,9 @@ auditor = {{ model = "openai_compatible:local/other", max_tokens = 1000 }}
 
 
 def play(asked: Asked) -> Reply:
-    """Search and submit; keep everything as the filter; find a leak in the first text as the auditor."""
+    """Search and submit; find a leak in the first text as the auditor. As the filter it is not asked here."""
     if asked.model == "other":
         return say_json({"results": [{"number": 1, "verdict": "leak", "reason": "tells the end"}]})
-    if asked.schema is not None:
-        return say_json({"results": []})
     return search(asked) if asked.turn == 0 else submit(asked, 30)
 
 
@@ -77,7 +75,8 @@ async def test_what_a_run_read_is_audited_by_rules_and_by_a_model(tmp_path: Path
     # A model's opinion is told, and is no failure.
     assert audited[0] == 0, audited
     opinion = json.loads(audited[1])
-    assert opinion["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 1, "dropped": 0}}
+    # The question was live, so the filter was not asked, and there is nothing to hold the auditor against.
+    assert opinion["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 0, "dropped": 0}}
     assert [(one["name"], one["opinion"]) for one in opinion["leaks"]] == [("https://news.example/lamp", "leak")]
     assert "the auditor: tells the end" in on_paper[1]
 
