@@ -5,6 +5,7 @@ a raw table here and is checked by the plugin's own settings model in ``bot.conf
 """
 
 from collections.abc import Mapping
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -222,7 +223,8 @@ class ModelSection(Section):
     """What is to be known of one model; prices in US dollars per million tokens.
 
     A price that is set here is used instead of the provider's own. A model without any price is not asked, unless it
-    is declared free.
+    is declared free. ``knowledge_cutoff`` is the last day that its training data reach, instead of the published one:
+    a backtest marks outcomes that were known by then.
     """
 
     dialect: Dialect = Dialect.TOOLS
@@ -231,6 +233,7 @@ class ModelSection(Section):
     price_cached: float | None = Field(default=None, ge=0)
     price_written: float | None = Field(default=None, ge=0)
     price_out: float | None = Field(default=None, ge=0)
+    knowledge_cutoff: date | None = None
 
 
 class ProviderSection(Section):

@@ -72,6 +72,9 @@ async def test_what_a_run_read_is_audited_by_rules_and_by_a_model(tmp_path: Path
     plain: dict[str, Any] = json.loads(ruled[1])
     assert (plain["forecasts"], plain["by_kind"]["search result"]["kept"], plain["leaks"]) == (1, 1, [])
     assert plain["residual"] is None
+    small = {"knowledge_cutoff": None, "asked": 1, "may_be_remembered": None}
+    assert plain["memory"]["models"] == {"openai_compatible:local/small": small}
+    assert "the knowledge cutoff of openai_compatible:local/small is not known" in on_paper[1]
     # A model's opinion is told, and is no failure.
     assert audited[0] == 0, audited
     opinion = json.loads(audited[1])
