@@ -103,7 +103,7 @@ async def test_ends_without_an_answer_are_read(served: tuple[AnthropicDouble, An
 
 
 @pytest.mark.parametrize(
-    ("switch", "error", "told"),
+    ("switch", "error", "parts"),
     [
         (ReplySwitch.OVERLOADED, anthropic.OverloadedError, ("overloaded_error", None, None)),
         (ReplySwitch.RATE_LIMITED, anthropic.RateLimitError, ("rate_limit_error", None, "7")),
@@ -112,14 +112,14 @@ async def test_ends_without_an_answer_are_read(served: tuple[AnthropicDouble, An
     ],
 )
 async def test_faults_are_errors_of_the_client(
-    served: tuple[AnthropicDouble, Any], switch: ReplySwitch, error: Any, told: tuple[str | None, ...]
+    served: tuple[AnthropicDouble, Any], switch: ReplySwitch, error: Any, parts: tuple[str | None, ...]
 ) -> None:
     double, client = served
     double.switch(switch)
     with pytest.raises(error) as caught:
         await client.messages.create(model="claude-opus-5", messages=[QUESTION], **ASKED)
     fault = caught.value
-    assert (fault.type, fault.error_code, fault.response.headers.get("retry-after")) == told
+    assert (fault.type, fault.error_code, fault.response.headers.get("retry-after")) == parts
 
 
 async def test_refusals_are_errors_of_the_client(served: tuple[AnthropicDouble, Any]) -> None:

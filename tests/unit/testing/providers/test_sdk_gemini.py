@@ -42,12 +42,12 @@ def question() -> types.Content:
 
 
 def answers(content: Any) -> list[types.Content]:
-    told = [
+    responses = [
         types.FunctionResponse(id=one.id, name=one.name, response={"content": "It stayed dry."})
         for one in (part.function_call for part in content.parts)
         if one is not None
     ]
-    return [types.Content(role="user", parts=[types.Part(function_response=one) for one in told])]
+    return [types.Content(role="user", parts=[types.Part(function_response=one) for one in responses])]
 
 
 @pytest.mark.parametrize(
