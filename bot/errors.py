@@ -10,6 +10,7 @@
     ├── Unavailable          nobody: wait, then try again (``retry_after_s`` where the other side said so)
     │   └── ServerUnreachable  operator: start the server, correct its address, or look at the network
     ├── Rejected             nobody: this one item was refused with a reason; skip it
+    │   ├── BudgetExhausted  operator: a budget of config.toml does not allow the call
     │   └── ContextExceeded  nobody: the conversation is longer than the model takes; it can only be ended
     ├── LimitReached         nobody: a loop came to a limit of its own before it submitted
     ├── ContractError        developer: the other side, or a plugin, broke its documented form
@@ -64,6 +65,10 @@ class Rejected(FoxcastError):
     """One item was refused with a reason; the others are unaffected."""
 
 
+class BudgetExhausted(Rejected):
+    """A budget does not allow the call; the model was not asked."""
+
+
 class ContextExceeded(Rejected):
     """The conversation is longer than the model takes."""
 
@@ -71,7 +76,7 @@ class ContextExceeded(Rejected):
 class LimitReached(FoxcastError):
     """A loop ended at a limit before it submitted; its last belief counts where it was stated after evidence.
 
-    ``limit`` is "steps", "tokens", "repeats" (the same call again and again) or "context".
+    ``limit`` is "steps", "tokens", "time", "repeats" (the same call again and again) or "context".
     """
 
     def __init__(self, message: str, *, limit: str) -> None:
@@ -110,6 +115,7 @@ _NAMES = frozenset(
         Unavailable,
         ServerUnreachable,
         Rejected,
+        BudgetExhausted,
         ContextExceeded,
         LimitReached,
         ContractError,

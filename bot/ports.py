@@ -8,15 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Collection,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -253,7 +245,7 @@ class PriceFeed(Protocol):
 
 
 class SearchEngine(Protocol):
-    """A search engine. Dates are in the signature: one that cannot bound them is refused whenever a cutoff is set."""
+    """A search engine. Dates are in the signature: one that cannot bound them is asked for live questions only."""
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
         """Return at most ``limit`` hits, published before the moment where one is given."""
@@ -328,6 +320,19 @@ class Desk(Protocol):
         ...
 
     @property
+    def seconds_left(self) -> float:
+        """How long models can still be asked in this trial. A trial that is repeated reads another number here."""
+        ...
+
+    def is_late(self, place: str) -> bool:
+        """Say whether there is only time for the final answer left (``Limits.final_seconds``) at a place of the trial.
+
+        Ask it before each turn, with a name for the turn that is its own in the trial. What it says is on record: a
+        trial that is resumed or replayed is late at the same places.
+        """
+        ...
+
+    @property
     def policy(self) -> SourcePolicy:
         """How questions of this source are best worked on."""
         ...
@@ -335,6 +340,11 @@ class Desk(Protocol):
     @property
     def tools(self) -> Sequence[Tool]:
         """What may be used now; a forecaster may offer less of it, never more."""
+        ...
+
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        """All tools that this trial may be offered at any time, the same objects throughout; ``tools`` is a part."""
         ...
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
@@ -352,8 +362,8 @@ class Desk(Protocol):
         """Ask the model in a role, within budget and limits; on record first, as above.
 
         Without a seed the same question may be answered from the record of another trial. Raises Unavailable when
-        nobody answered in time, Rejected for what no model takes or the budget does not allow, Unauthorized,
-        ContractError, and ConfigError for a role without a model.
+        nobody answered in time, LimitReached when the time of the trial is over, Rejected for what no model takes or
+        the budget does not allow, Unauthorized, ContractError, and ConfigError for a role without a model.
         """
         ...
 

@@ -5,6 +5,7 @@ That holds whatever the model or its provider did. Source: BLF (arXiv 2604.18576
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -19,13 +20,15 @@ from bot.agent.start import Anchor, first_state
 from bot.agent.state import State
 from bot.agent.texts import SUBMIT
 from bot.agent.voice import Heard, Voice
+from bot.domain.belief import Prior, PriorKind
 from bot.domain.question import Question
 from bot.domain.step import Action, Observation, Step, ToolResult
-from bot.errors import ContractError, FoxcastError
+from bot.errors import FoxcastError, LimitReached
 from bot.ports import Desk
 
 SEARCH = "web_search"
 
+_PRIORS = {"crowd": PriorKind.CROWD, "prior": PriorKind.BASE_RATE, "even": PriorKind.EVEN}
 _LIMITS = {
     "steps": "no step is left",
     "tokens": "its tokens are used up",
@@ -38,7 +41,7 @@ class Course:
     """One trial under way; ``course_for`` makes one.
 
     ``open`` begins the conversation and ``walk`` yields the steps. What the trial believes is ``state``, which a tool
-    may change while it acts.
+    may change while it acts. ``seen_evidence`` says that some action has brought evidence.
     """
 
     question: Question
@@ -47,12 +50,15 @@ class Course:
     voice: Voice
     state: State
     steps: int
+    prior: Prior | None = None
     documents: tuple[str, ...] = ()
     _past: list[Predictions] = field(default_factory=list)
     _merge: str = ""
     _compact_from: int = 0
     _updates: int = 0
     _refused: int = 0
+    seen_evidence: bool = False
+    _actions: list[str] = field(default_factory=list)
     _began: tuple[str, ...] = ()
 
     @property
@@ -67,6 +73,8 @@ class Course:
         every question and cutoff.
         """
         self.voice.begin(system, "\n\n".join(said(asked, self._printed(0))))
+        # Without a belief only what was said tells what was found.
+        self.voice.summary = self._summary if self.manner.believes else None
         self.documents = (await self.desk.keep(texts),)
         self._compact_from = self.manner.compaction_chars
         self._began = (f"began with {self.ballot.shown(self.state.predictions)}: {self.state.anchor}",)
@@ -87,6 +95,7 @@ class Course:
         )
         async with aclosing(walk(self.voice, own, steps=self.steps, begin=begin)) as turns:
             async for turn in turns:
+                self._note(turn, way)
                 step, failure = await self._step_of(turn)
                 # The engine may stop at its own limit after any step, so nothing is left to do behind the last one.
                 yield replace(step, final=True) if turn.over and failure is None else step
@@ -118,7 +127,9 @@ class Course:
         merge = merged(self.state, move.belief, self.ballot, margin=self.manner.step_margin)
         self._updates += 1
         self._refused += merge.kept_old
-        return merge
+        self.voice.tally.updated(read=not merge.kept_old)
+        informed = self.state.informed or (self.seen_evidence and not merge.kept_old)
+        return replace(merge, state=replace(merge.state, informed=informed))
 
     def _take_over(self, move: Move) -> None:
         merge = self._merged(move)
@@ -132,7 +143,8 @@ class Course:
         limit = self.manner.compaction_chars
         if not (limit and self.manner.believes) or self.state.chars < self._compact_from:
             return ""
-        found = await compacted(self.state, self.question, self.desk, seed=self.voice.seed)
+        voice = self.voice
+        found = await compacted(self.state, self.question, self.desk, seed=voice.seed, folder=voice.folder)
         self.state = found.state
         heard.usage += found.usage
         heard.documents += found.documents
@@ -149,13 +161,27 @@ class Course:
             return await self._give_up(turn, turn.failure), turn.failure
         failure = None
         if turn.over:
-            failure = ContractError(f"ended without submitting: {_LIMITS[turn.why]}")
+            failure = LimitReached(f"ended without submitting: {_LIMITS[turn.why]}", limit=turn.why)
             self._keep_within_bounds()
             # A model that was not asked again for want of tokens has not refused to submit.
             await self.voice.grade(free=turn.why != "tokens")
         ended = () if failure is None else (str(failure),)
         action = _action(turn.move) if turn.move else Action(name="stop")
         return self._step(action, "\n".join((turn.told, *ended)), turn.heard, (*turn.notes, *ended)), failure
+
+    def _note(self, turn: Turn, way: Way) -> None:
+        """Remember what was done, and whether it brought evidence."""
+        if turn.move is None or turn.result is None:
+            return
+        self.seen_evidence = self.seen_evidence or way.is_evidence(turn.move, turn.result)
+        outcome = " (failed)" if turn.result.failed else ""
+        given = json.dumps(dict(turn.move.arguments), ensure_ascii=False)
+        self._actions.append(f"- {turn.move.name}({given}){outcome}")
+
+    def _summary(self) -> str:
+        """Return what was done and what is believed, for a model that takes over."""
+        done = "\n".join(["Actions so far:", *self._actions]) if self._actions else ""
+        return "\n\n".join(said(done, self._printed(len(self._actions))))
 
     async def _give_up(self, turn: Turn, failure: FoxcastError) -> Step:
         heard = turn.heard
@@ -173,8 +199,9 @@ class Course:
         given = self.ballot.read(move.arguments)
         final = self.ballot.bounded(given, self.manner.submit_margin)
         await self.voice.grade(submitted=final, believed=merge.state.predictions if merge.state.stated else None)
-        reason = merge.state.reason if merge.state is not self.state else text(move.arguments.get("reasoning"))
-        self.state = replace(merge.state, predictions=final, reason=reason)
+        updated = self.manner.believes and not merge.kept_old
+        reason = merge.state.reason if updated else text(move.arguments.get("reasoning"))
+        self.state = replace(merge.state, predictions=final, reason=reason, informed=True)
         told = [f"submitted {self.ballot.shown(final)}"]
         if distance(given, final) > 0.0:
             told.append(f"given as {self.ballot.shown(given)}, kept within its bounds")
@@ -198,8 +225,15 @@ class Course:
     def _step(self, action: Action, told: str, heard: Heard, remarks: tuple[str, ...] = ()) -> Step:
         observation = Observation(text=told, documents=(*self.documents, *heard.documents))
         began, self._began, self.documents = self._began, (), ()
-        held, usage = self.state.belief, heard.usage
-        return Step(action=action, observation=observation, belief=held, usage=usage, remarks=(*began, *remarks))
+        prior, self.prior = self.prior, None
+        return Step(
+            action=action,
+            observation=observation,
+            belief=self.state.belief,
+            usage=heard.usage,
+            remarks=(*began, *remarks),
+            prior=prior,
+        )
 
 
 def course_for(question: Question, voice: Voice, anchor: Anchor, *, steps: int, manner: Manner) -> Course:
@@ -213,6 +247,7 @@ def course_for(question: Question, voice: Voice, anchor: Anchor, *, steps: int, 
         voice=voice,
         state=first_state(anchor, question, ballot, manner.step_margin),
         steps=max(1, min(steps, voice.desk.limits.steps)),
+        prior=Prior(_PRIORS[anchor.kind], anchor.prediction),
     )
 
 

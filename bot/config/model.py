@@ -67,12 +67,17 @@ class DaemonSection(Section):
 
 
 class LimitsSection(Section):
-    """Where one trial is stopped; tokens are those in and out together, None is no limit."""
+    """Where one trial is stopped, and how many trials must count; tokens are in and out together, None is no limit.
+
+    ``steps`` is for forecasters that do not say how many they take, ``seconds`` for those that do not need more.
+    Where fewer than the share ``least_trials`` of a question's trials count there is no forecast of it.
+    """
 
     steps: int = Field(default=10, ge=1, le=10_000)
     seconds: Seconds = 600.0
     tokens: int | None = Field(default=None, ge=1)
     cost_usd: float | None = Field(default=None, gt=0)
+    least_trials: float = Field(default=0.5, ge=0, le=1)
 
 
 class PolicySection(Section):
@@ -300,15 +305,23 @@ class PolicyTable(Section):
     first: str | None = None
     searches: int | None = Field(default=None, ge=0)
     bypass: bool = False
+    advice: str = Field(default="", max_length=4000)
 
 
 class DeskSection(Section):
-    """What forecasters may use. ``search`` names the engines in the order they are tried; () is every enabled one."""
+    """What forecasters may use. ``search`` names the engines in the order they are tried; () is every enabled one.
+
+    All lengths are in characters. ``snippet_chars``: what a search shows of each result. ``text_chars``: what is kept
+    of the text of a result, and what the filter and the summariser read of it or of a page. ``page_chars``: what
+    ``lookup_url`` shows of a page at a time. ``passage_chars``: a section of a reference work, or a summary. ``filter``
+    concerns questions of an earlier day alone. ``blocked_hosts`` are never read, even where a question names them.
+    """
 
     search: tuple[Name, ...] = ()
     results: int = Field(default=10, ge=1, le=20)
     snippet_chars: int = Field(default=500, ge=50, le=10_000)
-    page_chars: int = Field(default=5_000, ge=200, le=200_000)
+    text_chars: int = Field(default=10_000, ge=200, le=200_000)
+    page_chars: int = Field(default=10_000, ge=200, le=200_000)
     passage_chars: int = Field(default=20_000, ge=200, le=200_000)
     filter: bool = True
     blocked_hosts: tuple[HostName, ...] = ()
@@ -321,6 +334,10 @@ class ForecasterTable(PluginTable):
     ``uses`` names the forecaster that this one is a variant of, with settings of its own. ``calibration`` replaces the
     common one. ``clairvoyant`` takes all guards away, to see what knowing the future would be worth: such a forecast is
     scored and never leaves.
+
+    ``steps``, ``seconds`` and ``least_trials`` replace what the forecaster needs and ``[limits]`` says. Where it asks
+    models, its other trials wait ``warm_start_s`` seconds at most for the first step of the first one, so that they
+    find their common prompt in the provider's cache; 0 starts all at once.
     """
 
     uses: Name | None = None
@@ -328,6 +345,10 @@ class ForecasterTable(PluginTable):
     clairvoyant: bool = False
     trials: int | None = Field(default=None, ge=1, le=1000)
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
+    steps: int | None = Field(default=None, ge=1, le=10_000)
+    seconds: Seconds | None = None
+    least_trials: float | None = Field(default=None, ge=0, le=1)
+    warm_start_s: float = Field(default=30.0, ge=0, le=3600)
 
 
 class Config(Section):

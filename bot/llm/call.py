@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from bot.domain.inquiry import Inquiry
 from bot.domain.prompt import Answer, Completion, Finish, Prompt, Sampling
 from bot.domain.step import Usage
-from bot.errors import ContractError, FoxcastError, Rejected, Unavailable
+from bot.errors import BudgetExhausted, ContractError, FoxcastError, Rejected, Unavailable
 from bot.ids import derive_id
 from bot.llm.errands import Alarm, Errands
 from bot.llm.faults import named
@@ -133,7 +133,7 @@ class Till:
     def _refused(self, order: Order, shortage: Shortage, why: str) -> Rejected:
         limit = shortage.limit
         self._alarm.tell(f"budget {limit.setting}", f"Budget {limit.what} reached", f"{shortage}{why}.")
-        return Rejected(f"{order.model}, for {order.inquiry.charge.ref}: {shortage}{why}")
+        return BudgetExhausted(f"{order.model}, for {order.inquiry.charge.ref}: {shortage}{why}")
 
     async def close(self, order: Order, call: str, settlement: Settlement) -> str | None:
         """Write down what became of a call, also if the caller is cancelled meanwhile."""

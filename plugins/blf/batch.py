@@ -12,7 +12,7 @@ from plugins.blf.settings import BlfSettings
 
 async def steps(course: Course, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
     """Yield at most three steps: what the policy wants first, the searches, the answer."""
-    submit = submit_tool(course.question, course.ballot, settings.submit_margin)
+    submit = submit_tool(course.question, course.ballot, course.manner.submit_margin)
     searches = wording.batch_tool(settings)
     begin = 1
     searched = False
@@ -35,9 +35,9 @@ async def steps(course: Course, settings: BlfSettings, asked: str) -> AsyncGener
         searched = True
         return await _search_all(course, settings, move.arguments.get("queries"))
 
-    system = wording.system(course.question, settings, course.ballot, steps=course.steps)
-    await course.open(system, asked, wording.version(settings))
-    async with aclosing(course.walk(Way(offer=offer, act=act, repeats=None), begin=begin)) as stream:
+    await course.open(wording.system(course, settings), asked, wording.version(course.question, settings))
+    tools = (*_first(course, settings), searches, submit)
+    async with aclosing(course.walk(Way(offer=offer, act=act, tools=tools, repeats=None), begin=begin)) as stream:
         async for step in stream:
             yield step
 
@@ -49,6 +49,7 @@ async def _lead(course: Course, settings: BlfSettings) -> Step | None:
         return None
     name = first[0].name
     result = await course.desk.use(name, {})
+    course.seen_evidence = not result.failed
     return Step(
         action=Action(name=name),
         observation=result.observation,

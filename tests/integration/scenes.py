@@ -172,8 +172,9 @@ SCENES = [
         play=always(refuse("I cannot help with that.")),
         end=FAILED,
         actions=("stop",),
-        says="ContractError",
-        asked=2,
+        says="Rejected",
+        # The same prompt would be refused again.
+        asked=1,
         probability=None,
     ),
     Scene(
@@ -325,7 +326,7 @@ SCENES = [
         play=search,
         end=FAILED,
         actions=("stop",),
-        says="Rejected",
+        says="BudgetExhausted",
         asked=0,
         probability=None,
         setup={"free": False, "budget": {"question_usd": 0.0001, "day_usd": None}},

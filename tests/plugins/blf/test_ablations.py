@@ -1,5 +1,6 @@
 """Each ablation changes exactly what it should, and prompts name the tools that are offered in all of them."""
 
+import re
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
@@ -12,8 +13,8 @@ from bot.domain.forecast import Limits
 from bot.domain.prompt import Completion, Dialect, Prompt
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Observation, ToolResult
-from bot.errors import ConfigError, Unavailable
-from bot.testing.desk import ScriptedDesk, ScriptedTool, tool_that_says
+from bot.errors import ConfigError, ContractError, Unavailable
+from bot.testing.desk import ScriptedDesk, ScriptedTool, offered, tool_that_says
 from bot.testing.schema import fill
 from plugins.blf.settings import NAMED_ONLY, TOOLS, BlfSettings, EarlyStop, Mode, ZeroShot
 from tests.plugins.blf.cases import (
@@ -25,7 +26,6 @@ from tests.plugins.blf.cases import (
     believing,
     desk,
     move,
-    offered,
     priced,
     probabilities,
     probability,
@@ -275,18 +275,17 @@ def estimate(data: Any, **more: Any) -> ScriptedTool:
     return ScriptedTool(SERIES.tool, lambda _: result)
 
 
-async def bypassed(tool: ScriptedTool, **more: Any) -> tuple[ScriptedDesk, list[float], list[str]]:
-    at = desk(bench=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
-    steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), at)
-    assert error is None
-    return at, probabilities(steps[-1]), [step.action.name for step in steps]
+def bypassing(tool: ScriptedTool, **more: Any) -> ScriptedDesk:
+    return desk(bench=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
 
 
 async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> None:
-    tool = estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.999}})
-    at, found, actions = await bypassed(tool, models={})
-    assert actions == ["series_model", "submit"]
-    assert found == [0.3, 0.95]
+    at = bypassing(estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.999}}), models={})
+    steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), at)
+    assert error is None
+    assert [step.action.name for step in steps] == ["series_model", "submit"]
+    assert probabilities(steps[-1]) == [0.3, 0.95]
+    assert steps[-1].final
     assert at.asked == []
     assert at.graded == []
 
@@ -300,10 +299,14 @@ async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> N
         estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.4}}, failed=True),
     ],
 )
-async def test_a_bypass_without_an_estimate_submits_what_it_started_from(tool: ScriptedTool) -> None:
-    _, found, actions = await bypassed(tool)
-    assert actions == ["series_model", "submit"]
-    assert found == [0.555, 0.555]
+async def test_a_bypass_without_an_estimate_fails_and_submits_nothing(tool: ScriptedTool) -> None:
+    steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), bypassing(tool))
+    assert isinstance(error, ContractError)
+    assert re.match(r"series_model gave no (usable )?estimate", str(error))
+    assert [step.action.name for step in steps] == ["series_model"]
+    # What it started from is on record, and marked as no answer of its own.
+    assert not steps[0].final
+    assert not steps[0].belief.stated
 
 
 async def test_without_the_tool_of_a_bypass_the_model_works() -> None:
