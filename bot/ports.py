@@ -286,10 +286,8 @@ class Llm(Protocol):
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         """Ask once, without retries; cancelling ends the request.
 
-        Raises Unauthorized, Unavailable (with ``retry_after_s`` where the provider named one), ServerUnreachable where
-        no connection was made, QuotaExhausted for an account without money or quota, Rejected for a request that it
-        will never take, ContextExceeded for one that is too long, and ContractError for an answer that is not of its
-        documented form.
+        Raises Unauthorized or QuotaExhausted, Unavailable (``retry_after_s`` if named) or ServerUnreachable, Rejected
+        or ContextExceeded for what it never takes, and ContractError for an answer not of its documented form.
         """
         ...
 

@@ -249,45 +249,6 @@ create table attempt (
 """,
 )
 
-_OUTCOMES = (
-    """
-create table resolution (
-  id integer primary key,
-  ref text not null references question (ref),
-  target text not null,
-  kind text not null check (kind in ('happened', 'chosen', 'landed', 'void')),
-  value real,
-  body text not null,
-  resolved_at text not null,
-  seen_at text not null
-) strict
-""",
-    "create index resolution_by_target on resolution (ref, target, id)",
-    """
-create table score (
-  forecast text not null,
-  target text not null,
-  rule text not null,
-  resolution integer not null references resolution (id),
-  value real not null,
-  at text not null,
-  primary key (forecast, target, rule, resolution),
-  foreign key (forecast, target) references prediction (forecast, target)
-) strict, without rowid
-""",
-    """
-create table fitted (
-  digest text primary key references document (digest),
-  forecaster text not null,
-  before text not null,
-  examples integer not null check (examples >= 0),
-  provenance text not null,
-  at text not null
-) strict
-""",
-    "create index fitted_by_forecaster on fitted (forecaster, before)",
-)
-
 _JOURNAL = (
     """
 create table event (
@@ -345,7 +306,16 @@ left join price c on c.id = f.price
 @MIGRATIONS(name="0001_tables")
 def tables(database: Database) -> None:
     """Create the first tables."""
-    for statement in (_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_FORECASTS, *_SUBMISSIONS, *_OUTCOMES, *_JOURNAL, *_VIEWS):
+    for statement in (
+        _DOCUMENTS,
+        *_QUESTIONS,
+        *_SCHEDULE,
+        *_FORECASTS,
+        *_SUBMISSIONS,
+        *schema_scores.TABLES,
+        *_JOURNAL,
+        *_VIEWS,
+    ):
         database.execute(statement)
 
 
@@ -398,3 +368,10 @@ def lanes(database: Database) -> None:
 def labels(database: Database) -> None:
     """Keep what questions are filed under: it moves, so it is no part of their versions."""
     database.execute("alter table question add column labels text not null default '{}'")
+
+
+@MIGRATIONS(name="0009_beliefs")
+def beliefs(database: Database) -> None:
+    """Keep how many updates of beliefs of a model could not be read, and how many requests to it failed."""
+    for statement in schema_models.BELIEFS:
+        database.execute(statement)
