@@ -77,6 +77,7 @@ from bot.errors import (
     PluginError,
     QuotaExhausted,
     Rejected,
+    ServerUnreachable,
     Unauthorized,
     Unavailable,
 )
@@ -272,6 +273,7 @@ __all__ = [
     "SearchSpec",
     "Series",
     "SeriesModel",
+    "ServerUnreachable",
     "Settings",
     "Shape",
     "Sheet",

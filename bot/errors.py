@@ -8,6 +8,7 @@
     ├── Unauthorized         operator: renew the credentials; the plugin stops until then
     │   └── QuotaExhausted   operator: the account has no money or quota left; waiting does not help
     ├── Unavailable          nobody: wait, then try again (``retry_after_s`` where the other side said so)
+    │   └── ServerUnreachable  operator: start the server, correct its address, or look at the network
     ├── Rejected             nobody: this one item was refused with a reason; skip it
     │   ├── BudgetExhausted  operator: a budget of config.toml does not allow the call
     │   └── ContextExceeded  nobody: the conversation is longer than the model takes; it can only be ended
@@ -54,6 +55,10 @@ class Unavailable(FoxcastError):
         """Keep the wait that the other side asked for, in seconds, if it named one."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class ServerUnreachable(Unavailable):
+    """No connection was made, so nothing was sent: nobody listens, the name is unknown, or there is no network."""
 
 
 class Rejected(FoxcastError):
@@ -108,6 +113,7 @@ _NAMES = frozenset(
         Unauthorized,
         QuotaExhausted,
         Unavailable,
+        ServerUnreachable,
         Rejected,
         BudgetExhausted,
         ContextExceeded,

@@ -20,7 +20,15 @@ from urllib.parse import urljoin, urlsplit
 
 from bot.address import public
 from bot.body import body_of, header
-from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.errors import (
+    ConfigError,
+    ContractError,
+    NotFound,
+    Rejected,
+    ServerUnreachable,
+    Unauthorized,
+    Unavailable,
+)
 from bot.offset import ClockOffset
 from bot.rates import Rates, Turn, retry_after_s
 
@@ -55,12 +63,14 @@ _IDLE_S = 60.0
 class HttpLimits:
     """How long and how often: ``deadline_s`` bounds one attempt from connecting to the last byte.
 
+    ``connect_s`` bounds connecting alone: a host that never answers is not waited for as long as a slow reply is.
     Waits between attempts are drawn uniformly from zero to ``first_wait_s`` doubled each time, at most
     ``longest_wait_s``; a server that asks for more than that is not tried again by the same call.
     ``connections`` bounds those open at once.
     """
 
     deadline_s: float = 30.0
+    connect_s: float = 10.0
     attempts: int = 3
     first_wait_s: float = 0.5
     longest_wait_s: float = 10.0
@@ -114,7 +124,7 @@ class HttpReader:
 
         Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx,
         with the wait that was asked for, which is 0.0 for a 429 that names none, and at once where a pause that was
-        asked for earlier is longer than a call waits;
+        asked for earlier is longer than a call waits; ServerUnreachable, one of these, where no connection is made;
         Unauthorized for 401 and 403; NotFound for 404 and 410; Rejected for any other 4xx; ContractError for another
         status, a body of more than ``max_bytes`` bytes, an encoding that was not asked for, or a redirect to another
         host; ConfigError for an address that is none.
@@ -144,7 +154,7 @@ class HttpReader:
         """Send JSON once, without retries, and return the unpacked body of a 200 answer; errors as ``get`` raises them.
 
         Where it broke off after the question had begun to leave, which may have been worked on and billed, Unavailable
-        has a TimeoutError or a ConnectionError as its cause; it has none where nobody was reached.
+        has a TimeoutError or a ConnectionError as its cause. Where nobody was reached it is ServerUnreachable.
         A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says.
         Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
         """
@@ -178,16 +188,25 @@ class HttpReader:
         except TimeoutError as error:
             message = f"{public(url)}: no complete answer within {left_s:g} s"
             raise Unavailable(message) from (error if request.sent else None)
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            # Its own message may hold the whole address.
-            message = f"{public(url)} {_UNREACHED if isinstance(error, httpcore.ConnectError) else _LOST}"
+        except (httpcore.ConnectError, httpcore.ConnectTimeout):
+            # Their own message may hold the whole address.
+            message = f"{public(url)} {_UNREACHED}"
+            raise ServerUnreachable(message) from None
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
+            message = f"{public(url)} {_LOST}"
             raise Unavailable(message) from (ConnectionResetError(message) if request.sent else None)
 
     async def _ask(self, request: _Request, url: str, turn: Turn) -> bytes | str:
         target = _target(url)
         async with (
             self._connection(target) as connection,
-            connection.stream(request.method, target, headers=request.lines, content=request.content) as response,
+            connection.stream(
+                request.method,
+                target,
+                headers=request.lines,
+                content=request.content,
+                extensions={"timeout": {"connect": self._limits.connect_s}},
+            ) as response,
         ):
             turn.heard(
                 response.status, {name.decode("latin-1"): text.decode("latin-1") for name, text in response.headers}

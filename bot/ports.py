@@ -8,15 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Collection,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -294,8 +286,10 @@ class Llm(Protocol):
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         """Ask once, without retries; cancelling ends the request.
 
-        Raises Unauthorized, Unavailable (with ``retry_after_s`` where the provider named one), Rejected for a request
-        that it will never take, and ContractError for an answer that is not of its documented form.
+        Raises Unauthorized, Unavailable (with ``retry_after_s`` where the provider named one), ServerUnreachable where
+        no connection was made, QuotaExhausted for an account without money or quota, Rejected for a request that it
+        will never take, ContextExceeded for one that is too long, and ContractError for an answer that is not of its
+        documented form.
         """
         ...
 
@@ -352,10 +346,7 @@ class Desk(Protocol):
 
     @property
     def all_tools(self) -> Sequence[Tool]:
-        """All tools that this trial may be offered at any time: the same objects from its beginning to its end.
-
-        ``tools`` is always a part of it, in the same order.
-        """
+        """All tools that this trial may be offered at any time, the same objects throughout; ``tools`` is a part."""
         ...
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:

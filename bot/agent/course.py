@@ -39,7 +39,7 @@ class Course:
     """One trial under way; ``course_for`` makes one.
 
     ``open`` begins the conversation and ``walk`` yields the steps. What the trial believes is ``state``, which a tool
-    may change while it acts. ``seen_evidence`` says that some action has brought something.
+    may change while it acts. ``seen_evidence`` says that some action has brought evidence.
     """
 
     question: Question
@@ -70,7 +70,8 @@ class Course:
         every question and cutoff.
         """
         self.voice.begin(system, "\n\n".join(said(asked, self._printed(0))))
-        self.voice.summary = self._summary
+        # Without a belief only what was said tells what was found.
+        self.voice.summary = self._summary if self.manner.believes else None
         self.documents = (await self.desk.keep(texts),)
         self._compact_from = self.manner.compaction_chars
         self._began = (f"began with {self.ballot.shown(self.state.predictions)}: {self.state.anchor}",)
@@ -91,6 +92,7 @@ class Course:
         )
         async with aclosing(walk(self.voice, own, steps=self.steps, begin=begin)) as turns:
             async for turn in turns:
+                self._note(turn, way)
                 step, failure = await self._step_of(turn)
                 # The engine may stop at its own limit after any step, so nothing is left to do behind the last one.
                 yield replace(step, final=True) if turn.over and failure is None else step
@@ -153,7 +155,6 @@ class Course:
             return await self._submit(turn, turn.move), None
         if turn.failure is not None:
             return await self._give_up(turn, turn.failure), turn.failure
-        self._note(turn)
         failure = None
         if turn.over:
             failure = LimitReached(f"ended without submitting: {_LIMITS[turn.why]}", limit=turn.why)
@@ -164,11 +165,11 @@ class Course:
         action = _action(turn.move) if turn.move else Action(name="stop")
         return self._step(action, "\n".join((turn.told, *ended)), turn.heard, (*turn.notes, *ended)), failure
 
-    def _note(self, turn: Turn) -> None:
-        """Remember what was done; what a tool brought is evidence."""
+    def _note(self, turn: Turn, way: Way) -> None:
+        """Remember what was done, and whether it brought evidence."""
         if turn.move is None or turn.result is None:
             return
-        self.seen_evidence = self.seen_evidence or not turn.result.failed
+        self.seen_evidence = self.seen_evidence or way.is_evidence(turn.move, turn.result)
         outcome = " (failed)" if turn.result.failed else ""
         given = json.dumps(dict(turn.move.arguments), ensure_ascii=False)
         self._actions.append(f"- {turn.move.name}({given}){outcome}")

@@ -12,7 +12,7 @@ from bot.domain.prompt import Message, Speaker, Tool
 
 # Of a long conversation the end is shown; what was found early is in the belief, where there is one.
 TRANSCRIPT_CHARS = 24_000
-RESULT_CHARS = 4_000
+PART_CHARS = 4_000
 
 
 def handover_text(done: str) -> str:
@@ -42,7 +42,7 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
         if message.speaker is Speaker.ASSISTANT:
             parts = [message.text.strip(), *(f"Call: {call.name}({call.arguments})" for call in message.calls)]
-            yield "\n".join(["Assistant:", *filter(None, parts)])
+            yield "\n".join(["Assistant:", *(part[:PART_CHARS] for part in parts if part)])
         elif message.text:
-            shown = message.text[:RESULT_CHARS]
+            shown = message.text[:PART_CHARS]
             yield f"{'Result' if message.speaker is Speaker.TOOL else 'User'}:\n{shown}"

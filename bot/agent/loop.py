@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,6 +33,10 @@ async def _settled(_heard: Heard) -> tuple[str, ...]:
     return ()
 
 
+def _brought(_move: Move, result: ToolResult) -> bool:
+    return not result.failed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """How a loop goes.
@@ -45,7 +49,8 @@ class Way:
     ``tokens`` ends the loop once as many were read and written. A call that came before with the same arguments is
     refused in words, and the ``repeats``-th one ends the loop, but for the tools in ``again``; None allows it.
     ``meet`` sees each move before it is acted on, ``settle`` what was heard after that: it may add to its usage and
-    documents, and what it returns is noted.
+    documents, and what it returns is noted. ``is_evidence`` says whether the result of a move is evidence on the
+    question; a thought or a note is none.
     """
 
     offer: Offer
@@ -59,6 +64,7 @@ class Way:
     again: frozenset[str] = frozenset()
     meet: Callable[[Move], None] = _meet
     settle: Callable[[Heard], Awaitable[tuple[str, ...]]] = _settled
+    is_evidence: Callable[[Move, ToolResult], bool] = _brought
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,10 +143,17 @@ class _Walk:
 
     async def _result(self, move: Move, times: int) -> ToolResult:
         if not self._offers(move.name):
-            return _failed(_unknown(move, [tool for tool in self.offered if tool.name not in self.way.closing]))
+            return _failed(self._not_offered(move))
         if times > 1:
             return _failed(f"You have made this very call of {move.name} before; its result stands above. Do another.")
         return await self.way.act(move)
+
+    def _not_offered(self, move: Move) -> str:
+        # Never "submit instead": a model that is told so gives up. Source: BLF, the notes of its code.
+        others = names_of([tool for tool in self.offered if tool.name not in self.way.closing]) or "none"
+        if any(tool.name == move.name for tool in self.way.tools):
+            return f"{move.name} cannot be called now. Other tools that can be used: {others}."
+        return f"There is no tool {move.name!r} here. Tools that there are: {others}."
 
     def _next(self, number: int) -> str:
         self.offered = self.way.offer(number)
@@ -187,11 +200,6 @@ class _Walk:
 def said(*notes: str) -> tuple[str, ...]:
     """Return the notes that say something."""
     return tuple(note for note in notes if note)
-
-
-def _unknown(move: Move, tools: Sequence[Tool]) -> str:
-    # Never "submit instead": a model that is told so gives up. Source: BLF, the notes of its code.
-    return f"There is no tool {move.name!r} here. Tools that there are: {names_of(tools) or 'none'}."
 
 
 def _failed(text: str) -> ToolResult:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from bot.agent.ballot import Predictions
 from bot.agent.dialects.json_object import JsonSpeech
-from bot.agent.dialects.move import Garble, Move, Speech
+from bot.agent.dialects.move import NOTHING, Garble, Move, Speech
 from bot.agent.dialects.native import NativeSpeech
 from bot.agent.handover import call_text, handover_text, transcript_text
 from bot.agent.tally import Tally
@@ -109,6 +109,8 @@ class Voice:
     model: str = ""
     _tools: tuple[Tool, ...] = ()
     _described: dict[str, Tool] = field(default_factory=dict)
+    # How many of them are described in the first message.
+    _first: int = 0
     # Whether the last message is an answer to which nothing has been said.
     _open: bool = False
     # Where the last thing that was said to the model stands, -1 where that is answered.
@@ -147,7 +149,8 @@ class Voice:
         declared = tuple(known.values())
         if declared != self._tools:
             self._tools = declared
-            self._forget_native()
+            if not self.percent:
+                self._forget_native()
 
     def say(self, said: str) -> None:
         """Say something to the model: in answer to its last move, or added to what was said before and not answered."""
@@ -206,7 +209,7 @@ class Voice:
 
         speech: Speech = JsonSpeech() if self.percent else NativeSpeech()
         before, described = list(self.messages), dict(self._described)
-        standing = (self._open, self._said_at, self.model)
+        standing = (self._open, self._said_at, self.model, self._turn, self._first)
         self._turn = "" if self.percent else call_text(tool)
         if asked := self._listing(speech, (tool,)).strip("\n") or self._turn:
             self.say(asked)
@@ -214,7 +217,7 @@ class Voice:
         self.keep(heard)
         if not keep:
             self.messages[:], self._described = before, described
-            self._open, self._said_at, self.model = standing
+            self._open, self._said_at, self.model, self._turn, self._first = standing
         return Filled(
             value=values[0] if heard.failure is None else None,
             why=str(heard.failure or ""),
@@ -261,6 +264,7 @@ class Voice:
             if chance + 1 < CHANCES:
                 self._ask_again(heard, why, offered)
         heard.failure = ContractError(f"no valid action after a repair: {why}")
+        self._close(heard, why)
         return heard
 
     async def _ask(self, speech: Speech, offered: tuple[Tool, ...], heard: Heard) -> bool:
@@ -278,6 +282,8 @@ class Voice:
             # Another model took over, and goes on from what it was told.
             self.messages[:], self._said_at = prompt.handover, len(prompt.handover) - 1
             heard.notes += (f"{answer.model} took over from {self.model}",)
+            self.model = ""
+        self._first = self._first if self.model else len(self._described)
         self.model = answer.model
         heard.add(answer)
         self.tally.heard(answer.model)
@@ -285,11 +291,20 @@ class Voice:
 
     def _ask_again(self, heard: Heard, why: str, offered: tuple[Tool, ...]) -> None:
         completion = heard.completion
-        if not completion.calls and not completion.text.strip():
+        if _is_empty(completion):
             # Nothing came that could go back, and no provider takes an empty message: the same is asked once more.
             return
         self._keep(completion, heard.move)
         self.say(repair_text(why, offered))
+
+    def _close(self, heard: Heard, why: str) -> None:
+        """Keep an answer that ends a turn for nothing: what is said next comes after it, and changes no message."""
+        if _is_empty(heard.completion):
+            self.messages.append(Message(speaker=Speaker.ASSISTANT, text=NOTHING))
+            self._open = True
+        else:
+            self._keep(heard.completion, heard.move)
+        self.say(f"That was no valid action: {why}.")
 
     def _keep(self, completion: Completion, move: Move | None) -> None:
         self._settle()
@@ -317,8 +332,12 @@ class Voice:
         if not self.model or not first:
             return ()
         done = self.summary() if self.summary is not None else transcript_text(self.messages[first:])
-        listing = speech.listing(tuple(self._described.values()))
-        parts = (self.messages[first - 1].text, handover_text(done), self._turn + listing)
+        later = tuple(self._described.values())[self._first :]
+        parts = (
+            self.messages[first - 1].text,
+            handover_text(done),
+            self._turn + (speech.listing(later) if later else ""),
+        )
         told = replace(self.messages[first - 1], text="\n\n".join(filter(None, parts)))
         return (*self.messages[: first - 1], told)
 
@@ -326,6 +345,10 @@ class Voice:
         new = [tool for tool in offered if tool.name not in self._described]
         self._described.update({tool.name: tool for tool in new})
         return speech.listing(new) if new else ""
+
+
+def _is_empty(completion: Completion) -> bool:
+    return not completion.calls and not completion.text.strip()
 
 
 def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None) -> Voice:

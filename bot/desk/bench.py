@@ -144,17 +144,24 @@ class TrialBench:
         # A tool that the trial began with may not be configured any more.
         offered = {offer.name: offer for offer in self.tools if offer.name in self.instruments}
         if tool not in offered:
-            message = f"There is no tool {plain(str(tool), 60)!r} to be used now. {_available(offered)}"
+            message = f"{self._why_not(str(tool))} {_available(offered)}"
             raise Cannot(message)
         if why := misfit(arguments, offered[tool].parameters):
             message = f"{tool} was not used: {why}. {_available(offered)}"
             raise Cannot(message)
         return await self.instruments[tool].run(arguments, take)
 
+    def _why_not(self, tool: str) -> str:
+        if all(tool != there.name for there in self.all_tools):
+            return f"There is no tool {plain(tool, 60)!r}."
+        if (why := self.opening.obstacle(tool, self.notebook)) is not None:
+            return f"{tool} cannot be used now: {why}."
+        return f"{tool} cannot be used any more: it is no longer configured."
+
 
 def _available(offered: Mapping[str, Tool]) -> str:
     calls = (f"{name}({', '.join(map(str, _names(tool)))})" for name, tool in offered.items())
-    return f"Available: {', '.join(calls) or 'none'}."
+    return f"Available now: {', '.join(calls) or 'no tool'}."
 
 
 def _names(tool: Tool) -> list[str]:

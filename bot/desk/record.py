@@ -45,7 +45,11 @@ _FAULTS: dict[str, type[FoxcastError]] = {
 }
 # What a person or time may mend.
 _PASSING = frozenset(
-    kind.__name__ for kind in (BudgetExhausted, ConfigError, QuotaExhausted, Rejected, Unauthorized, Unavailable)
+    kind.__name__
+    for kind in (
+        *(BudgetExhausted, ConfigError, LimitReached, QuotaExhausted),
+        *(Rejected, Unauthorized, Unavailable),
+    )
 )
 # What stands all the same when a trial is begun anew: most pages that fail do so always, and one that is there this
 # time would make every prompt after it another one, to be paid again.

@@ -43,10 +43,11 @@ LIVE = timedelta(hours=2)
 class Workshop:
     """What trials work with. ``gauges`` and ``shelves`` are keyed by the name of their spec.
 
-    ``blocked`` are the hosts that give answers away, beside those in ``section``; with ``sealed`` everything comes from
-    the record, and nothing is asked, fetched or written. With ``forgiving``, which is for the laboratory, a trial on
-    record is begun anew: what went wrong and may have been mended is asked again, pages excepted, and so is what was
-    told under another configuration. ``cast`` says by name who plays which role, and is part of that configuration.
+    ``blocked`` are hosts that give answers away; those that ``section`` blocks are never read at all. With ``sealed``
+    everything comes from the record, and nothing is asked, fetched or written. With ``forgiving``, which is for the
+    laboratory, a trial on record is begun anew: what went wrong and may have been mended is asked again, pages
+    excepted, and so is what was told under another configuration. ``cast`` says by name who plays which role, and is
+    part of that configuration.
     """
 
     section: DeskSection
@@ -139,7 +140,7 @@ class Workshop:
             policy=self._policy(question),
             bound=cutoff if guarded else now,
             backdated=backdated,
-            content=guarded and self.section.filter and voices.has(FILTER),
+            content=backdated and self.section.filter and voices.has(FILTER),
             guarded=guarded,
             configuration=voices.record.under,
         )
@@ -197,7 +198,7 @@ class Workshop:
         return {name for name, has_something in there.items() if not has_something}
 
     def _blocks(self, question: Question, *, backdated: bool) -> Blocks:
-        return blocks_of(question, (*self.section.blocked_hosts, *self.blocked), backdated=backdated)
+        return blocks_of(question, self.blocked, backdated=backdated, never=self.section.blocked_hosts)
 
     def _parts(self, voices: Voices) -> Parts:
         return Parts(

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.clock import SeededRandom
 from bot.domain.conduct import Conduct
@@ -45,6 +45,14 @@ def in_turn(*said: Said) -> Script:
 def call(name: str, arguments: str, *, identity: str = "call") -> Completion:
     """Return an answer that is one native tool call; ``arguments`` is its text, right or wrong."""
     return Completion(calls=(ToolCall(id=identity, name=name, arguments=arguments),), finish=Finish.CALLS)
+
+
+def offered(prompt: Prompt) -> list[str]:
+    """Return the names of what a prompt lets the model do now, read from its tools or from its schema."""
+    if prompt.schema is None:
+        return [tool.name for tool in prompt.tools if not prompt.allowed or tool.name in prompt.allowed]
+    branches: Any = prompt.schema.get("anyOf", [prompt.schema])
+    return [branch["properties"]["action"]["const"] for branch in branches]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from bot.api import (
     Prompt,
     Rejected,
     Sampling,
+    ServerUnreachable,
     Settings,
     Unauthorized,
     Unavailable,
@@ -331,10 +332,11 @@ def _said(error: Exception, secrets: Sequence[str]) -> str:
 
 def _raise_lost(error: Exception, causes: Sequence[BaseException], *, shown: str, said: str) -> NoReturn:
     """Raise what a connection that was lost, or never made, means: what never left cannot be billed."""
-    unsent = any(_is_unsent(cause) for cause in causes)
-    what = "cannot be reached: look at the network and at base_urls" if unsent else "the connection was lost"
-    message = f"{shown}: {what} ({said[:_SHOWN_CHARS]})"
-    raise Unavailable(message) from (None if unsent else ConnectionResetError(type(error).__name__))
+    if any(_is_unsent(cause) for cause in causes):
+        message = f"{shown}: cannot be reached: look at the network and at base_urls ({said[:_SHOWN_CHARS]})"
+        raise ServerUnreachable(message) from None
+    message = f"{shown}: the connection was lost ({said[:_SHOWN_CHARS]})"
+    raise Unavailable(message) from ConnectionResetError(type(error).__name__)
 
 
 def _raise_status(status: int, message: str, headers: Mapping[str, str]) -> NoReturn:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from bot.agent.belief import FIELD
-from bot.agent.dialects.move import Garble, Move, parsed, why_empty
+from bot.agent.dialects.move import NOTHING, Garble, Move, parsed, why_empty
 from bot.agent.reading import text
 from bot.domain.prompt import Completion, Finish, Message, Prompt, Speaker, Tool
 from bot.domain.step import Json
@@ -21,7 +21,6 @@ TEXT_CHARS = 500
 LIST_ITEMS = 20
 # How much of an answer that is no move stays in the conversation.
 SHOWN_CHARS = 2000
-NOTHING = "(nothing)"
 
 
 @dataclass(frozen=True, slots=True)

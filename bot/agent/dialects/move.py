@@ -17,6 +17,8 @@ from bot.domain.step import Json
 
 log = structlog.get_logger()
 
+# What stands in a conversation for an answer that held nothing.
+NOTHING = "(nothing)"
 # An answer of the largest model is far below this; what is longer is not looked at.
 MOST_CHARS = 200_000
 

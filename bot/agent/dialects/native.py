@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from bot.agent.belief import FIELD
 from bot.agent.dialects.move import Garble, Move, parsed, why_empty
@@ -62,13 +63,12 @@ class NativeSpeech:
         )
 
     def message(self, completion: Completion, move: Move | None) -> Message:
-        if all(_can_go_back(call) for call in completion.calls):
-            return Message(
-                speaker=Speaker.ASSISTANT,
-                text=completion.text,
-                calls=completion.calls,
-                native=completion.native,
-            )
+        if all(map(_can_go_back, completion.calls)) and len({call.id for call in completion.calls}) == len(
+            completion.calls
+        ):
+            # Some servers write nothing for no arguments, and take only an object back.
+            calls = tuple(call if call.arguments else replace(call, arguments="{}") for call in completion.calls)
+            return Message(speaker=Speaker.ASSISTANT, text=completion.text, calls=calls, native=completion.native)
         # Many servers refuse a history with arguments that are no JSON, so the call goes back as it was understood.
         if move is None:
             return Message(speaker=Speaker.ASSISTANT, text=writable(completion.text) or UNREADABLE)
@@ -96,9 +96,14 @@ def _can_go_back(call: ToolCall) -> bool:
     if not call.id or not _NAME.fullmatch(call.name):
         return False
     try:
-        return isinstance(json.loads(call.arguments or "{}"), dict)
+        return isinstance(json.loads(call.arguments or "{}", parse_constant=_no_json), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def _no_json(constant: str) -> NoReturn:
+    message = f"{constant} is not JSON"
+    raise ValueError(message)
 
 
 def _with_belief(tool: Tool, belief: Mapping[str, Json]) -> Tool:
