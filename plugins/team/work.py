@@ -58,8 +58,8 @@ class Work:
         absent = frozenset(member.name for member in self.scene.members if member.out)
         number = self.scene.number + 1
         # Where time is short this joint step is the last one.
-        steps = number if self.desk.is_late(f"joint step {number}") else self.scene.steps
-        self.scene = scene = replace(self.scene, number=number, steps=steps, absent=absent)
+        most = number if self.desk.is_late(f"joint step {number}") else self.scene.steps
+        self.scene = scene = replace(self.scene, number=number, steps=most, absent=absent)
         turns = [Turn(member=member) for member in scene.members if member.active]
         for turn in turns:
             brain.begin(turn, scene, tuple(self.desk.tools))
