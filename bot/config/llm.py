@@ -1,5 +1,7 @@
 """The tables of config about language models: who plays which role, what models cost, and what may be spent."""
 
+from datetime import date
+
 from pydantic import Field, model_validator
 
 from bot.config.section import Hours, ModelName, Name, Seconds, Section

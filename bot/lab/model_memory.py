@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from bot.config.model import LlmSection
+from bot.config.llm import LlmSection
 from bot.domain.learning import Round
 from bot.domain.question import Question, QuestionRef
 from bot.domain.resolution import Void

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.api import Anchor, Binary, BinaryShape, Desk, Prior, PriorKind, Question, starting_point
+from bot.api import Anchor, Binary, BinaryShape, Desk, Prior, PriorSource, Question, starting_point
 from plugins.blf.settings import BlfSettings
 
 # How often questions of each kind came true. Source: BLF (arXiv 2604.18576v3), table 7, and the code behind it.
@@ -60,7 +60,7 @@ def anchor_of(question: Question, desk: Desk, settings: BlfSettings) -> Anchor:
 
 def prior_of(anchor: Anchor) -> Prior | None:
     """Return what a trial starts from as its first step says it: towards this trials that disagree are drawn."""
-    kinds = {"crowd": PriorKind.CROWD, "prior": PriorKind.BASE_RATE, "even": PriorKind.EVEN}
+    kinds = {"crowd": PriorSource.CROWD, "prior": PriorSource.BASE_RATE, "even": PriorSource.EVEN}
     # Only answers of yes or no are drawn anywhere.
     return Prior(kinds[anchor.kind], anchor.prediction) if isinstance(anchor.prediction, Binary) else None
 

@@ -9,7 +9,7 @@ from bot.domain.prompt import Completion, Dialect, Prompt
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Observation, ToolResult
 from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.testing.desk import ScriptedModel, ScriptedTool, tool_that_says
+from bot.testing.desk import Said, ScriptedModel, ScriptedTool, tool_that_says
 from tests.plugins.team.cases import (
     Player,
     asked_for,
@@ -238,3 +238,29 @@ async def test_the_first_step_names_the_version_of_the_prompts() -> None:
     assert len(at.kept) == 1
     assert "$options" in at.kept[0]
     assert len(steps[0].observation.documents) == 5
+
+
+async def test_when_time_is_short_the_next_joint_step_is_the_last() -> None:
+    at = team_desk(Player(), limits=Limits(steps=50, seconds=600.0))
+    steps, _ = await steps_of(question(), at, members=1, steps=6)
+    assert len(steps) > 3
+
+    swift = Player()
+
+    def slow_notes(prompt: Prompt) -> Said:
+        late.seconds_left = 100.0
+        return swift(prompt)
+
+    late = team_desk(Player(instead={"take_notes": slow_notes}), limits=Limits(steps=50, seconds=600.0))
+    steps, raised = await steps_of(question(), late, members=1, steps=6)
+    assert raised is None
+    assert len(steps) == 2
+    assert steps[-1].final
+    assert steps[-1].action.name == "submit"
+
+
+async def test_a_belief_counts_once_a_tool_has_brought_something() -> None:
+    steps, _ = await steps_of(question(), team_desk(Player(), bench=[]), members=1, steps=2)
+    assert not any(step.belief.stated for step in steps)
+    steps, _ = await steps_of(question(), team_desk(Player()), members=1, steps=3)
+    assert steps[-1].belief.stated
