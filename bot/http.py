@@ -20,7 +20,16 @@ from urllib.parse import urljoin, urlsplit
 
 from bot.address import public
 from bot.body import body_of, header
-from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.errors import (
+    ConfigError,
+    ContractError,
+    FoxcastError,
+    HttpRefusal,
+    NotFound,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+)
 from bot.offset import ClockOffset
 from bot.rates import Rates, Turn, retry_after_s
 
@@ -145,7 +154,8 @@ class HttpReader:
 
         Where it broke off after the question had begun to leave, which may have been worked on and billed, Unavailable
         has a TimeoutError or a ConnectionError as its cause; it has none where nobody was reached.
-        A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says.
+        A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says; each
+        error that stands for an answer has it as its ``refusal``.
         Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
         """
         _require_address(url)
@@ -203,16 +213,22 @@ class HttpReader:
         status = response.status
         if status == 200:
             return
-        quoted = request.method == "POST" and status < 500
-        message = f"{public(url)}: status {status}" + (await _quoted(response, request.headers) if quoted else "")
+        said = await _said(response, request.headers) if request.method == "POST" else ""
+        quoted = _quoted(said, status) if status < 500 else ""
+        error = self._refusal(response, f"{public(url)}: status {status}{quoted}")
+        error.refusal = HttpRefusal(status=status, body=said)
+        raise error
+
+    def _refusal(self, response: httpcore.Response, message: str) -> FoxcastError:
+        status = response.status
         if status in _REFUSED_CREDENTIALS:
-            raise Unauthorized(message)
+            return Unauthorized(message)
         if status in _GONE:
-            raise NotFound(message)
+            return NotFound(message)
         if status in _TRY_LATER or status >= 500:
             asked_s = retry_after_s(header(response, b"retry-after"), now=self._clock.now())
-            raise Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
-        raise Rejected(message) if status >= 400 else ContractError(message)
+            return Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
+        return Rejected(message) if status >= 400 else ContractError(message)
 
     def _wait_s(self, attempt: int, asked_s: float) -> float:
         self._jitter = self._jitter or self._random.stream("http", "jitter")
@@ -311,17 +327,21 @@ class _Request:
             raise ConfigError(message) from None
 
 
-async def _quoted(response: httpcore.Response, headers: Mapping[str, str]) -> str:
-    """Return the beginning of what the other side says about a refusal, in one line, without our keys, or nothing."""
+async def _said(response: httpcore.Response, headers: Mapping[str, str]) -> str:
+    """Return what the other side says about a refusal, without our keys; nothing where that is too long or broken."""
     try:
-        said = await body_of(response, QUOTED_BYTES, "")
+        text = (await body_of(response, QUOTED_BYTES, "")).decode(errors="replace")
     except (ContractError, Unavailable):
         return ""
-    text = said.decode(errors="replace")
-    text = " ".join((_message_in(text) if response.status == _FULL else text).split())
     values = [value for name, value in headers.items() if name.lower() not in _NO_KEYS]
     for key in sorted({part for value in values for part in value.split()}, key=len, reverse=True):
         text = text.replace(key, "***") if len(key) >= _KEY_CHARS else text
+    return text
+
+
+def _quoted(said: str, status: int) -> str:
+    """Return the beginning of what was said, in one line, or nothing."""
+    text = " ".join((_message_in(said) if status == _FULL else said).split())
     return f": {text[:QUOTED_CHARS]}" if text else ""
 
 
