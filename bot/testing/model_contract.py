@@ -310,7 +310,7 @@ class ModelContract:
         }
 
     async def test_what_the_model_said_goes_back_as_it_came(self, server: ModelServer, llm: Llm) -> None:
-        said = {
+        said: dict[str, Json] = {
             "role": "assistant",
             "content": "Let me look.",
             "reasoning_content": "Clouds. é \u201cquoted\u201d",

@@ -76,9 +76,11 @@ def workplace() -> Workplace:
 async def opened(chosen: LitellmSettings) -> AsyncIterator[Llm]:
     """Open the provider on real HTTP."""
     clock = SystemClock()
-    async with HttpReader(clock=clock, random=SeededRandom(1)) as http:
-        async with open_litellm(chosen, Workplace(clock=clock, http=http, folder=Path())) as llm:
-            yield llm
+    async with (
+        HttpReader(clock=clock, random=SeededRandom(1)) as http,
+        open_litellm(chosen, Workplace(clock=clock, http=http, folder=Path())) as llm,
+    ):
+        yield llm
 
 
 async def test_the_cost_of_a_known_model_is_that_of_its_list_price() -> None:
