@@ -78,6 +78,7 @@ from bot.errors import (
     PluginError,
     QuotaExhausted,
     Rejected,
+    ServerUnreachable,
     Unauthorized,
     Unavailable,
 )
@@ -270,6 +271,7 @@ __all__ = [
     "SearchSpec",
     "Series",
     "SeriesModel",
+    "ServerUnreachable",
     "Settings",
     "Shape",
     "Sheet",

@@ -8,7 +8,9 @@
     ├── Unauthorized         operator: renew the credentials; the plugin stops until then
     │   └── QuotaExhausted   operator: the account has no money or quota left; waiting does not help
     ├── Unavailable          nobody: wait, then try again (``retry_after_s`` where the other side said so)
+    │   └── ServerUnreachable  operator: start the server, correct its address, or look at the network
     ├── Rejected             nobody: this one item was refused with a reason; skip it
+    │   ├── BudgetExhausted  operator: a budget of config.toml does not allow the call
     │   └── ContextExceeded  nobody: the conversation is longer than the model takes; it can only be ended
     ├── LimitReached         nobody: a loop came to a limit of its own before it submitted
     ├── ContractError        developer: the other side, or a plugin, broke its documented form
@@ -70,8 +72,16 @@ class Unavailable(FoxcastError):
         self.retry_after_s = retry_after_s
 
 
+class ServerUnreachable(Unavailable):
+    """No connection was made, so nothing was sent: nobody listens, the name is unknown, or there is no network."""
+
+
 class Rejected(FoxcastError):
     """One item was refused with a reason; the others are unaffected."""
+
+
+class BudgetExhausted(Rejected):
+    """A budget does not allow the call; the model was not asked."""
 
 
 class ContextExceeded(Rejected):
@@ -81,7 +91,7 @@ class ContextExceeded(Rejected):
 class LimitReached(FoxcastError):
     """A loop ended at a limit before it submitted; its last belief counts where it was stated after evidence.
 
-    ``limit`` is "steps", "tokens", "repeats" (the same call again and again) or "context".
+    ``limit`` is "steps", "tokens", "time", "repeats" (the same call again and again) or "context".
     """
 
     def __init__(self, message: str, *, limit: str) -> None:
@@ -118,7 +128,9 @@ _NAMES = frozenset(
         Unauthorized,
         QuotaExhausted,
         Unavailable,
+        ServerUnreachable,
         Rejected,
+        BudgetExhausted,
         ContextExceeded,
         LimitReached,
         ContractError,

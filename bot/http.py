@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
 from bot.address import public
-from bot.body import body_of, header
+from bot.body import body_of, header, quoted, refusal_said
 from bot.errors import (
     ConfigError,
     ContractError,
@@ -27,6 +27,7 @@ from bot.errors import (
     HttpRefusal,
     NotFound,
     Rejected,
+    ServerUnreachable,
     Unauthorized,
     Unavailable,
 )
@@ -49,10 +50,6 @@ _GONE = frozenset({404, 410})
 _TRY_LATER, _FULL = frozenset({408, 425, 429}), 429
 _UNREACHED = "cannot be reached: look at the address and the network, and whether the server runs"
 _LOST = "dropped the connection before its answer was whole; it may help to try again"
-QUOTED_BYTES, QUOTED_CHARS = 16_384, 300
-# Parts of a header's value that are shorter than this are words, not keys.
-_KEY_CHARS = 8
-_NO_KEYS = frozenset({"content-type", "content-length", "accept"})
 _OURS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
 # Many servers close what was idle for five seconds, and a question sent at that moment would be lost.
 _KEPT_S = 5.0
@@ -64,12 +61,14 @@ _IDLE_S = 60.0
 class HttpLimits:
     """How long and how often: ``deadline_s`` bounds one attempt from connecting to the last byte.
 
+    ``connect_s`` bounds connecting alone: a host that never answers is not waited for as long as a slow reply is.
     Waits between attempts are drawn uniformly from zero to ``first_wait_s`` doubled each time, at most
     ``longest_wait_s``; a server that asks for more than that is not tried again by the same call.
     ``connections`` bounds those open at once.
     """
 
     deadline_s: float = 30.0
+    connect_s: float = 10.0
     attempts: int = 3
     first_wait_s: float = 0.5
     longest_wait_s: float = 10.0
@@ -123,7 +122,7 @@ class HttpReader:
 
         Raises Unavailable (after the retries) for a failing transport, a missed deadline, 408, 425, 429 and 5xx,
         with the wait that was asked for, which is 0.0 for a 429 that names none, and at once where a pause that was
-        asked for earlier is longer than a call waits;
+        asked for earlier is longer than a call waits; ServerUnreachable, one of these, where no connection is made;
         Unauthorized for 401 and 403; NotFound for 404 and 410; Rejected for any other 4xx; ContractError for another
         status, a body of more than ``max_bytes`` bytes, an encoding that was not asked for, or a redirect to another
         host; ConfigError for an address that is none.
@@ -153,7 +152,7 @@ class HttpReader:
         """Send JSON once, without retries, and return the unpacked body of a 200 answer; errors as ``get`` raises them.
 
         Where it broke off after the question had begun to leave, which may have been worked on and billed, Unavailable
-        has a TimeoutError or a ConnectionError as its cause; it has none where nobody was reached.
+        has a TimeoutError or a ConnectionError as its cause. Where nobody was reached it is ServerUnreachable.
         A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says; each
         error that stands for an answer has it as its ``refusal``.
         Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
@@ -188,16 +187,25 @@ class HttpReader:
         except TimeoutError as error:
             message = f"{public(url)}: no complete answer within {left_s:g} s"
             raise Unavailable(message) from (error if request.sent else None)
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
-            # Its own message may hold the whole address.
-            message = f"{public(url)} {_UNREACHED if isinstance(error, httpcore.ConnectError) else _LOST}"
+        except (httpcore.ConnectError, httpcore.ConnectTimeout):
+            # Their own message may hold the whole address.
+            message = f"{public(url)} {_UNREACHED}"
+            raise ServerUnreachable(message) from None
+        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
+            message = f"{public(url)} {_LOST}"
             raise Unavailable(message) from (ConnectionResetError(message) if request.sent else None)
 
     async def _ask(self, request: _Request, url: str, turn: Turn) -> bytes | str:
         target = _target(url)
         async with (
             self._connection(target) as connection,
-            connection.stream(request.method, target, headers=request.lines, content=request.content) as response,
+            connection.stream(
+                request.method,
+                target,
+                headers=request.lines,
+                content=request.content,
+                extensions={"timeout": {"connect": self._limits.connect_s}},
+            ) as response,
         ):
             turn.heard(
                 response.status, {name.decode("latin-1"): text.decode("latin-1") for name, text in response.headers}
@@ -213,9 +221,9 @@ class HttpReader:
         status = response.status
         if status == 200:
             return
-        said = await _said(response, request.headers) if request.method == "POST" else ""
-        quoted = _quoted(said, status) if status < 500 else ""
-        error = self._refusal(response, f"{public(url)}: status {status}{quoted}")
+        said = await refusal_said(response, request.headers) if request.method == "POST" else ""
+        beginning = quoted(said, sentence=status == _FULL) if status < 500 else ""
+        error = self._refusal(response, f"{public(url)}: status {status}{beginning}")
         error.refusal = HttpRefusal(status=status, body=said)
         raise error
 
@@ -325,38 +333,6 @@ class _Request:
         except UnicodeEncodeError:
             message = f"a header for {public(self.url)} has a character that headers cannot carry; correct it in config"
             raise ConfigError(message) from None
-
-
-async def _said(response: httpcore.Response, headers: Mapping[str, str]) -> str:
-    """Return what the other side says about a refusal, without our keys; nothing where that is too long or broken."""
-    try:
-        text = (await body_of(response, QUOTED_BYTES, "")).decode(errors="replace")
-    except (ContractError, Unavailable):
-        return ""
-    values = [value for name, value in headers.items() if name.lower() not in _NO_KEYS]
-    for key in sorted({part for value in values for part in value.split()}, key=len, reverse=True):
-        text = text.replace(key, "***") if len(key) >= _KEY_CHARS else text
-    return text
-
-
-def _quoted(said: str, status: int) -> str:
-    """Return the beginning of what was said, in one line, or nothing."""
-    text = " ".join((_message_in(said) if status == _FULL else said).split())
-    return f": {text[:QUOTED_CHARS]}" if text else ""
-
-
-def _message_in(text: str) -> str:
-    """Return the words for people in a JSON object, wherever usual replies have them; else all of the text."""
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    for _ in range(2):
-        if not isinstance(said, dict):
-            break
-        found = [said[name] for name in ("message", "error", "detail", "error_description") if said.get(name)]
-        said = next((one for one in found if isinstance(one, str)), found[0] if found else text)
-    return said if isinstance(said, str) else text
 
 
 def _same_host(url: str, location: str) -> str:

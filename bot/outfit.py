@@ -24,13 +24,13 @@ from bot.desk.tools.search import NAME as WEB_SEARCH
 from bot.desk.tools.search import usable
 from bot.desk.tools.summary import ROLE as SUMMARISER
 from bot.desk.workshop import Engine, Gauge, Shelf, Workshop
-from bot.domain.forecast import Limits
 from bot.domain.setup import Setup
 from bot.domain.submission import Mode
 from bot.errors import ConfigError
 from bot.gate.gate import Lane
 from bot.jobs.job import Job
 from bot.jobs.sitting import Seat
+from bot.limits import limits_of, short_limits
 from bot.llm.gateway import Gateway, open_gateway
 from bot.llm.roles import models_of, provider_of
 from bot.members import members_of
@@ -139,11 +139,14 @@ class Outfitter:
 
     async def seats(self, names: Iterable[str]) -> Mapping[str, Seat]:
         """Open each of the forecasters once."""
-        return {name: await self.seat(name) for name in dict.fromkeys(names)}
+        wanted = dict.fromkeys(names)
+        for why in short_limits(self.config, self.registry, wanted):
+            log.warning("a forecaster has less than it needs", why=why)
+        return {name: await self.seat(name) for name in wanted}
 
     async def seat(self, name: str) -> Seat:
         """Open one forecaster as configured."""
-        spec, table, limits = self.registry.forecasters[name], self.config.forecaster(name), self.config.limits
+        spec, table = self.registry.forecasters[name], self.config.forecaster(name)
         if lacking := lacking_roles(self.config, spec):
             raise ConfigError(lacking)
         settings = settings_of(spec, self.config)
@@ -152,7 +155,9 @@ class Outfitter:
             forecaster=await self._started(spec.open, settings, self.place(spec.name)),
             trials=table.trials or spec.trials,
             pool=Pool(table.aggregate),
-            limits=Limits(steps=limits.steps, seconds=limits.seconds, tokens=limits.tokens, cost_usd=limits.cost_usd),
+            limits=limits_of(self.config, self.registry, name),
+            least_trials=self.config.limits.least_trials if table.least_trials is None else table.least_trials,
+            warm_start_s=table.warm_start_s,
             asks=Can.ASK_MODELS in spec.abilities,
             clairvoyant=table.clairvoyant,
             settings=recorded(settings),

@@ -8,15 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Collection,
-        Iterable,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -294,8 +286,10 @@ class Llm(Protocol):
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         """Ask once, without retries; cancelling ends the request.
 
-        Raises Unauthorized, Unavailable (with ``retry_after_s`` where the provider named one), Rejected for a request
-        that it will never take, and ContractError for an answer that is not of its documented form.
+        Raises Unauthorized, Unavailable (with ``retry_after_s`` where the provider named one), ServerUnreachable where
+        no connection was made, QuotaExhausted for an account without money or quota, Rejected for a request that it
+        will never take, ContextExceeded for one that is too long, and ContractError for an answer that is not of its
+        documented form.
         """
         ...
 
@@ -328,6 +322,19 @@ class Desk(Protocol):
         ...
 
     @property
+    def seconds_left(self) -> float:
+        """How long models can still be asked in this trial. A trial that is repeated reads another number here."""
+        ...
+
+    def is_late(self, place: str) -> bool:
+        """Say whether there is only time for the final answer left (``Limits.final_seconds``) at a place of the trial.
+
+        Ask it before each turn, with a name for the turn that is its own in the trial. What it says is on record: a
+        trial that is resumed or replayed is late at the same places.
+        """
+        ...
+
+    @property
     def policy(self) -> SourcePolicy:
         """How questions of this source are best worked on."""
         ...
@@ -335,6 +342,11 @@ class Desk(Protocol):
     @property
     def tools(self) -> Sequence[Tool]:
         """What may be used now; a forecaster may offer less of it, never more."""
+        ...
+
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        """All tools that this trial may be offered at any time, the same objects throughout; ``tools`` is a part."""
         ...
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:

@@ -185,7 +185,8 @@ class ForecasterSpec(Configurable[S]):
 
     ``shipped`` returns the parameters that come with the package, each usable for cutoffs at or after its ``before``.
     ``trials`` is how many independent trials a forecast has where config does not say; ``steps`` returns how many steps
-    a trial takes at most under these settings, whatever the limits allow; ``roles`` are those in which it cannot do
+    a trial takes at most under these settings, and ``seconds`` how long it may take: those are its limits where config
+    has none for it. ``roles`` are those in which it cannot do
     without a model, and ``may_ask`` those that it asks where a model plays them (``juror_*`` for any number of jurors).
     ``members`` returns the names of other forecasters whose answers it builds on: they forecast before it, and unless
     it asks models itself it reads them with the tool ``peer_forecasts`` (``bot.desk.peers``).
@@ -197,6 +198,7 @@ class ForecasterSpec(Configurable[S]):
     shipped: Callable[[], Sequence[Fitted]] = field(default=tuple)
     trials: int = 1
     steps: Callable[[S], int] | None = None
+    seconds: Callable[[S], float] | None = None
     roles: tuple[str, ...] = ()
     may_ask: tuple[str, ...] = ()
     members: Callable[[S], Sequence[str]] | None = None

@@ -14,12 +14,13 @@ from bot.agent.dialects.native import NativeSpeech
 from bot.agent.reading import text
 from bot.agent.state import Item, State
 from bot.agent.texts import HERE, template
+from bot.agent.voice import STOPS
 from bot.desk.untrusted import quoted
 from bot.domain.conduct import Conduct
 from bot.domain.prompt import Dialect, Message, Speaker, Tool
 from bot.domain.question import Question
 from bot.domain.step import Json, Usage
-from bot.errors import ConfigError, ContractError, Rejected, Unauthorized, Unavailable
+from bot.errors import ConfigError
 from bot.ports import Desk
 
 log = structlog.get_logger()
@@ -56,7 +57,7 @@ async def compacted(state: State, question: Question, desk: Desk, *, seed: int) 
     )
     try:
         answer = await desk.ask(ROLE, speech.prompt(messages, [tool]), seed=seed)
-    except (Unavailable, Rejected, Unauthorized, ContractError, ConfigError) as error:
+    except STOPS as error:
         log.info("notes not shortened", question=str(question.ref), why=str(error))
         return Compacted(state=state, note=f"notes not shortened: {error}")
     move = speech.read(answer.completion)

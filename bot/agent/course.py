@@ -5,6 +5,7 @@ That holds whatever the model or its provider did. Source: BLF (arXiv 2604.18576
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from bot.agent.texts import SUBMIT
 from bot.agent.voice import Heard, Voice
 from bot.domain.question import Question
 from bot.domain.step import Action, Observation, Step, ToolResult
-from bot.errors import ContractError, FoxcastError
+from bot.errors import FoxcastError, LimitReached
 from bot.ports import Desk
 
 SEARCH = "web_search"
@@ -38,7 +39,7 @@ class Course:
     """One trial under way; ``course_for`` makes one.
 
     ``open`` begins the conversation and ``walk`` yields the steps. What the trial believes is ``state``, which a tool
-    may change while it acts.
+    may change while it acts. ``seen_evidence`` says that some action has brought evidence.
     """
 
     question: Question
@@ -53,6 +54,8 @@ class Course:
     _compact_from: int = 0
     _updates: int = 0
     _refused: int = 0
+    seen_evidence: bool = False
+    _actions: list[str] = field(default_factory=list)
     _began: tuple[str, ...] = ()
 
     @property
@@ -67,6 +70,8 @@ class Course:
         every question and cutoff.
         """
         self.voice.begin(system, "\n\n".join(said(asked, self._printed(0))))
+        # Without a belief only what was said tells what was found.
+        self.voice.summary = self._summary if self.manner.believes else None
         self.documents = (await self.desk.keep(texts),)
         self._compact_from = self.manner.compaction_chars
         self._began = (f"began with {self.ballot.shown(self.state.predictions)}: {self.state.anchor}",)
@@ -87,6 +92,7 @@ class Course:
         )
         async with aclosing(walk(self.voice, own, steps=self.steps, begin=begin)) as turns:
             async for turn in turns:
+                self._note(turn, way)
                 step, failure = await self._step_of(turn)
                 # The engine may stop at its own limit after any step, so nothing is left to do behind the last one.
                 yield replace(step, final=True) if turn.over and failure is None else step
@@ -118,7 +124,9 @@ class Course:
         merge = merged(self.state, move.belief, self.ballot, margin=self.manner.step_margin)
         self._updates += 1
         self._refused += merge.kept_old
-        return merge
+        self.voice.tally.updated(read=not merge.kept_old)
+        informed = self.state.informed or (self.seen_evidence and not merge.kept_old)
+        return replace(merge, state=replace(merge.state, informed=informed))
 
     def _take_over(self, move: Move) -> None:
         merge = self._merged(move)
@@ -149,13 +157,27 @@ class Course:
             return await self._give_up(turn, turn.failure), turn.failure
         failure = None
         if turn.over:
-            failure = ContractError(f"ended without submitting: {_LIMITS[turn.why]}")
+            failure = LimitReached(f"ended without submitting: {_LIMITS[turn.why]}", limit=turn.why)
             self._keep_within_bounds()
             # A model that was not asked again for want of tokens has not refused to submit.
             await self.voice.grade(free=turn.why != "tokens")
         ended = () if failure is None else (str(failure),)
         action = _action(turn.move) if turn.move else Action(name="stop")
         return self._step(action, "\n".join((turn.told, *ended)), turn.heard, (*turn.notes, *ended)), failure
+
+    def _note(self, turn: Turn, way: Way) -> None:
+        """Remember what was done, and whether it brought evidence."""
+        if turn.move is None or turn.result is None:
+            return
+        self.seen_evidence = self.seen_evidence or way.is_evidence(turn.move, turn.result)
+        outcome = " (failed)" if turn.result.failed else ""
+        given = json.dumps(dict(turn.move.arguments), ensure_ascii=False)
+        self._actions.append(f"- {turn.move.name}({given}){outcome}")
+
+    def _summary(self) -> str:
+        """Return what was done and what is believed, for a model that takes over."""
+        done = "\n".join(["Actions so far:", *self._actions]) if self._actions else ""
+        return "\n\n".join(said(done, self._printed(len(self._actions))))
 
     async def _give_up(self, turn: Turn, failure: FoxcastError) -> Step:
         heard = turn.heard
@@ -173,8 +195,9 @@ class Course:
         given = self.ballot.read(move.arguments)
         final = self.ballot.bounded(given, self.manner.submit_margin)
         await self.voice.grade(submitted=final, believed=merge.state.predictions if merge.state.stated else None)
-        reason = merge.state.reason if merge.state is not self.state else text(move.arguments.get("reasoning"))
-        self.state = replace(merge.state, predictions=final, reason=reason)
+        updated = self.manner.believes and not merge.kept_old
+        reason = merge.state.reason if updated else text(move.arguments.get("reasoning"))
+        self.state = replace(merge.state, predictions=final, reason=reason, informed=True)
         told = [f"submitted {self.ballot.shown(final)}"]
         if distance(given, final) > 0.0:
             told.append(f"given as {self.ballot.shown(given)}, kept within its bounds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,7 +13,7 @@ from bot.agent.texts import SUBMIT, names_of
 from bot.agent.voice import Fault, Heard, Voice, none, only
 from bot.domain.prompt import Tool
 from bot.domain.step import Observation, ToolResult
-from bot.errors import ContractError, FoxcastError
+from bot.errors import ContextExceeded, ContractError, FoxcastError, LimitReached
 
 Act = Callable[[Move], Awaitable[ToolResult]]
 Offer = Callable[[int], tuple[Tool, ...]]
@@ -33,22 +33,29 @@ async def _settled(_heard: Heard) -> tuple[str, ...]:
     return ()
 
 
+def _brought(_move: Move, result: ToolResult) -> bool:
+    return not result.failed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """How a loop goes.
 
-    ``offer`` says what may be called at a step (at the last one only closing tools, or it ends without closing),
-    ``act`` does a move that closes nothing, ``fault`` says why a move that was offered cannot stand, which is repaired
-    once. ``after`` is what stands in a reply behind the result of a step, such as the budget that is left.
+    ``tools`` are all that the loop will ever offer, the same in every request. ``offer`` says which of them may be
+    called at a step (at the last one only closing tools, or it ends without closing), ``act`` does a move that closes
+    nothing, ``fault`` says why a move that was offered cannot stand, which is repaired once. ``after`` is what stands
+    in a reply behind the result of a step, such as the budget that is left.
 
     ``tokens`` ends the loop once as many were read and written. A call that came before with the same arguments is
     refused in words, and the ``repeats``-th one ends the loop, but for the tools in ``again``; None allows it.
     ``meet`` sees each move before it is acted on, ``settle`` what was heard after that: it may add to its usage and
-    documents, and what it returns is noted.
+    documents, and what it returns is noted. ``is_evidence`` says whether the result of a move is evidence on the
+    question; a thought or a note is none.
     """
 
     offer: Offer
     act: Act
+    tools: tuple[Tool, ...] = ()
     closing: frozenset[str] = frozenset({SUBMIT})
     fault: Fault = none
     after: Callable[[int], str] = _nothing
@@ -57,6 +64,7 @@ class Way:
     again: frozenset[str] = frozenset()
     meet: Callable[[Move], None] = _meet
     settle: Callable[[Heard], Awaitable[tuple[str, ...]]] = _settled
+    is_evidence: Callable[[Move, ToolResult], bool] = _brought
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +91,7 @@ async def walk(voice: Voice, way: Way, *, steps: int, begin: int = 1) -> AsyncGe
     The conversation was begun by the caller. After a closing move, what the voice is told next answers that move, so a
     further walk can go on from there.
     """
+    voice.declare(way.tools)
     under_way = _Walk(voice=voice, way=way, steps=steps, offered=way.offer(begin))
     voice.say(voice.turn(begin, steps, under_way.offered))
     for number in range(begin, steps + 1):
@@ -105,10 +114,10 @@ class _Walk:
     _calls: Counter[str] = field(default_factory=Counter)
 
     async def turn(self, number: int) -> Turn:
-        heard = await self.voice.hear(self.offered, self._fault)
+        heard = await self.voice.hear(self.offered, lambda move: self._fault(number, move))
         move = heard.move
         if heard.failure is not None or move is None:
-            failure = heard.failure or ContractError("no action")
+            failure = self._failure(number, heard)
             why: Why = "unasked" if heard.unasked else "silent"
             return Turn(number=number, heard=heard, move=move, notes=heard.notes, over=True, failure=failure, why=why)
         if move.name in self.way.closing and self._offers(move.name):
@@ -134,20 +143,39 @@ class _Walk:
 
     async def _result(self, move: Move, times: int) -> ToolResult:
         if not self._offers(move.name):
-            return _failed(_unknown(move, [tool for tool in self.offered if tool.name not in self.way.closing]))
+            return _failed(self._not_offered(move))
         if times > 1:
             return _failed(f"You have made this very call of {move.name} before; its result stands above. Do another.")
         return await self.way.act(move)
+
+    def _not_offered(self, move: Move) -> str:
+        # Never "submit instead": a model that is told so gives up. Source: BLF, the notes of its code.
+        others = names_of([tool for tool in self.offered if tool.name not in self.way.closing]) or "none"
+        if any(tool.name == move.name for tool in self.way.tools):
+            return f"{move.name} cannot be called now. Other tools that can be used: {others}."
+        return f"There is no tool {move.name!r} here. Tools that there are: {others}."
 
     def _next(self, number: int) -> str:
         self.offered = self.way.offer(number)
         return self.voice.turn(number, self.steps, self.offered)
 
-    def _fault(self, move: Move) -> str | None:
+    def _fault(self, number: int, move: Move) -> str | None:
         """Return why a move cannot stand: an answer that cannot be read, or no answer where nothing else is left."""
         if self._offers(move.name):
             return self.way.fault(move)
-        return only(self.offered) if all(tool.name in self.way.closing for tool in self.offered) else None
+        if any(tool.name not in self.way.closing for tool in self.offered):
+            return None
+        return f"no steps left, {only(self.offered)}" if number >= self.steps else only(self.offered)
+
+    def _failure(self, number: int, heard: Heard) -> FoxcastError:
+        """Return why nobody answered: a limit, where one of the loop's or of the model's stood in the way."""
+        match heard.failure:
+            case ContextExceeded() as failure:
+                return LimitReached(str(failure), limit="context")
+            case ContractError() as failure if number >= self.steps and heard.move is not None:
+                return LimitReached(str(failure), limit="steps")
+            case failure:
+                return failure or ContractError("no action")
 
     def _offers(self, name: str) -> bool:
         return any(tool.name == name for tool in self.offered)
@@ -172,11 +200,6 @@ class _Walk:
 def said(*notes: str) -> tuple[str, ...]:
     """Return the notes that say something."""
     return tuple(note for note in notes if note)
-
-
-def _unknown(move: Move, tools: Sequence[Tool]) -> str:
-    # Never "submit instead": a model that is told so gives up. Source: BLF, the notes of its code.
-    return f"There is no tool {move.name!r} here. Tools that there are: {names_of(tools) or 'none'}."
 
 
 def _failed(text: str) -> ToolResult:

@@ -27,7 +27,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What is believed now. ``given`` counts the names given out, ``stated`` says that a model has stated it."""
+    """What is believed now. ``given`` counts the names given out, ``stated`` says that a model has stated it.
+
+    ``informed`` says that a model stated it after it had seen any evidence: only then may it count as an answer.
+    """
 
     predictions: Mapping[str, Prediction]
     confidence: Confidence = Confidence.LOW
@@ -39,6 +42,7 @@ class State:
     reason: str = ""
     given: int = 0
     stated: bool = False
+    informed: bool = False
 
     @property
     def belief(self) -> Belief:
@@ -52,6 +56,7 @@ class State:
             open_questions=self.open_questions,
             searches=self.searches,
             reason=self.reason,
+            stated=self.informed,
         )
 
     @property

@@ -12,26 +12,34 @@ from typing import Generic, TypeVar
 
 from bot.agent.ballot import Predictions
 from bot.agent.dialects.json_object import JsonSpeech
-from bot.agent.dialects.move import Garble, Move, Speech
+from bot.agent.dialects.move import NOTHING, Garble, Move, Speech
 from bot.agent.dialects.native import NativeSpeech
-from bot.agent.reading import text
+from bot.agent.handover import call_text, handover_text, transcript_text
 from bot.agent.tally import Tally
 from bot.agent.texts import names_of, repair_text, turn_text
-from bot.domain.prompt import Answer, Completion, Dialect, Message, Speaker, Tool
+from bot.domain.prompt import Answer, Completion, Dialect, Finish, Message, Speaker, Tool
 from bot.domain.step import Json, Usage
-from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.errors import (
+    ConfigError,
+    ContractError,
+    FoxcastError,
+    LimitReached,
+    NotFound,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+)
 from bot.ports import Desk
 
 T = TypeVar("T")
 
 # An answer that is no action gets one chance to be repaired.
 CHANCES = 2
-SHOWN_CHARS = 2000
 # What answers a call that nothing else came of.
 NOTED = "Noted."
 
 # What ends a trial with the belief that it has: nobody answers, may pay, is let in, or is configured.
-STOPS = (Unavailable, Rejected, Unauthorized, ContractError, ConfigError)
+STOPS = (Unavailable, Rejected, Unauthorized, ContractError, ConfigError, LimitReached)
 
 Fault = Callable[[Move], str | None]
 
@@ -84,7 +92,11 @@ class Filled(Generic[T]):
 
 @dataclass(slots=True, kw_only=True)
 class Voice:
-    """A role's conversation. It only grows, so that providers find its beginning in their cache."""
+    """A role's conversation. It only grows, and offers the same tools in each request.
+
+    So providers find its beginning in their cache, and take back the reasoning that they signed for it. What a model
+    answered stays as it came. ``summary`` says in words what was done so far, for a model that takes over.
+    """
 
     desk: Desk
     role: str
@@ -92,13 +104,22 @@ class Voice:
     seed: int
     messages: list[Message] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
-    _described: set[str] = field(default_factory=set)
-    # The last move, while nothing has been said in answer to it.
-    _open: Move | None = None
+    summary: Callable[[], str] | None = None
+    # The model that speaks in this conversation, "" before it has said anything.
+    model: str = ""
+    _tools: tuple[Tool, ...] = ()
+    _described: dict[str, Tool] = field(default_factory=dict)
+    # How many of them are described in the first message.
+    _first: int = 0
+    # Whether the last message is an answer to which nothing has been said.
+    _open: bool = False
+    # Where the last thing that was said to the model stands, -1 where that is answered.
+    _said_at: int = -1
+    _turn: str = ""
 
     @property
     def percent(self) -> bool:
-        """Whether the model writes under a grammar, so that probabilities are asked for as whole percentages."""
+        """Whether the model writes under a grammar, so that probabilities are asked for in percent."""
         return isinstance(self.speech, JsonSpeech)
 
     def believe(self, schema: Mapping[str, Json] | None) -> None:
@@ -110,16 +131,39 @@ class Voice:
         self.messages.append(Message(speaker=Speaker.SYSTEM, text=system))
         self.messages.append(Message(speaker=Speaker.USER, text=first))
 
+    def restart(self, opening: Sequence[Message]) -> None:
+        """Begin another conversation with these messages; tools may be others then."""
+        self.messages[:] = opening
+        self.model, self._tools, self._turn = "", (), ""
+        self._described.clear()
+        self._open, self._said_at = False, -1
+
+    def declare(self, tools: Sequence[Tool]) -> None:
+        """Name all tools that this conversation will ever offer, so that every request has the same list of them.
+
+        A tool that is offered without having been named changes the list: what providers signed is void then, and is
+        left out from there on.
+        """
+        known = {tool.name: tool for tool in self._tools}
+        known.update({tool.name: tool for tool in tools})
+        declared = tuple(known.values())
+        if declared != self._tools:
+            self._tools = declared
+            if not self.percent:
+                self._forget_native()
+
     def say(self, said: str) -> None:
         """Say something to the model: in answer to its last move, or added to what was said before and not answered."""
-        last = self.messages[-1] if self.messages else None
-        if self._open is not None:
-            self.messages.append(self.speech.reply(self._open, said))
-            self._open = None
-        elif last is not None and last.speaker in {Speaker.USER, Speaker.TOOL}:
+        if self._open:
+            self._said_at = len(self.messages)
+            self.messages += self.speech.replies(self.messages[-1], said)
+            self._open = False
+        elif self._said_at >= 0 or (self.messages and self.messages[-1].speaker in {Speaker.USER, Speaker.TOOL}):
             # Many providers refuse two messages of one speaker in a row.
-            self.messages[-1] = replace(last, text=f"{last.text}\n\n{said}")
+            last = self.messages[self._said_at]
+            self.messages[self._said_at] = replace(last, text=f"{last.text}\n\n{said}")
         else:
+            self._said_at = len(self.messages)
             self.messages.append(Message(speaker=Speaker.USER, text=said))
 
     def answer(self, heard: Heard, reply: str) -> None:
@@ -130,13 +174,13 @@ class Voice:
     def keep(self, heard: Heard) -> None:
         """Keep a move in the conversation; what is said next answers it."""
         if heard.move is not None and heard.failure is None:
-            self._settle()
-            self.messages.append(self.speech.said(heard.completion, heard.move))
-            self._open = heard.move
+            self._keep(heard.completion, heard.move)
 
     def turn(self, number: int, steps: int, offered: tuple[Tool, ...]) -> str:
         """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
-        return turn_text(number, steps, offered, self._listing(self.speech, offered))
+        listing = self._listing(self.speech, offered)
+        self._turn = turn_text(number, steps, offered, "")
+        return turn_text(number, steps, offered, listing)
 
     async def hear(self, offered: tuple[Tool, ...], fault: Fault = none) -> Heard:
         """Ask for one move; ``fault`` says why one cannot stand, which is repaired once.
@@ -147,7 +191,7 @@ class Voice:
         return await self._hear(self.speech, offered, fault)
 
     async def fill(self, tool: Tool, read: Callable[[Mapping[str, Json]], T], *, keep: bool = True) -> Filled[T]:
-        """Ask for one structured answer: ``tool`` alone is offered, ``read`` makes a value of its arguments.
+        """Ask for one structured answer: ``tool`` alone may be called, ``read`` makes a value of its arguments.
 
         ``read`` raises Misread, in words for the model, for arguments that it cannot use. Without ``keep`` the
         conversation is afterwards what it was before. No belief is asked for.
@@ -156,7 +200,7 @@ class Voice:
 
         def fault(move: Move) -> str | None:
             if move.name != tool.name:
-                return f"only {tool.name} can be called now"
+                return only((tool,))
             try:
                 values[:] = [read(move.arguments)]
             except (KeyError, TypeError, ValueError) as error:
@@ -164,13 +208,16 @@ class Voice:
             return None
 
         speech: Speech = JsonSpeech() if self.percent else NativeSpeech()
-        before, described, unanswered = list(self.messages), set(self._described), self._open
-        if listing := self._listing(speech, (tool,)).strip("\n"):
-            self.say(listing)
+        before, described = list(self.messages), dict(self._described)
+        standing = (self._open, self._said_at, self.model, self._turn, self._first)
+        self._turn = "" if self.percent else call_text(tool)
+        if asked := self._listing(speech, (tool,)).strip("\n") or self._turn:
+            self.say(asked)
         heard = await self._hear(speech, (tool,), fault)
         self.keep(heard)
         if not keep:
-            self.messages[:], self._described, self._open = before, described, unanswered
+            self.messages[:], self._described = before, described
+            self._open, self._said_at, self.model, self._turn, self._first = standing
         return Filled(
             value=values[0] if heard.failure is None else None,
             why=str(heard.failure or ""),
@@ -196,17 +243,13 @@ class Voice:
 
     async def _hear(self, speech: Speech, offered: tuple[Tool, ...], fault: Fault) -> Heard:
         self._settle()
+        self._offer(offered)
         heard = Heard()
         why = ""
         for chance in range(CHANCES):
-            try:
-                answer = await self.desk.ask(self.role, speech.prompt(self.messages, offered), seed=self.seed)
-            except STOPS as error:
-                heard.failure = heard.unasked = error
+            if not await self._ask(speech, offered, heard):
                 return heard
-            heard.add(answer)
-            self.tally.heard(answer.model)
-            said = speech.read(answer.completion)
+            said = speech.read(heard.completion)
             heard.move = None if isinstance(said, Garble) else said
             found = said.why if isinstance(said, Garble) else fault(said)
             if found is None:
@@ -214,25 +257,98 @@ class Voice:
             why = found
             self.tally.garbled()
             heard.notes += (f"answer {chance + 1} was no valid action: {why}",)
+            if heard.completion.finish is Finish.REFUSED:
+                # The same prompt is refused again.
+                heard.failure = Rejected(f"{self.model}: {why}")
+                return heard
             if chance + 1 < CHANCES:
-                self._ask_again(answer.completion, why, offered)
+                self._ask_again(heard, why, offered)
         heard.failure = ContractError(f"no valid action after a repair: {why}")
+        self._close(heard, why)
         return heard
 
-    def _ask_again(self, completion: Completion, why: str, offered: tuple[Tool, ...]) -> None:
-        said = completion.text or (completion.calls[0].arguments if completion.calls else "")
-        self.messages.append(Message(speaker=Speaker.ASSISTANT, text=text(said, SHOWN_CHARS) or "(nothing)"))
-        self.messages.append(Message(speaker=Speaker.USER, text=repair_text(why, offered)))
+    async def _ask(self, speech: Speech, offered: tuple[Tool, ...], heard: Heard) -> bool:
+        """Ask once and count the answer; without one, say why in ``heard``."""
+        prompt = replace(
+            speech.prompt(self.messages, self._tools, offered), model=self.model, handover=self._handover(speech)
+        )
+        try:
+            answer = await self.desk.ask(self.role, prompt, seed=self.seed)
+        except STOPS as error:
+            heard.failure = heard.unasked = error
+            self.tally.failed(error)
+            return False
+        if prompt.handover and answer.model != self.model:
+            # Another model took over, and goes on from what it was told.
+            self.messages[:], self._said_at = prompt.handover, len(prompt.handover) - 1
+            heard.notes += (f"{answer.model} took over from {self.model}",)
+            self.model = ""
+        self._first = self._first if self.model else len(self._described)
+        self.model = answer.model
+        heard.add(answer)
+        self.tally.heard(answer.model)
+        return True
+
+    def _ask_again(self, heard: Heard, why: str, offered: tuple[Tool, ...]) -> None:
+        completion = heard.completion
+        if _is_empty(completion):
+            # Nothing came that could go back, and no provider takes an empty message: the same is asked once more.
+            return
+        self._keep(completion, heard.move)
+        self.say(repair_text(why, offered))
+
+    def _close(self, heard: Heard, why: str) -> None:
+        """Keep an answer that ends a turn for nothing: what is said next comes after it, and changes no message."""
+        if _is_empty(heard.completion):
+            self.messages.append(Message(speaker=Speaker.ASSISTANT, text=NOTHING))
+            self._open = True
+        else:
+            self._keep(heard.completion, heard.move)
+        self.say(f"That was no valid action: {why}.")
+
+    def _keep(self, completion: Completion, move: Move | None) -> None:
+        self._settle()
+        self.messages.append(self.speech.message(completion, move))
+        self._open, self._said_at = True, -1
 
     def _settle(self) -> None:
         """Answer the last move where nobody did: providers refuse a call without an answer."""
-        if self._open is not None:
+        if self._open:
             self.say(NOTED)
+
+    def _offer(self, offered: tuple[Tool, ...]) -> None:
+        known = {id(tool) for tool in self._tools}
+        if new := [tool for tool in offered if id(tool) not in known]:
+            self.declare(new)
+
+    def _forget_native(self) -> None:
+        for place, message in enumerate(self.messages):
+            if message.native is not None:
+                self.messages[place] = replace(message, native=None)
+
+    def _handover(self, speech: Speech) -> tuple[Message, ...]:
+        """Return the conversation for a model that did not speak in it: its beginning, and what was done since."""
+        first = next((at for at, one in enumerate(self.messages) if one.speaker is Speaker.ASSISTANT), 0)
+        if not self.model or not first:
+            return ()
+        done = self.summary() if self.summary is not None else transcript_text(self.messages[first:])
+        later = tuple(self._described.values())[self._first :]
+        parts = (
+            self.messages[first - 1].text,
+            handover_text(done),
+            self._turn + (speech.listing(later) if later else ""),
+        )
+        told = replace(self.messages[first - 1], text="\n\n".join(filter(None, parts)))
+        return (*self.messages[: first - 1], told)
 
     def _listing(self, speech: Speech, offered: Sequence[Tool]) -> str:
         new = [tool for tool in offered if tool.name not in self._described]
-        self._described.update(tool.name for tool in new)
+        self._described.update({tool.name: tool for tool in new})
         return speech.listing(new) if new else ""
+
+
+def _is_empty(completion: Completion) -> bool:
+    return not completion.calls and not completion.text.strip()
 
 
 def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None) -> Voice:

@@ -152,5 +152,5 @@ def _search(config: Config, registry: Registry) -> Iterator[Finding]:
         found = f"no enabled search engine can bound dates, so questions of {', '.join(dating)} are not searched for"
         yield Finding(Verdict.WARN, "search", found, "enable one that can: foxcast plugins")
     if config.desk.filter and FILTER not in config.llm.roles:
-        found = "desk.filter = true and no model plays the role filter, so no result is judged by what it tells"
+        found = "desk.filter = true and no model plays the role filter, so questions of earlier days get no pages"
         yield Finding(Verdict.WARN, "filter", found, f'[llm.roles.{FILTER}] model = "PROVIDER:NAME"')

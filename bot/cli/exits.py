@@ -9,6 +9,7 @@ from bot.errors import (
     FoxcastError,
     InstanceLocked,
     LeakError,
+    LimitReached,
     NotFound,
     Rejected,
     StoreError,
@@ -67,6 +68,7 @@ CODES: tuple[tuple[type[FoxcastError], ExitCode], ...] = (
     (NotFound, ExitCode.NOT_FOUND),
     (ContractError, ExitCode.REFUSED),
     (Rejected, ExitCode.REFUSED),
+    (LimitReached, ExitCode.FAILED),
 )
 
 

@@ -17,7 +17,7 @@ from bot.cli.beside import Beside as Following
 from bot.cli.beside import newest_attempt
 from bot.cli.call import Call
 from bot.cli.explain import explanation_of
-from bot.cli.here import Here, converses, is_current, shared, tried, view_steps
+from bot.cli.here import Here, converses, is_current, shared, tried
 from bot.cli.interrupt import Terminated, run_until_told
 from bot.cli.leaving import TokenFile
 from bot.cli.options import spread
@@ -34,6 +34,7 @@ from bot.config.model import Config
 from bot.domain.question import Question
 from bot.errors import InstanceLocked, Unavailable, unnamed
 from bot.jobs.attend import require_open
+from bot.limits import limits_of
 from bot.members import with_members
 from bot.ports import Clock
 from bot.registry import Registry
@@ -277,7 +278,7 @@ class _Order:
             console=_console(as_json=self.options.as_json),
             question=question,
             trials=trials,
-            steps=view_steps(self.config, self.registry, name),
+            steps=limits_of(self.config, self.registry, name).steps,
             live=not converses(self.config, self.registry),
         )
 

@@ -10,7 +10,6 @@ from bot.app import App
 from bot.cli.output.forecast import Beside
 from bot.cli.output.live import View
 from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
 from bot.desk.desk import cutoff_of
 from bot.desk.workshop import Workshop, is_backdated
 from bot.domain.forecast import Forecast
@@ -109,12 +108,6 @@ async def tried(work: Awaitable[T]) -> tuple[T | None, str]:
         raise
     except (NoAnswer, FoxcastError) as error:
         return None, str(error)
-
-
-def view_steps(config: Config, registry: Registry, name: str) -> int:
-    """Return how many steps a trial of a forecaster may have."""
-    spec, allowed = registry.forecasters[name], config.limits.steps
-    return allowed if spec.steps is None else min(allowed, spec.steps(settings_of(spec, config)))
 
 
 def converses(config: Config, registry: Registry) -> bool:

@@ -100,7 +100,8 @@ async def _audited(config: Config, registry: Registry, options: Options) -> Audi
         ledger = await stack.enter_async_context(read_ledger(path))
         audition = Audition(
             ledger=ledger,
-            hosts=(*config.desk.blocked_hosts, *hosts_of(registry)),
+            hosts=hosts_of(registry),
+            never=config.desk.blocked_hosts,
             results=config.desk.results,
             auditor=None if models is None else ModelAuditor(models),
             since=since,

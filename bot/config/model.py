@@ -67,12 +67,17 @@ class DaemonSection(Section):
 
 
 class LimitsSection(Section):
-    """Where one trial is stopped; tokens are those in and out together, None is no limit."""
+    """Where one trial is stopped, and how many trials must count; tokens are in and out together, None is no limit.
+
+    ``steps`` is for forecasters that do not say how many they take, ``seconds`` for those that do not need more.
+    Where fewer than the share ``least_trials`` of a question's trials count there is no forecast of it.
+    """
 
     steps: int = Field(default=10, ge=1, le=10_000)
     seconds: Seconds = 600.0
     tokens: int | None = Field(default=None, ge=1)
     cost_usd: float | None = Field(default=None, gt=0)
+    least_trials: float = Field(default=0.5, ge=0, le=1)
 
 
 class PolicySection(Section):
@@ -198,14 +203,19 @@ class VenueTable(PluginTable):
 
 
 class RoleSection(Section):
-    """Which model plays a role and how; models are named ``provider:name``, the provider as in ``[models]``."""
+    """Which model plays a role and how; models are named ``provider:name``, the provider as in ``[models]``.
+
+    ``effort`` and ``max_tokens`` are None where the provider's recommendation for the model counts (without one:
+    16,000 tokens and no effort); ``effort = "none"`` switches thinking off. ``timeout_s`` bounds one call with all its
+    retries: models that think take minutes for an answer.
+    """
 
     model: ModelName
     fallback: ModelName | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
     effort: str | None = Field(default=None, min_length=1, max_length=20)
-    max_tokens: int = Field(default=16_000, ge=1, le=1_000_000)
-    timeout_s: Seconds = 120.0
+    max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
+    timeout_s: Seconds = 600.0
 
 
 class ModelSection(Section):
@@ -239,21 +249,30 @@ class BudgetSection(Section):
     """What may be spent, in US dollars, calls in flight counted at their worst case; None is no limit.
 
     ``ask_above_usd``: a run that is expected to cost more is not begun before a person said yes.
+
+    ``question_usd`` has room for five trials that ask at once for 32,000 tokens each at 20 dollars per million (0.72
+    with a long prompt, so 3.60), and for what such a forecast costs by then.
     """
 
-    question_usd: float | None = Field(default=2.0, gt=0)
+    question_usd: float | None = Field(default=5.0, gt=0)
     run_usd: float | None = Field(default=None, gt=0)
     day_usd: float | None = Field(default=20.0, gt=0)
     ask_above_usd: float = Field(default=5.0, ge=0)
 
 
 class HealthSection(Section):
-    """When a role's fallback replaces its model: over the last ``window`` trials in it, once there are ``least``."""
+    """When a role's fallback replaces its model: over the last ``window`` trials in it, once there are ``least``.
+
+    Shares: ``submit_rate`` of trials that ended by submitting, ``unparsed`` of moves and ``unparsed_beliefs`` of
+    updates of a belief that could not be read, ``errors`` of trials in which a request failed for good.
+    """
 
     window: int = Field(default=30, ge=1)
     least: int = Field(default=10, ge=1)
     submit_rate: float = Field(default=0.8, ge=0, le=1)
     unparsed: float = Field(default=0.3, ge=0, le=1)
+    unparsed_beliefs: float = Field(default=0.5, ge=0, le=1)
+    errors: float = Field(default=0.5, ge=0, le=1)
     half: float = Field(default=0.5, ge=0, le=1)
     gap: float = Field(default=0.1, ge=0, le=1)
     hours: Hours = 24.0
@@ -289,12 +308,19 @@ class PolicyTable(Section):
 
 
 class DeskSection(Section):
-    """What forecasters may use. ``search`` names the engines in the order they are tried; () is every enabled one."""
+    """What forecasters may use. ``search`` names the engines in the order they are tried; () is every enabled one.
+
+    All lengths are in characters. ``snippet_chars``: what a search shows of each result. ``text_chars``: what is kept
+    of the text of a result, and what the filter and the summariser read of it or of a page. ``page_chars``: what
+    ``lookup_url`` shows of a page at a time. ``passage_chars``: a section of a reference work, or a summary. ``filter``
+    concerns questions of an earlier day alone. ``blocked_hosts`` are never read, even where a question names them.
+    """
 
     search: tuple[Name, ...] = ()
     results: int = Field(default=10, ge=1, le=20)
     snippet_chars: int = Field(default=500, ge=50, le=10_000)
-    page_chars: int = Field(default=5_000, ge=200, le=200_000)
+    text_chars: int = Field(default=10_000, ge=200, le=200_000)
+    page_chars: int = Field(default=10_000, ge=200, le=200_000)
     passage_chars: int = Field(default=20_000, ge=200, le=200_000)
     filter: bool = True
     blocked_hosts: tuple[HostName, ...] = ()
@@ -307,6 +333,10 @@ class ForecasterTable(PluginTable):
     ``uses`` names the forecaster that this one is a variant of, with settings of its own. ``calibration`` replaces the
     common one. ``clairvoyant`` takes all guards away, to see what knowing the future would be worth: such a forecast is
     scored and never leaves.
+
+    ``steps``, ``seconds`` and ``least_trials`` replace what the forecaster needs and ``[limits]`` says. Where it asks
+    models, its other trials wait ``warm_start_s`` seconds at most for the first step of the first one, so that they
+    find their common prompt in the provider's cache; 0 starts all at once.
     """
 
     uses: Name | None = None
@@ -314,6 +344,10 @@ class ForecasterTable(PluginTable):
     clairvoyant: bool = False
     trials: int | None = Field(default=None, ge=1, le=1000)
     aggregate: Literal["logit-mean", "mean", "median", "shrink"] = "logit-mean"
+    steps: int | None = Field(default=None, ge=1, le=10_000)
+    seconds: Seconds | None = None
+    least_trials: float | None = Field(default=None, ge=0, le=1)
+    warm_start_s: float = Field(default=30.0, ge=0, le=3600)
 
 
 class Config(Section):

@@ -42,7 +42,7 @@ _NOTHING = digest_of({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialBench:
-    """Implements ``bot.desk.desk.Bench``."""
+    """Implements ``bot.desk.desk.Bench``; ``final_seconds`` of the trial are kept for its final answer."""
 
     opening: Opening
     instruments: Mapping[str, Instrument]
@@ -50,6 +50,7 @@ class TrialBench:
     record: Record
     voices: Voices
     documents: Documents
+    final_seconds: float = 0.0
 
     @property
     def policy(self) -> SourcePolicy:
@@ -60,6 +61,27 @@ class TrialBench:
     def tools(self) -> Sequence[Tool]:
         """What may be used now."""
         return self.opening.offered(self.notebook)
+
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        """All tools that may be offered at any time of the trial; constant, also when the trial is resumed."""
+        return self.opening.tools
+
+    @property
+    def seconds_left(self) -> float:
+        """How long models can still be asked."""
+        return max(0.0, self.voices.until - self.voices.clock.monotonic())
+
+    def is_late(self, place: str) -> bool:
+        """Say whether there is only time for the final answer left; a yes is on record, and the same ever after."""
+        asked = digest_of({"place": place})
+        if self.record.holds("time", asked):
+            return True
+        if self.record.sealed or self.seconds_left > self.final_seconds:
+            return False
+        self._open()
+        self.record.at_once("time", asked, lambda: True)
+        return True
 
     @property
     def caught(self) -> Caught:
@@ -122,17 +144,24 @@ class TrialBench:
         # A tool that the trial began with may not be configured any more.
         offered = {offer.name: offer for offer in self.tools if offer.name in self.instruments}
         if tool not in offered:
-            message = f"There is no tool {plain(str(tool), 60)!r} to be used now. {_available(offered)}"
+            message = f"{self._why_not(str(tool))} {_available(offered)}"
             raise Cannot(message)
         if why := misfit(arguments, offered[tool].parameters):
             message = f"{tool} was not used: {why}. {_available(offered)}"
             raise Cannot(message)
         return await self.instruments[tool].run(arguments, take)
 
+    def _why_not(self, tool: str) -> str:
+        if all(tool != there.name for there in self.all_tools):
+            return f"There is no tool {plain(tool, 60)!r}."
+        if (why := self.opening.obstacle(tool, self.notebook)) is not None:
+            return f"{tool} cannot be used now: {why}."
+        return f"{tool} cannot be used any more: it is no longer configured."
+
 
 def _available(offered: Mapping[str, Tool]) -> str:
     calls = (f"{name}({', '.join(map(str, _names(tool)))})" for name, tool in offered.items())
-    return f"Available: {', '.join(calls) or 'none'}."
+    return f"Available now: {', '.join(calls) or 'no tool'}."
 
 
 def _names(tool: Tool) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 
+from bot.domain.belief import Prior, PriorKind
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Choice, Curve, Prediction
 from bot.domain.question import Question
@@ -12,7 +13,7 @@ from bot.domain.question import Question
 class Pool(StrEnum):
     """How several trials become one answer; the formulas are in ``bot.science``.
 
-    Options are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a
+    Shrinkage draws trials that disagree towards what they started from: the crowd's estimate or a base rate. Options are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a
     curve point by point, by the median or (all others) the mean of the CDFs.
     """
 
@@ -23,39 +24,40 @@ class Pool(StrEnum):
 
 
 def counted(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials that enter the aggregate: those with a belief; only finished ones if there are two of them.
+    """Return the trials that enter the aggregate: of those that count, only finished ones if there are two of them.
 
-    A dead trial counts only where there is no living one. Source: BLF, dead-trial rule (a trial that was cut short is
-    an answer only where nothing better exists).
+    Source: BLF, its code: a trial that was cut short is an answer only where nothing better exists.
     """
-    answered = [trial for trial in trials if trial.belief]
-    finished = [trial for trial in answered if trial.end is TrialEnd.FINISHED]
-    if len(finished) > 1:
-        return finished
-    return [trial for trial in answered if not is_dead(trial)] or answered
+    counting = [trial for trial in trials if trial.counts]
+    finished = [trial for trial in counting if trial.end is TrialEnd.FINISHED]
+    return finished if len(finished) > 1 else counting
 
 
-def is_dead(trial: Trial) -> bool:
-    """Say whether a trial failed before it had learned anything, so that its belief is what it began with."""
-    return trial.end is TrialEnd.FAILED and trial.steps <= 1
+def suffices(trials: Sequence[Trial], *, wanted: int, share: float) -> bool:
+    """Say whether so many of the trials count that they make a forecast: this share of those wanted, and one."""
+    return sum(trial.counts for trial in trials) >= max(1.0, share * wanted)
 
 
 def combine(question: Question, trials: Sequence[Trial], pool: Pool) -> Mapping[str, Prediction]:
     """Return one prediction per target; a single trial is returned unchanged, several dates are combined per date.
 
-    Raises ValueError if no trial has a belief.
+    Raises ValueError if no trial counts.
     """
-    beliefs = [trial.belief for trial in counted(trials) if trial.belief]
-    if not beliefs:
-        message = f"{question.ref}: no trial ended with a belief"
+    entering = counted(trials)
+    if not entering:
+        message = f"{question.ref}: no trial counts as an answer"
         raise ValueError(message)
-    return pooled(question, [belief.predictions for belief in beliefs], pool)
+    prior = next((trial.prior for trial in entering if trial.prior is not None), None)
+    return pooled(question, [trial.belief.predictions for trial in entering if trial.belief], pool, prior=prior)
 
 
-def pooled(question: Question, opinions: Sequence[Mapping[str, Prediction]], pool: Pool) -> Mapping[str, Prediction]:
+def pooled(
+    question: Question, opinions: Sequence[Mapping[str, Prediction]], pool: Pool, *, prior: Prior | None = None
+) -> Mapping[str, Prediction]:
     """Return one prediction per target from opinions that each have one for every target; a single one unchanged.
 
-    Raises ValueError for no opinion.
+    ``prior`` is what the opinions started from; without it that is the crowd's estimate, else nothing. Raises
+    ValueError for no opinion.
     """
     if not opinions:
         message = f"{question.ref}: there is no opinion to pool"
@@ -64,7 +66,7 @@ def pooled(question: Question, opinions: Sequence[Mapping[str, Prediction]], poo
         return opinions[0]
     keys = [target.key for target in question.targets]
     if isinstance(question.shape, BinaryShape):
-        return dict(zip(keys, _binary(opinions, keys, pool), strict=True))
+        return dict(zip(keys, _binary(opinions, keys, pool, prior or _crowd(question)), strict=True))
     return {key: _distribution([opinion[key] for opinion in opinions], pool) for key in keys}
 
 
@@ -101,7 +103,13 @@ def _mixture(predictions: Sequence[Prediction], weights: Sequence[float]) -> Pre
             return Binary(float(sigmoid(sum(share * value for share, value in zip(shares, logits, strict=True)))))
 
 
-def _binary(opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: Pool) -> list[Binary]:
+def _crowd(question: Question) -> Prior | None:
+    return None if question.crowd is None else Prior(PriorKind.CROWD, question.crowd.prediction)
+
+
+def _binary(
+    opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: Pool, prior: Prior | None
+) -> list[Binary]:
     from bot.science import aggregate, shrinkage  # noqa: PLC0415 - numpy, which a single trial does not need
 
     rows = [[opinion[key] for key in keys] for opinion in opinions]
@@ -114,7 +122,10 @@ def _binary(opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], p
         case Pool.LOGIT_MEAN:
             whole = aggregate.logit_mean(trials)
         case Pool.SHRINK:
-            whole = shrinkage.shrink(aggregate.logit_moments(trials), shrinkage.SpreadWeight(0.3, 0.7))
+            kind = prior.kind if prior is not None else PriorKind.EVEN
+            towards = prior.prediction if prior is not None else None
+            center = towards.probability if isinstance(towards, Binary) else 0.5
+            whole = shrinkage.shrink(aggregate.logit_moments(trials), shrinkage.DEFAULT_WEIGHTS[kind], center)
     return [Binary(probability) for probability in whole.tolist()]
 
 

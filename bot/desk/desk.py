@@ -30,6 +30,11 @@ class Bench(Protocol):
     def policy(self) -> SourcePolicy: ...
     @property
     def tools(self) -> Sequence[Tool]: ...
+    @property
+    def all_tools(self) -> Sequence[Tool]: ...
+    @property
+    def seconds_left(self) -> float: ...
+    def is_late(self, place: str) -> bool: ...
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult: ...
     def dialect(self, role: str) -> Dialect: ...
     async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer: ...
@@ -82,6 +87,20 @@ class TrialDesk:
     def tools(self) -> Sequence[Tool]:
         """What may be used now."""
         return self.bench.tools
+
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        """All tools that may be offered at any time of the trial."""
+        return self.bench.all_tools
+
+    @property
+    def seconds_left(self) -> float:
+        """How long models can still be asked."""
+        return self.bench.seconds_left
+
+    def is_late(self, place: str) -> bool:
+        """Say whether there is only time for the final answer left."""
+        return self.bench.is_late(place)
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         """Use a tool."""

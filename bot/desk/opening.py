@@ -46,19 +46,28 @@ class Opening:
 
     def offered(self, notebook: Notebook) -> tuple[Tool, ...]:
         """Return the tools that may be used now."""
-        first = self.policy.first
-        if first is not None and first not in notebook.used:
-            only = tuple(tool for tool in self.tools if tool.name == first)
-            if only:
-                return only
-        return tuple(tool for tool in self.tools if self._ready(tool.name, notebook))
+        return tuple(tool for tool in self.tools if self.obstacle(tool.name, notebook) is None)
 
-    def _ready(self, name: str, notebook: Notebook) -> bool:
+    def obstacle(self, name: str, notebook: Notebook) -> str | None:
+        """Say in words for the model why one of the tools cannot be used now; None where it can."""
+        first = self.policy.first
+        if first not in {None, name, *notebook.used} and any(tool.name == first for tool in self.tools):
+            return f"{first} has to be used first"
         if name == search.NAME:
-            return self.policy.searches is None or notebook.search_count < self.policy.searches
-        if name == summary.NAME:
-            return notebook.found_anything
-        return notebook.knows_addresses if name == lookup.NAME else True
+            return self._no_search(notebook)
+        if name == summary.NAME and not notebook.found_anything:
+            return "no search has found anything that could be read"
+        if name == lookup.NAME and self.backdated and not notebook.knows_addresses:
+            return "no address is known yet; those of search results and of pages can be read"
+        return None
+
+    def _no_search(self, notebook: Notebook) -> str | None:
+        most = self.policy.searches
+        if most is None or notebook.search_count < most:
+            return None
+        if most == 0:
+            return "questions of this source are answered without web searches"
+        return f"all {most} web searches of this question are used up" if most > 1 else "the one web search is used up"
 
 
 OPENING: Form[Opening] = Form("beginning of a trial", Opening)

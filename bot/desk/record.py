@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bot.errors import (
+    BudgetExhausted,
     ConfigError,
     ContextExceeded,
     ContractError,
     FoxcastError,
     LeakError,
+    LimitReached,
     NotFound,
     QuotaExhausted,
     Rejected,
@@ -37,18 +39,24 @@ _BODY: Form[Any] = Form("exchange", Any)
 _FAULTS: dict[str, type[FoxcastError]] = {
     kind.__name__: kind
     for kind in (
-        *(ConfigError, ContextExceeded, ContractError, LeakError, NotFound),
+        *(BudgetExhausted, ConfigError, ContextExceeded, ContractError, LeakError, NotFound),
         *(QuotaExhausted, Rejected, Unauthorized),
     )
 }
 # What a person or time may mend.
-_PASSING = frozenset(kind.__name__ for kind in (ConfigError, QuotaExhausted, Rejected, Unauthorized, Unavailable))
+_PASSING = frozenset(
+    kind.__name__
+    for kind in (
+        *(BudgetExhausted, ConfigError, LimitReached, QuotaExhausted),
+        *(Rejected, Unauthorized, Unavailable),
+    )
+)
 # What stands all the same when a trial is begun anew: most pages that fail do so always, and one that is there this
 # time would make every prompt after it another one, to be paid again.
 _STANDING = frozenset({"page"})
 # What other tools or other models would have told otherwise. What engines and sources told stands: it is named by all
 # that they were asked.
-_OF_DESK = frozenset({"desk", "dialect", "model", "tool"})
+_OF_DESK = frozenset({"desk", "dialect", "model", "time", "tool"})
 # What a replay lacks, where the name of the kind would say something else.
 _SOUGHT = {"model": "this call to a model", "tool": "this use of a tool", "dialect": "how a model is asked"}
 
@@ -235,6 +243,8 @@ def _rests_on(result: Mapping[str, Any], faults: set[ExchangeKey]) -> bool:
 def _fault(error: FoxcastError) -> dict[str, Any]:
     if isinstance(error, Unavailable):
         return {"fault": "Unavailable", "says": str(error), "retry_after_s": error.retry_after_s}
+    if isinstance(error, LimitReached):
+        return {"fault": "LimitReached", "says": str(error), "limit": error.limit}
     # The exact class where it is one of these: a subclass would else be told as its parent.
     exact = type(error).__name__
     kind = next((name for name, kind in _FAULTS.items() if isinstance(error, kind)), ContractError.__name__)
@@ -250,5 +260,7 @@ def _opened(key: ExchangeKey, exchange: Exchange) -> Told:
             return Told(key, exchange.digest, body["told"])
         case "Unavailable":
             raise Unavailable(body["says"], retry_after_s=body["retry_after_s"])
+        case "LimitReached":
+            raise LimitReached(body["says"], limit=body["limit"])
         case fault:
             raise _FAULTS[fault](body["says"])

@@ -9,17 +9,26 @@ from typing import Protocol
 import structlog
 
 from bot.desk.troubles import in_words
-from bot.domain.belief import Belief, unfit
+from bot.domain.belief import Belief, Prior, unfit
 from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.question import Question
 from bot.domain.step import Step, Usage
-from bot.errors import ContractError, StoreError
+from bot.errors import BudgetExhausted, ContextExceeded, ContractError, LimitReached, StoreError
 from bot.ports import Desk, Forecaster
 
 log = structlog.get_logger(__name__)
 
 # A forecaster that was stopped gets this long for its own clean-up; then that is cancelled too.
 CLOSE_S = 2.0
+
+# The limits that a forecaster may come to by itself (``LimitReached.limit``).
+_LIMITS = {
+    "steps": TrialEnd.STEP_LIMIT,
+    "tokens": TrialEnd.TOKEN_LIMIT,
+    "time": TrialEnd.TIME_LIMIT,
+    "repeats": TrialEnd.REPEAT_LIMIT,
+    "context": TrialEnd.CONTEXT_LIMIT,
+}
 
 
 class StepLog(Protocol):
@@ -35,11 +44,13 @@ class _Progress:
     steps: int = 0
     belief: Belief | None = None
     usage: Usage = field(default_factory=Usage)
+    prior: Prior | None = None
 
     def add(self, step: Step) -> None:
         self.steps += 1
         self.belief = step.belief
         self.usage += step.usage
+        self.prior = self.prior or step.prior
 
     def over(self, limits: Limits) -> TrialEnd | None:
         tokens = self.usage.tokens_in + self.usage.tokens_out
@@ -52,7 +63,15 @@ class _Progress:
     def trial(self, number: int, end: TrialEnd, detail: str = "") -> Trial:
         if self.belief is None and end is not TrialEnd.FAILED:
             end = TrialEnd.EMPTY
-        return Trial(number=number, end=end, belief=self.belief, steps=self.steps, usage=self.usage, detail=detail)
+        return Trial(
+            number=number,
+            end=end,
+            belief=self.belief,
+            steps=self.steps,
+            usage=self.usage,
+            detail=detail,
+            prior=self.prior,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +112,11 @@ async def _closing(steps: AsyncGenerator[Step, None]) -> AsyncIterator[AsyncGene
 
 
 async def run_trial(forecaster: Forecaster, question: Question, desk: Desk, run: TrialRun) -> Trial:
-    """Ask the forecaster for steps until it ends or a limit is reached; whatever happens, the last belief stands.
+    """Ask the forecaster for steps until it ends, fails or meets a limit, and return how that went.
 
-    A forecaster that does not close when it is stopped is cut off after CLOSE_S. A step whose belief does not answer
-    the whole question ends the trial, and the belief before it stands. Raises StoreError when a step cannot be logged:
-    an unlogged step must not count.
+    The last belief is part of it, whether the trial counts (``Trial.counts``) or not. A forecaster that does not close
+    when it is stopped is cut off after CLOSE_S. A step whose belief does not answer the whole question is a failure.
+    Raises StoreError when a step cannot be logged: an unlogged step must not count.
     """
     progress = _Progress()
     limit = asyncio.timeout(run.limits.seconds)
@@ -114,5 +133,18 @@ async def run_trial(forecaster: Forecaster, question: Question, desk: Desk, run:
     except Exception as error:  # noqa: BLE001 - a forecaster is foreign code: its failure must cost this trial alone
         if limit.expired():
             return progress.trial(desk.trial, TrialEnd.TIME_LIMIT, f"stopped after {run.limits.seconds:g} s")
-        return progress.trial(desk.trial, TrialEnd.FAILED, in_words(error))
+        return progress.trial(desk.trial, _end_of(error), in_words(error))
     return progress.trial(desk.trial, end)
+
+
+def _end_of(error: Exception) -> TrialEnd:
+    """Return how a trial ended that raised an error: at a limit, or else by failing."""
+    match error:
+        case LimitReached(limit=limit):
+            return _LIMITS.get(limit, TrialEnd.FAILED)
+        case ContextExceeded():
+            return TrialEnd.CONTEXT_LIMIT
+        case BudgetExhausted():
+            return TrialEnd.COST_LIMIT
+        case _:
+            return TrialEnd.FAILED

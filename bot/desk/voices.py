@@ -9,7 +9,7 @@ from bot.desk.parts import Models
 from bot.desk.record import Record, Told, digest_of
 from bot.domain.inquiry import Charge, Inquiry
 from bot.domain.prompt import Answer, Dialect, Message, Prompt
-from bot.errors import ConfigError, ContractError, NotFound, Unavailable
+from bot.errors import ConfigError, ContractError, LimitReached, NotFound, Unavailable
 from bot.ids import digest
 from bot.ports import Clock
 from bot.store.codec import Form
@@ -18,6 +18,8 @@ _ANSWER: Form[Answer] = Form("answer", Answer)
 _PROMPT: Form[Prompt] = Form("prompt", Prompt)
 # What a forecaster repeats it repeats soon; one that makes everything anew must not fill the memory.
 _REMEMBERED = 256
+# Less than this is no time: timers may come early by a little.
+MOMENT_S = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,26 @@ class Voices:
         """Ask the model in a role; errors as in ``bot.ports.Desk.ask``. ``names`` gets the name of the exchange."""
 
         async def make(nth: int) -> Any:  # noqa: ANN401 - the JSON edge
-            deadline_s = self.until - self.clock.monotonic()
-            if deadline_s <= 0:
-                message = "the time of the trial is over"
-                raise Unavailable(message)
+            models = self._models(role)
+            deadline_s = self._left_s()
             inquiry = Inquiry(role=role, prompt=prompt, charge=self.charge, seed=seed, nth=nth)
-            return _ANSWER.plain(await self._models(role).ask(inquiry, deadline_s=deadline_s))
+            try:
+                return _ANSWER.plain(await models.ask(inquiry, deadline_s=deadline_s))
+            except Unavailable:
+                # Where the trial had no more time, that is why there is no answer.
+                self._left_s()
+                raise
 
         told = await self.record.through("model", self._asked(role, prompt, seed), make, names=names)
         return Heard(_ANSWER.value(told.plain), told)
+
+    def _left_s(self) -> float:
+        """Return the seconds that the trial has left; raises LimitReached where there are none."""
+        left_s = self.until - self.clock.monotonic()
+        if left_s <= MOMENT_S:
+            message = "the time of the trial is over"
+            raise LimitReached(message, limit="time")
+        return left_s
 
     def _models(self, role: str) -> Models:
         if self.models is None:

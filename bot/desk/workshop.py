@@ -37,17 +37,17 @@ __all__ = ["Engine", "Gauge", "Models", "PageReader", "Shelf", "Workshop"]
 
 # A trial may be taken up with a cutoff up to an hour old, and still be of today.
 LIVE = timedelta(hours=2)
-RESERVE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
     """What trials work with. ``gauges`` and ``shelves`` are keyed by the name of their spec.
 
-    ``blocked`` are the hosts that give answers away, beside those in ``section``; with ``sealed`` everything comes from
-    the record, and nothing is asked, fetched or written. With ``forgiving``, which is for the laboratory, a trial on
-    record is begun anew: what went wrong and may have been mended is asked again, pages excepted, and so is what was
-    told under another configuration. ``cast`` says by name who plays which role, and is part of that configuration.
+    ``blocked`` are hosts that give answers away; those that ``section`` blocks are never read at all. With ``sealed``
+    everything comes from the record, and nothing is asked, fetched or written. With ``forgiving``, which is for the
+    laboratory, a trial on record is begun anew: what went wrong and may have been mended is asked again, pages
+    excepted, and so is what was told under another configuration. ``cast`` says by name who plays which role, and is
+    part of that configuration.
     """
 
     section: DeskSection
@@ -76,8 +76,7 @@ class Workshop:
         """
         record = Record(self.ledger.exchanges, charge.scope, charge.trial, self.clock, self.sealed)
         await record.load()
-        # A model that hangs is given up a little before the trial ends, so that the trial can say so itself.
-        until = self.clock.monotonic() + limits.seconds - min(RESERVE_S, limits.seconds / 20)
+        until = self.clock.monotonic() + limits.call_seconds
         voices = Voices(models=self.models, record=record, charge=charge, clock=self.clock, until=until)
         opened = self._opened(record, question, cutoff, guarded=guarded)
         opening = opened or self._opening(question, voices, cutoff, guarded=guarded)
@@ -112,6 +111,7 @@ class Workshop:
             record=record,
             voices=voices,
             documents=self.ledger.documents,
+            final_seconds=limits.final_seconds,
         )
 
     def _opened(self, record: Record, question: Question, cutoff: datetime, *, guarded: bool) -> Opening | None:
@@ -140,7 +140,7 @@ class Workshop:
             policy=self._policy(question),
             bound=cutoff if guarded else now,
             backdated=backdated,
-            content=guarded and self.section.filter and voices.has(FILTER),
+            content=backdated and self.section.filter and voices.has(FILTER),
             guarded=guarded,
             configuration=voices.record.under,
         )
@@ -198,7 +198,7 @@ class Workshop:
         return {name for name, has_something in there.items() if not has_something}
 
     def _blocks(self, question: Question, *, backdated: bool) -> Blocks:
-        return blocks_of(question, (*self.section.blocked_hosts, *self.blocked), backdated=backdated)
+        return blocks_of(question, self.blocked, backdated=backdated, never=self.section.blocked_hosts)
 
     def _parts(self, voices: Voices) -> Parts:
         return Parts(

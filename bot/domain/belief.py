@@ -26,6 +26,22 @@ class Evidence:
     log_odds: float | None = None
 
 
+class PriorKind(StrEnum):
+    """What a prior rests on."""
+
+    CROWD = "crowd"
+    BASE_RATE = "base rate"
+    EVEN = "even odds"
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What a trial starts from before any evidence, the same for every target of the question."""
+
+    kind: PriorKind
+    prediction: Prediction
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
     """One prediction per target, with the reasons for it.

@@ -6,10 +6,16 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
-from bot.domain.belief import Belief
+from bot.domain.belief import Belief, Prior
 from bot.domain.prediction import Prediction
 from bot.domain.question import QuestionRef, require_aware
 from bot.domain.step import Usage
+
+
+# The final answer of a model that thinks long takes about as long as one call may take by default.
+FINAL_S = 120.0
+# A call that hangs is given up this long before the trial ends, so that the trial can still say so itself.
+RESERVE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,22 +27,51 @@ class Limits:
     tokens: int | None = None
     cost_usd: float | None = None
 
+    @property
+    def call_seconds(self) -> float:
+        """After how many seconds of the trial no call to a model is waited for any more."""
+        return self.seconds - min(RESERVE_S, self.seconds / 20)
+
+    @property
+    def final_seconds(self) -> float:
+        """How many seconds at its end a trial keeps for its final answer: a fifth of them, at most FINAL_S."""
+        return min(FINAL_S, self.seconds / 5)
+
 
 class TrialEnd(StrEnum):
-    """Why a trial ended; every end but ``EMPTY`` leaves a valid belief."""
+    """Why a trial ended; all but ``FAILED`` and ``EMPTY`` leave a valid belief."""
 
     FINISHED = "finished"
     STEP_LIMIT = "step limit"
     TIME_LIMIT = "time limit"
     TOKEN_LIMIT = "token limit"  # noqa: S105 - a count of tokens, no secret
     COST_LIMIT = "cost limit"
+    REPEAT_LIMIT = "repeat limit"
+    CONTEXT_LIMIT = "context limit"
     FAILED = "failed"
     EMPTY = "no step"
 
 
+# A trial that ended at one of these counts where it had stated a belief on evidence before.
+LIMITS = frozenset(
+    {
+        TrialEnd.STEP_LIMIT,
+        TrialEnd.TIME_LIMIT,
+        TrialEnd.TOKEN_LIMIT,
+        TrialEnd.COST_LIMIT,
+        TrialEnd.REPEAT_LIMIT,
+        TrialEnd.CONTEXT_LIMIT,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One independent run of a forecaster on one question."""
+    """One independent run of a forecaster on one question.
+
+    ``belief`` is the last one on record, also of a trial that failed; ``detail`` says why it ended early. ``prior`` is
+    what it started from, where it said so.
+    """
 
     number: int
     end: TrialEnd
@@ -44,6 +79,17 @@ class Trial:
     steps: int
     usage: Usage = field(default_factory=Usage)
     detail: str = ""
+    prior: Prior | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is an answer: it finished, or it met a limit after it had stated a belief on evidence.
+
+        A trial that does not count has failed: what it began with is no answer.
+        """
+        if self.belief is None:
+            return False
+        return self.end is TrialEnd.FINISHED or (self.end in LIMITS and self.belief.stated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from bot.domain.belief import Belief
+from bot.domain.belief import Belief, Prior
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -75,7 +75,7 @@ class Step:
 
     ``final`` says that the forecaster is done with it, so that a limit reached in this very step cuts nothing off.
     ``remarks`` are what a person who looks on should not miss of it, such as where a trial began, or an update of the
-    belief that was refused.
+    belief that was refused. ``prior`` is what the trial started from, where its first step states it.
     """
 
     action: Action
@@ -84,3 +84,4 @@ class Step:
     usage: Usage = field(default_factory=Usage)
     final: bool = False
     remarks: tuple[str, ...] = ()
+    prior: Prior | None = None

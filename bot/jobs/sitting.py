@@ -7,8 +7,9 @@ from functools import partial
 from typing import Protocol
 
 from bot.desk.bare import BareBench
-from bot.desk.combine import Pool, combine, is_dead
+from bot.desk.combine import Pool, combine, suffices
 from bot.desk.desk import Bench, TrialDesk, as_known, cutoff_of
+from bot.desk.failures import why_too_few
 from bot.desk.trial import TrialRun, run_trial
 from bot.domain.forecast import Forecast, Limits, Trial
 from bot.domain.inquiry import Charge
@@ -16,11 +17,11 @@ from bot.domain.learning import Fitted
 from bot.domain.question import Question
 from bot.domain.setup import Setup
 from bot.domain.step import Json, Step
-from bot.errors import ContractError, StoreError, unnamed
+from bot.errors import ContractError, StoreError
 from bot.jobs.calibrate import Calibrator
 from bot.jobs.learn import Known, Teacher
 from bot.jobs.policy import Reforecast, next_due
-from bot.jobs.together import together
+from bot.jobs.warm_start import WarmStart
 from bot.ports import Clock, Forecaster, Random
 from bot.store.forecasts import Opening, Running
 from bot.store.ledger import Ledger
@@ -65,7 +66,8 @@ class Unwatched:
 class Seat:
     """One forecaster as configured: how many trials, how they are combined, and their limits.
 
-    ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings`` are what
+    No forecast is made where fewer than the share ``least_trials`` of its trials count. Where it asks models, all
+    trials but the first wait ``warm_start_s`` seconds at most for the first step of that one. ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings`` are what
     it was opened with, without secrets, and ``uses`` the forecaster that it is a variant of: both for the record alone.
     ``members`` are the forecasters that it builds on, which forecast before it.
     """
@@ -75,6 +77,8 @@ class Seat:
     trials: int
     pool: Pool
     limits: Limits
+    least_trials: float = 0.5
+    warm_start_s: float = 0.0
     asks: bool = False
     clairvoyant: bool = False
     settings: Mapping[str, Json] = field(default_factory=dict)
@@ -119,12 +123,12 @@ class Means:
 
 
 class NoAnswer(Exception):
-    """No trial ended with a belief; the text says why, trial by trial, and ``details`` what each of them said."""
+    """Too few trials count; the text says why in one line, and ``details`` what each trial that failed said."""
 
-    def __init__(self, trials: Sequence[Trial]) -> None:
-        """Say why each trial ended."""
-        super().__init__(_reasons(trials))
-        self.details = tuple(trial.detail for trial in trials)
+    def __init__(self, trials: Sequence[Trial], *, wanted: int) -> None:
+        """Say how many of the wanted trials count, and why the others do not."""
+        super().__init__(why_too_few(trials, wanted=wanted))
+        self.details = tuple(trial.detail for trial in trials if not trial.counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +145,8 @@ class Sitting:
         means, seat, running = self.means, self.seat, self.running
         known = await means.teacher.known(seat.name, running.cutoff)
         trials = await self._trials(known.fitted if known else None)
-        if not any(trial.belief and not is_dead(trial) for trial in trials):
-            # What a trial begins with (the crowd's price, say) is no forecast of its own, so nothing of it may leave.
-            raise NoAnswer(trials)
+        if not suffices(trials, wanted=seat.trials, share=seat.least_trials):
+            raise NoAnswer(trials, wanted=seat.trials)
         forecast = await self._combined(trials, known)
         repeated = means.repeats(running.question, seat.name)
         following = next_due(running.question, made_at=forecast.made_at, policy=means.policy) if repeated else None
@@ -173,9 +176,10 @@ class Sitting:
     async def _trials(self, fitted: Fitted | None) -> list[Trial]:
         ended = {record.number: record.trial for record in self.running.trials if record.trial is not None}
         missing = [number for number in range(1, self.seat.trials + 1) if number not in ended]
-        return [*ended.values(), *await together(partial(self._trial, fitted), missing, places=self.seat.trials)]
+        warm = WarmStart(clock=self.means.clock, seconds=self.seat.warm_start_s if self.seat.asks else 0.0)
+        return [*ended.values(), *await warm.run(partial(self._trial, fitted, warm), missing)]
 
-    async def _trial(self, fitted: Fitted | None, number: int) -> Trial:
+    async def _trial(self, fitted: Fitted | None, warm: WarmStart, number: int) -> Trial:
         means, running, seat = self.means, self.running, self.seat
         desk = TrialDesk(
             forecast=running.id,
@@ -186,7 +190,7 @@ class Sitting:
             limits=seat.limits,
             bench=await self._bench(number),
         )
-        run = TrialRun(limits=seat.limits, log=partial(self._log_step, number))
+        run = TrialRun(limits=seat.limits, log=partial(self._log_step, warm, number))
         asked = running.question if seat.clairvoyant else as_known(running.question, running.cutoff)
         trial = await run_trial(seat.forecaster, asked, desk, run)
         await means.ledger.forecasts.end_trial(running.id, trial, at=means.clock.now())
@@ -213,7 +217,7 @@ class Sitting:
             guarded=not self.seat.clairvoyant,
         )
 
-    async def _log_step(self, trial: int, number: int, step: Step) -> None:
+    async def _log_step(self, warm: WarmStart, trial: int, number: int, step: Step) -> None:
         forecasts, now = self.means.ledger.forecasts, self.means.clock.now()
         try:
             await forecasts.log_step(self.running.id, trial=trial, number=number, step=step, at=now)
@@ -221,17 +225,8 @@ class Sitting:
             # The step differs from what the run before wrote down, and the forecast is abandoned with that: were it
             # taken for the forecaster's own failure, its other trials would go on for nothing.
             raise StoreError(str(contradiction)) from contradiction
+        warm.release()
         self.means.watch.step(trial, number, step)
-
-
-def _reasons(trials: Sequence[Trial]) -> str:
-    """Say why each trial ended, once for those that ended alike."""
-    alike: dict[str, list[str]] = {}
-    for trial in trials:
-        alike.setdefault(f"{trial.end} {unnamed(trial.detail)}".strip(), []).append(str(trial.number))
-    return "; ".join(
-        f"trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {why}" for why, numbers in alike.items()
-    )
 
 
 async def begin(

@@ -8,9 +8,11 @@ from functools import partial
 
 import structlog
 
+from bot.clock import SystemClock
 from bot.desk.bare import BareBench
-from bot.desk.combine import combine, is_dead
+from bot.desk.combine import combine, suffices
 from bot.desk.desk import Bench, TrialDesk, as_known, cutoff_of
+from bot.desk.failures import why_too_few
 from bot.desk.trial import TrialRun, run_trial
 from bot.domain.forecast import Trial
 from bot.domain.inquiry import Charge
@@ -22,8 +24,9 @@ from bot.errors import Unavailable
 from bot.ids import derive_id
 from bot.jobs.sitting import Benches, Seat
 from bot.jobs.together import together
+from bot.jobs.warm_start import WarmStart
 from bot.lab.rows import Scored, scored_of
-from bot.ports import Archive, Random
+from bot.ports import Archive, Clock, Random
 
 log = structlog.get_logger()
 
@@ -33,7 +36,8 @@ class Subject:
     """The forecaster under test as configured, and how it learns what it may know of a round.
 
     ``benches`` is there for one that asks models; ``places`` is how many questions are forecast side by side; ``run``
-    names the experiment: the same one again goes on where it was, and asks nothing twice.
+    names the experiment: the same one again goes on where it was, and asks nothing twice. ``clock`` bounds how long
+    trials wait for the first one.
     """
 
     seat: Seat
@@ -41,6 +45,7 @@ class Subject:
     benches: Benches | None = None
     places: int = 1
     run: str = ""
+    clock: Clock = field(default_factory=SystemClock)
 
     def name(self, ref: QuestionRef) -> str:
         """Return the name from which chance comes, the same in every run: what is asked again word for word is free."""
@@ -116,14 +121,14 @@ class _Examination:
 
     async def _predictions(self, question: Question) -> Mapping[str, Prediction]:
         seat = self.subject.seat
-        numbers = range(1, seat.trials + 1)
-        trials = await together(partial(self._trial, question), numbers, places=seat.trials)
-        if not any(trial.belief and not is_dead(trial) for trial in trials):
-            self.silent[" / ".join(dict.fromkeys(trial.detail for trial in trials))] += 1
+        warm = WarmStart(clock=self.subject.clock, seconds=seat.warm_start_s if seat.asks else 0.0)
+        trials = await warm.run(partial(self._trial, question, warm), range(1, seat.trials + 1))
+        if not suffices(trials, wanted=seat.trials, share=seat.least_trials):
+            self.silent[why_too_few(trials, wanted=seat.trials)] += 1
             return {}
         return combine(question, trials, seat.pool)
 
-    async def _trial(self, question: Question, number: int) -> Trial:
+    async def _trial(self, question: Question, warm: WarmStart, number: int) -> Trial:
         seat = self.subject.seat
         desk = TrialDesk(
             forecast=self.subject.name(question.ref),
@@ -135,7 +140,8 @@ class _Examination:
             bench=await self._bench(question, number),
         )
         asked = question if seat.clairvoyant else as_known(question, desk.cutoff)
-        return await run_trial(seat.forecaster, asked, desk, TrialRun(limits=seat.limits, log=_unlogged))
+        run = TrialRun(limits=seat.limits, log=partial(_unlogged, warm))
+        return await run_trial(seat.forecaster, asked, desk, run)
 
     async def _bench(self, question: Question, number: int) -> Bench:
         subject = self.subject
@@ -156,5 +162,6 @@ class _Examination:
         )
 
 
-async def _unlogged(number: int, step: Step) -> None:
+async def _unlogged(warm: WarmStart, number: int, step: Step) -> None:
     """Keep nothing: a backtest can be repeated, at no cost where models and tools answer from the record."""
+    warm.release()

@@ -167,10 +167,14 @@ class ModelAuditor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audition:
-    """What is audited and how: ``hosts`` give answers away, ``results`` is how many results a search looks at."""
+    """What is audited and how: ``results`` is how many results a search looks at.
+
+    ``hosts`` give answers away; those in ``never`` are not read at all, not even where a live question names them.
+    """
 
     ledger: Ledger
     hosts: Collection[str] = ()
+    never: Collection[str] = ()
     results: int = 10
     auditor: Auditor | None = None
     since: datetime | None = None
@@ -214,8 +218,8 @@ class Audition:
 
     def _blocks(self, question: Question | None, *, backdated: bool) -> Blocks:
         if question is not None:
-            return blocks_of(question, self.hosts, backdated=backdated)
-        return Blocks(frozenset(self.hosts))
+            return blocks_of(question, self.hosts, backdated=backdated, never=self.never)
+        return Blocks(frozenset((*self.hosts, *self.never)))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,9 +257,9 @@ def finding(met: Met, cutoff: datetime, blocks: Blocks) -> Finding | None:
     if met.kind in {Kind.RESULT, Kind.PAGE}:
         if blocks.refusal(met.name) is not None:
             return Finding.ADDRESS
-        return Finding.DATED if is_late(met.dated, cutoff) else None
+        return Finding.DATED if is_late(met.dated, cutoff, backdated=met.backdated) else None
     if met.kind is Kind.PASSAGE:
-        return Finding.REVISED if is_late(met.dated, cutoff) else None
+        return Finding.REVISED if met.dated is not None and met.dated >= cutoff else None
     end = cutoff.astimezone(UTC).date()
     return Finding.POINTS if any(day >= end for day in _days(met.shown)) else None
 

@@ -170,8 +170,9 @@ class Planting:
     def _bench(self, scope: str, off: Layer | None) -> TrialBench:
         charge = Charge(scope=scope, ref=str(_QUESTION.ref), venue="planted", forecaster="planted", trial=1)
         record = Record(self.ledger.exchanges, charge.scope, charge.trial, self.clock, sealed=False)
+        filtering = _Filter(lets_all_pass=off is Layer.CONTENT)
         voices = Voices(
-            models=_Filter(), record=record, charge=charge, clock=self.clock, until=self.clock.monotonic() + 600.0
+            models=filtering, record=record, charge=charge, clock=self.clock, until=self.clock.monotonic() + 600.0
         )
         scene = Scene(
             question=_QUESTION,
@@ -209,9 +210,9 @@ class Planting:
 def _guards(off: Layer | None) -> Guards:
     return Guards(
         cutoff=_NEVER if off is Layer.DATES else CUTOFF,
-        # Without the filter a page of today is not read at all where the question is of an earlier day.
-        backdated=off is not Layer.CONTENT,
-        content=off is not Layer.CONTENT,
+        backdated=True,
+        # Without the filter a page of today is not read at all, so this layer is off where the filter drops nothing.
+        content=True,
         blocks=Blocks() if off is Layer.ADDRESSES else blocks_of(_QUESTION, (_VENUE,), backdated=True),
     )
 
@@ -284,8 +285,9 @@ class _Shelf:
 
 @dataclass(frozen=True, slots=True)
 class _Filter:
-    """Plays the role of the filter: drops the text that tells, and no other."""
+    """Plays the role of the filter: drops the text that tells, and no other, or none at all."""
 
+    lets_all_pass: bool = False
     usage: Usage = field(default_factory=Usage)
 
     def dialect(self, role: str) -> Dialect:
@@ -297,7 +299,8 @@ class _Filter:
     async def ask(self, inquiry: Inquiry, *, deadline_s: float) -> Answer:
         # Each text stands in a part of its own, after the number under which it is judged.
         shown = inquiry.prompt.messages[-1].text.split("\n\nResult ")
-        words = {number: "drop" if TOLD in text else "keep" for number, text in enumerate(shown, 1)}
+        leaks = [TOLD in text and not self.lets_all_pass for text in shown]
+        words = {number: "drop" if leak else "keep" for number, leak in enumerate(leaks, 1)}
         entries = ", ".join(f'{{"number": {n}, "verdict": "{word}", "reason": "told"}}' for n, word in words.items())
         completion = Completion(text=f'{{"results": [{entries}]}}')
         return Answer(completion=completion, usage=self.usage, model="planted:filter", document="")

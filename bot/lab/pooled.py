@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.desk.combine import Pool, combine, counted, is_dead
+from bot.desk.combine import Pool, combine, counted
+from bot.desk.failures import reason_of
 from bot.domain.forecast import Trial
 from bot.domain.prediction import Binary, Choice, Curve, Prediction
 from bot.store.forecasts import Trace
@@ -47,10 +48,8 @@ def _gives(trace: Trace, trials: list[Trial], pool: Pool) -> bool:
 
 
 def _why(trial: Trial) -> str:
-    if trial.belief is None:
-        return f"it has no belief ({trial.end})"
-    if is_dead(trial):
-        return "it failed before it had learned anything"
+    if not trial.counts:
+        return f"it failed: {reason_of(trial)}"
     return f"it was cut short ({trial.end}), and others came to their end"
 
 

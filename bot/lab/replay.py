@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from bot.desk.bare import BareBench
-from bot.desk.combine import combine
+from bot.desk.combine import combine, counted
 from bot.desk.desk import Bench, TrialDesk
 from bot.desk.trial import TrialRun, run_trial
 from bot.desk.workshop import Workshop
@@ -32,7 +32,7 @@ from bot.store.forecasts import Trace
 from bot.store.trials import TrialRecord
 
 # A trial that came to its end must come to it again; any other one is stopped where it was stopped.
-BY_ITSELF = frozenset({TrialEnd.FINISHED, TrialEnd.FAILED})
+BY_ITSELF = frozenset({TrialEnd.FINISHED, TrialEnd.FAILED, TrialEnd.REPEAT_LIMIT, TrialEnd.CONTEXT_LIMIT})
 # Another build of numpy may round the last digit of a mean otherwise.
 ROUNDING = 1e-12
 # What a step does comes before what it sees, and that before what it believes.
@@ -102,7 +102,7 @@ async def replay(trace: Trace, seat: Seat, workshop: Benches | None, random: Ran
     # Side by side, so that the record of one is read while another thinks.
     runs = await together(theatre.run, trace.trials, places=max(1, len(trace.trials)))
     trials = [trial for _, trial in runs]
-    raw = combine(trace.question, trials, seat.pool) if any(trial.belief for trial in trials) else None
+    raw = combine(trace.question, trials, seat.pool) if counted(trials) else None
     recorded = PREDICTIONS.plain(forecast.raw)
     differing = first_difference("", recorded, None if raw is None else PREDICTIONS.plain(raw), within=ROUNDING)
     return Replayed(
@@ -259,12 +259,23 @@ class _Ear:
     def tools(self) -> Sequence[Tool]:
         return self.bench.tools
 
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        return self.bench.all_tools
+
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         try:
             return await self.bench.use(tool, arguments)
         except NotFound as error:
             self._hear(error)
             raise
+
+    @property
+    def seconds_left(self) -> float:
+        return self.bench.seconds_left
+
+    def is_late(self, place: str) -> bool:
+        return self.bench.is_late(place)
 
     def dialect(self, role: str) -> Dialect:
         try:

@@ -61,6 +61,7 @@ class Met:
 
     ``text`` is what it tells; ``shown`` what the tool gave back with it; ``judged`` says that the filter looked at it,
     ``passed`` that it let it pass by name; ``beyond`` counts the points of a series that were clamped away.
+    ``backdated`` says that the question was of an earlier day: only then can a result or a page tell too much.
     """
 
     trial: int
@@ -74,11 +75,13 @@ class Met:
     passed: bool = False
     shown: str = ""
     beyond: int = 0
+    backdated: bool = True
 
     @property
     def unjudged(self) -> bool:
-        """Whether it was kept though nobody judged what it tells, as it may be for a question of today."""
-        return self.dropped is None and not self.passed and self.kind in {Kind.RESULT, Kind.PAGE}
+        """Whether it was kept though nobody judged what it tells, and somebody should have."""
+        unchecked = self.dropped is None and not self.passed
+        return unchecked and self.backdated and self.kind in {Kind.RESULT, Kind.PAGE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,7 @@ class Trail:
                 dropped=dropped,
                 judged=verdict.checked and dropped in {None, Layer.CONTENT, Layer.UNCHECKED},
                 passed=kept.get(place, False),
+                backdated=self.opening.backdated,
             )
 
     def _pages(self, told: Sequence[tuple[ExchangeKey, Any]], verdict: Verdict, use: Use) -> Iterator[Met]:
@@ -172,6 +176,7 @@ class Trail:
             dropped=dropped,
             judged=judged,
             passed=passed,
+            backdated=self.opening.backdated,
             shown=use.result.observation.text,
         )
 

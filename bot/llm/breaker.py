@@ -63,6 +63,10 @@ class Breaker:
         left_s = self._opened_at + self._rest_s - self._clock.monotonic()
         return left_s if left_s > MOMENT_S else 0.0
 
+    def open(self) -> None:
+        """Let nothing through for a rest, however few failures there were."""
+        self._opened_at = self._clock.monotonic()
+
     async def rest(self) -> None:
         """Sleep out the present rest, which is over then whatever a clock that went its own way says."""
         opened_at = self._opened_at

@@ -13,9 +13,9 @@ import math
 from dataclasses import dataclass, field, replace
 
 from bot.domain.inquiry import Inquiry
-from bot.domain.prompt import Answer, Completion, Prompt, Sampling
+from bot.domain.prompt import Answer, Completion, Finish, Prompt, Sampling
 from bot.domain.step import Usage
-from bot.errors import ContractError, FoxcastError, Rejected, Unavailable
+from bot.errors import BudgetExhausted, ContractError, FoxcastError, Rejected, Unavailable
 from bot.ids import derive_id
 from bot.llm.errands import Alarm, Errands
 from bot.llm.faults import named
@@ -54,6 +54,18 @@ class Order:
     def sampling(self) -> Sampling:
         """How it is to be sampled."""
         return self.asked.sampling
+
+    def once_more(self, completion: Completion) -> "Order | None":
+        """Return what to ask where an answer has nothing in it, once; None for any other answer.
+
+        A model whose thoughts used up all tokens gets twice as many. It is a request of its own, with its own worst
+        case.
+        """
+        if completion.text.strip() or completion.calls or completion.finish is Finish.REFUSED or self.asked.again:
+            return None
+        longer = 2 * self.sampling.max_tokens if completion.finish is Finish.LENGTH else self.sampling.max_tokens
+        asked = replace(self.asked, sampling=replace(self.sampling, max_tokens=longer), again=1)
+        return replace(self, asked=asked, request=asked.digest)
 
 
 class Till:
@@ -121,7 +133,7 @@ class Till:
     def _refused(self, order: Order, shortage: Shortage, why: str) -> Rejected:
         limit = shortage.limit
         self._alarm.tell(f"budget {limit.setting}", f"Budget {limit.what} reached", f"{shortage}{why}.")
-        return Rejected(f"{order.model}, for {order.inquiry.charge.ref}: {shortage}{why}")
+        return BudgetExhausted(f"{order.model}, for {order.inquiry.charge.ref}: {shortage}{why}")
 
     async def close(self, order: Order, call: str, settlement: Settlement) -> str | None:
         """Write down what became of a call, also if the caller is cancelled meanwhile."""

@@ -8,12 +8,14 @@ from bot.redact import hide
 
 def discreet(prompt: Prompt) -> Prompt:
     """Return the prompt without the secrets that are known; the same one where it holds none."""
-    messages = tuple(map(_discreet, prompt.messages))
-    same = all(one is other for one, other in zip(messages, prompt.messages, strict=True))
-    return prompt if same else replace(prompt, messages=messages)
+    messages, handover = (tuple(map(_discreet, part)) for part in (prompt.messages, prompt.handover))
+    before = (*prompt.messages, *prompt.handover)
+    same = all(one is other for one, other in zip((*messages, *handover), before, strict=True))
+    return prompt if same else replace(prompt, messages=messages, handover=handover)
 
 
 def _discreet(message: Message) -> Message:
+    # ``native`` stays: it goes back to the one who wrote it, and a change of one letter would void it.
     text = hide(message.text)
     calls = tuple(replace(call, arguments=hide(call.arguments)) for call in message.calls)
     return message if (text, calls) == (message.text, message.calls) else replace(message, text=text, calls=calls)

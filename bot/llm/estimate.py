@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.errors import FoxcastError
+from bot.llm.defaults import defaults_of, sampling_of
 from bot.llm.price import Tariff
 from bot.llm.roles import Roles, provider_of
 from bot.ports import Llm
 from bot.store.calls import Calls
 
 # A step of an agent that searches: its published trials read 54,000 to 97,000 tokens and write 5,000 to 10,000 in 7 to
-# 10 steps. Source: BLF (arXiv 2604.18576v3), the median agent loop on market questions.
+# 10 steps, with thinking at a high level. Source: BLF (arXiv 2604.18576v3), the median agent loop on market questions.
 STEP_TOKENS_IN = 10_000
 STEP_TOKENS_OUT = 1_000
 # A helper of the desk is shown what one search or one page brought, once for each, and says little of it.
@@ -50,16 +51,18 @@ class Prices:
 
         Raises ConfigError for a role without a model.
         """
-        return await self._call_usd(role, tokens_in=LONG_TOKENS_IN, most_out=self.roles.role(role).max_tokens)
+        return await self._call_usd(role, tokens_in=LONG_TOKENS_IN)
 
-    async def _call_usd(self, role: str, *, tokens_in: int, most_out: int) -> float | None:
-        tokens_out = min(most_out, self.roles.role(role).max_tokens)
-        costs = []
+    async def _call_usd(self, role: str, *, tokens_in: int, most_out: int | None = None) -> float | None:
+        costs, table = [], self.roles.role(role)
         for model in self.roles.models(role):
+            llm = self.llms[provider_of(model)]
             try:
-                rate = await self.tariff.rate(model, self.llms[provider_of(model)])
+                rate = await self.tariff.rate(model, llm)
+                longest = sampling_of(table, defaults_of(llm, model)).max_tokens
             except FoxcastError:
                 return None
+            tokens_out = longest if most_out is None else min(most_out, longest)
             costs.append(rate.worst_usd(tokens_in=tokens_in, max_tokens=tokens_out))
         return max(costs)
 

@@ -7,7 +7,7 @@ comes into our own messages: they are on record for ever.
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from bot.errors import ContractError, Unavailable
+from bot.errors import ContractError, ServerUnreachable, Unauthorized, Unavailable
 
 
 def may_be_billed(error: BaseException) -> bool:
@@ -19,6 +19,18 @@ def may_be_billed(error: BaseException) -> bool:
     if isinstance(error, ContractError):
         return True
     return isinstance(error, Unavailable) and any(_broke_off(cause) for cause in _behind(error))
+
+
+def never_left(error: BaseException) -> bool:
+    """Say whether no request was sent at all: there was no key, or no connection."""
+    return is_unreached(error) or (isinstance(error, Unauthorized) and not error.sent)
+
+
+def is_unreached(error: BaseException) -> bool:
+    """Say whether no connection was made: ServerUnreachable, or Unavailable with a refused connection behind it."""
+    if isinstance(error, ServerUnreachable):
+        return True
+    return isinstance(error, Unavailable) and any(isinstance(one, ConnectionRefusedError) for one in _behind(error))
 
 
 def is_busy(error: BaseException) -> bool:

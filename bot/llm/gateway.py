@@ -15,9 +15,20 @@ import structlog
 from bot.config.model import LlmSection, ProviderSection, RoleSection
 from bot.domain.conduct import Conduct
 from bot.domain.inquiry import Charge, Inquiry
-from bot.domain.prompt import Answer, Dialect, Sampling
-from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.domain.prompt import Answer, Dialect, Finish
+from bot.errors import (
+    ContextExceeded,
+    ContractError,
+    FoxcastError,
+    NotFound,
+    QuotaExhausted,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+)
 from bot.llm.call import Order, Till
+from bot.llm.conversation import addressed, first_asked, keyed
+from bot.llm.defaults import sampling_of
 from bot.llm.discreet import discreet
 from bot.llm.errands import Alarm, Errands
 from bot.llm.estimate import Estimate
@@ -62,13 +73,17 @@ class Gateway:
     async def ask(self, inquiry: Inquiry, *, deadline_s: float) -> Answer:
         """Return the answer of the role's model, or of its fallback, within the role's time and the deadline.
 
-        A model that has another one behind it gets half of the time that is left. What is waited for the budget counts
-        towards the deadline alone.
+        The model that spoke in the conversation is asked first, unless it was found wanting or is left alone; any other
+        one gets the handover. A model that has another one behind it gets half of the time that is left. What is waited
+        for the budget counts towards the deadline alone. An answer with nothing in it is asked for once more; where a
+        model refuses, the next one is asked, and the refusal is the answer where there is none.
         Raises Unavailable when nobody answered in time, Rejected for what no model takes or a budget does not allow,
-        Unauthorized, ContractError, and ConfigError for a role without a model or a model without a price.
+        ContextExceeded, Unauthorized, QuotaExhausted, ContractError, and ConfigError for a role without a model or a
+        model without a price.
         """
         table = self.roles.role(inquiry.role)
-        inquiry = replace(inquiry, prompt=discreet(inquiry.prompt))
+        prompt = keyed(discreet(inquiry.prompt), inquiry.charge, inquiry.role)
+        inquiry = replace(inquiry, prompt=prompt)
         orders = self._orders(inquiry, table)
         return await self._answer(orders, Patience(role_s=table.timeout_s, caller_s=deadline_s))
 
@@ -111,50 +126,58 @@ class Gateway:
         return [model for model in models if not self.health.is_demoted(model, role)] or models
 
     def _able(self, inquiry: Inquiry) -> Sequence[str]:
-        """Return the models that may be given the prompt, the one that is to be asked first."""
-        models = self.roles.models(inquiry.role)
+        """Return the models that may be given the prompt, the one that is to be asked first at the beginning."""
+        models, spoke = self.roles.models(inquiry.role), inquiry.prompt.model
         able = [model for model in models if self.roles.understands(model, inquiry.prompt)]
         # A forecaster that offers tools to a model that does not master them has its reasons.
-        return self._fit(inquiry.role, able or models[:1])
+        fit = self._fit(inquiry.role, able or models[:1])
+        return first_asked(fit, spoke) if spoke in fit and self._is_open(spoke) else fit
 
     def _orders(self, inquiry: Inquiry, table: RoleSection) -> Sequence[Order]:
-        parts = self.memory.parts(inquiry.prompt)
-        sampling = Sampling(
-            max_tokens=table.max_tokens, temperature=table.temperature, effort=table.effort, seed=inquiry.seed
-        )
-        orders = []
-        for model in self._able(inquiry):
-            asked = Asked(
-                model=model,
-                messages=tuple(part.digest for part in parts.messages),
-                offer=parts.offer.digest,
-                sampling=sampling,
-                nth=inquiry.nth,
-                place=self.lines[provider_of(model)].place(model),
-            )
-            order = Order(inquiry=inquiry, model=model, asked=asked, parts=parts, request=asked.digest)
-            orders.append(replace(order, again=self._again(model)))
-        return orders
+        return [self._order(inquiry, table, model) for model in self._able(inquiry)]
 
-    def _again(self, model: str) -> int:
+    def _order(self, inquiry: Inquiry, table: RoleSection, model: str) -> Order:
+        """Return what is asked of one model: the part of the conversation that is for it, sampled as is its way."""
+        line = self.lines[provider_of(model)]
+        inquiry = replace(inquiry, prompt=addressed(inquiry.prompt, model))
+        parts = self.memory.parts(inquiry.prompt)
+        asked = Asked(
+            model=model,
+            messages=tuple(part.digest for part in parts.messages),
+            offer=parts.offer.digest,
+            sampling=sampling_of(table, line.defaults(model), seed=inquiry.seed),
+            nth=inquiry.nth,
+            place=line.place(model),
+        )
+        lost_again = self._lost_again(model)
+        return Order(inquiry=inquiry, model=model, asked=asked, parts=parts, request=asked.digest, again=lost_again)
+
+    def _lost_again(self, model: str) -> int:
         """Return how often a request may be sent again after a lost reply."""
         return self.roles.section.providers.get(provider_of(model), ProviderSection()).lost_again
 
     async def _answer(self, orders: Sequence[Order], patience: Patience) -> Answer:
         """Ask one model after the other in time, unless a later one was paid for the answer before a crash."""
-        failures: list[FoxcastError] = []
+        failed: list[tuple[Order, FoxcastError]] = []
+        refused: Answer | None = None
         for number, order in enumerate(orders):
-            others = [] if failures else orders[1:]
-            answer = await self._share(order, patience, paid=others, behind=orders[number + 1 :])
-            if isinstance(answer, Answer):
-                return answer
-            failures.append(answer)
-            if patience.over:
+            others = orders[1:] if number == 0 else []
+            came = await self._share(order, patience, paid=others, behind=orders[number + 1 :])
+            if isinstance(came, Answer):
+                refused = _together(refused, came)
+                if came.completion.finish is not Finish.REFUSED:
+                    return refused
+            else:
+                failed.append((order, came))
+            if patience.over or _is_final(came, order):
                 break
-        self._report(orders, failures, patience)
-        for failure in failures[:-1]:
-            failures[-1].add_note(f"before that: {failure}")
-        raise failures[-1]
+        self._report(failed, patience, answered=refused is not None)
+        if refused is not None:
+            return refused
+        *before, last = (failure for _, failure in failed)
+        for failure in before:
+            last.add_note(f"before that: {failure}")
+        raise last
 
     async def _share(
         self, order: Order, patience: Patience, *, paid: Sequence[Order], behind: Sequence[Order]
@@ -163,7 +186,7 @@ class Gateway:
         began = asyncio.get_running_loop().time()
         try:
             async with patience.share((lambda: any(self._is_open(one.model) for one in behind)) if behind else None):
-                return await self._paid(paid) or await self._call(order, patience)
+                return await self._paid(paid, patience) or await self._filled(order, patience)
         except TimeoutError as error:
             waited_s = asyncio.get_running_loop().time() - began
             told_s = round(waited_s, 0 if waited_s >= 1.0 else 2)
@@ -172,12 +195,31 @@ class Gateway:
             failure.__cause__ = error
             return failure
 
-    async def _paid(self, orders: Sequence[Order]) -> Answer | None:
-        """Return the answer that was paid for already in this very trial, if there is one."""
+    async def _paid(self, orders: Sequence[Order], patience: Patience) -> Answer | None:
+        """Return the answer that was paid for already in this very trial, if there is one; a refusal is none."""
         for order in orders:
-            if (stored := await self.till.stored(order)) and stored.usage.calls:
-                return stored
+            stored = await self.till.stored(order)
+            if stored and stored.usage.calls and stored.completion.finish is not Finish.REFUSED:
+                return await self._refilled(order, stored, patience)
         return None
+
+    async def _filled(self, order: Order, patience: Patience) -> Answer | FoxcastError:
+        """Return the answer of one model as ``_call`` does; one with nothing in it is asked for once more."""
+        came = await self._call(order, patience)
+        return await self._refilled(order, came, patience) if isinstance(came, Answer) else came
+
+    async def _refilled(self, order: Order, came: Answer, patience: Patience) -> Answer:
+        """Return an answer, or what came of asking once more where it is empty; what that cannot mend stays empty."""
+        if (again := order.once_more(came.completion)) is None:
+            return came
+        try:
+            other = await self._call(again, patience)
+        except FAILURES as error:
+            other = error
+        if isinstance(other, Answer):
+            return _together(came, other)
+        log.warning("an empty answer was asked for once more in vain", model=order.model, why=str(other))
+        return came
 
     async def _call(self, order: Order, patience: Patience) -> Answer | FoxcastError:
         """Return the answer of one model, or why it has none where another model may; raises what no model mends."""
@@ -203,18 +245,29 @@ class Gateway:
                 raise
             return await call.close(settlement)
 
-    def _report(self, orders: Sequence[Order], failures: Sequence[FoxcastError], patience: Patience) -> None:
-        failed = list(zip(orders, failures, strict=False))
+    def _report(self, failed: Sequence[tuple[Order, FoxcastError]], patience: Patience, *, answered: bool) -> None:
         for order, failure in failed:
-            if isinstance(failure, Unauthorized):
+            # Of an empty account a person was told when it was found.
+            if isinstance(failure, Unauthorized) and not isinstance(failure, QuotaExhausted):
                 provider = provider_of(order.model)
                 self.alarm.tell(f"key {provider}", f"Provider {provider} refuses the credentials", f"{failure}.")
+        if answered or isinstance(failed[-1][1], Rejected) or patience.hurried:
+            return
         # Of one model alone the alarm above says it all.
-        refused = len(failures) == 1 and isinstance(failures[0], Unauthorized)
-        if not refused and not isinstance(failures[-1], Rejected) and not patience.hurried:
-            role = orders[0].inquiry.role
+        if len(failed) > 1 or not isinstance(failed[0][1], Unauthorized):
+            role = failed[0][0].inquiry.role
             text = "; ".join(f"{order.model}: {failure}" for order, failure in failed)
             self.alarm.tell(f"role {role}", f"No model answers as {role}", f"{text}.")
+
+
+def _together(before: Answer | None, answer: Answer) -> Answer:
+    """Return an answer with what was paid for the one before it, which is on record by itself."""
+    return answer if before is None else replace(answer, usage=before.usage + answer.usage)
+
+
+def _is_final(came: Answer | FoxcastError, order: Order) -> bool:
+    """Say whether no other model is asked: a conversation that is too long ends with what is believed by then."""
+    return isinstance(came, ContextExceeded) and order.prompt.model == order.model
 
 
 class Seams(TypedDict):

@@ -1,15 +1,17 @@
 """One provider as it is asked: through its queue, past its breaker, and again after a wait where that may help."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bot.config.model import ProviderSection
-from bot.domain.prompt import Completion
-from bot.errors import ContractError, FoxcastError, Unauthorized, Unavailable
+from bot.domain.prompt import Completion, ModelDefaults
+from bot.errors import ContractError, FoxcastError, QuotaExhausted, Unavailable
 from bot.llm.admission import Queue
 from bot.llm.breaker import Passage, Verdict
 from bot.llm.call import Call
-from bot.llm.faults import is_busy, may_be_billed, named
+from bot.llm.defaults import defaults_of
+from bot.llm.faults import is_busy, is_unreached, may_be_billed, named, never_left
 from bot.llm.lane import Lane, World
 from bot.llm.patience import Patience
 from bot.llm.place import place_of
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 # Waits between attempts are drawn from zero to the first one doubled each time, at most the longest.
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
+# A server that cannot be reached is tried so much later each time: a restart is over by then, a wrong address is not.
+UNREACHED_WAITS_S = (1.0, 2.0)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """How often one call failed: with an answer of failure or none, and before anything was sent."""
+
+    failures: int = 0
+    unreached: int = 0
 
 
 class Line:
@@ -37,6 +49,7 @@ class Line:
         self._lanes: dict[str, Lane] = {}
         self._lane_of: dict[str, Lane] = {}
         self._places: dict[str, str] = {}
+        self._defaults: dict[str, ModelDefaults] = {}
         self._jitter: np.random.Generator | None = None
 
     def is_open(self, model: str) -> bool:
@@ -49,6 +62,12 @@ class Line:
             self._places[model] = place_of(self.llm, model)
         return self._places[model]
 
+    def defaults(self, model: str) -> ModelDefaults:
+        """Return what the provider recommends for a model."""
+        if model not in self._defaults:
+            self._defaults[model] = defaults_of(self.llm, model)
+        return self._defaults[model]
+
     async def ready(self, model: str, patience: Patience) -> None:
         """Wait until a model may be asked; raises Unavailable as ``Lane.ready`` does."""
         lane = self._lane(model)
@@ -60,22 +79,38 @@ class Line:
 
         What fails is tried as often as configured. To be asked to wait is no failure: who has nobody else to ask waits
         and asks again. What may have been billed is asked again as often as the call says, within the same attempts.
+        What could not be sent is tried again for three seconds; then nobody waits for this server until it is tried
+        anew.
         Raises what the provider raises, Unavailable while it is left alone, and ContractError for a provider that fails
         in a way no provider may.
         """
-        lane = self._lane(call.order.model)
-        failures = 0
+        lane, tries = self._lane(call.order.model), _Tries()
         while True:
             try:
                 return await self._attempt(call, lane, patience)
             except Unavailable as error:
-                failures += not is_busy(error)
-                if call.doubtful or self._gives_up(call, failures, lane, patience):
+                again = self._reach_again_s if is_unreached(error) else self._again_s
+                wait_s = again(call, tries, patience, error)
+                if wait_s is None or max(wait_s, lane.wait_s) >= patience.left_s:
                     raise
-                wait_s = self._wait_s(failures) if error.retry_after_s is None else error.retry_after_s
-                if max(wait_s, lane.wait_s) >= patience.left_s:
-                    raise
-            await self._world.clock.sleep(wait_s)
+            await lane.sleep(wait_s)
+
+    def _again_s(self, call: Call, tries: _Tries, patience: Patience, error: Unavailable) -> float | None:
+        """Return after how many seconds a request that failed is sent again, or None where it is not."""
+        tries.failures += not is_busy(error)
+        if call.doubtful or self._gives_up(call, tries.failures, patience):
+            return None
+        return self._jittered_s(tries.failures) if error.retry_after_s is None else error.retry_after_s
+
+    def _reach_again_s(self, call: Call, tries: _Tries, patience: Patience, error: Unavailable) -> float | None:
+        """Return after how many seconds a server that could not be reached is tried again, or None, and shut it."""
+        lane = self._lane(call.order.model)
+        tries.unreached += 1
+        last = min(self._section.attempts, 1 + len(UNREACHED_WAITS_S))
+        if lane.is_open and tries.unreached < last:
+            return UNREACHED_WAITS_S[tries.unreached - 1]
+        lane.shut(error)
+        return None
 
     async def _attempt(self, call: Call, lane: Lane, patience: Patience) -> Completion:
         while True:
@@ -92,25 +127,25 @@ class Line:
         await call.begin()
         return lane.enter()
 
-    def _gives_up(self, call: Call, failures: int, lane: Lane, patience: Patience) -> bool:
+    def _gives_up(self, call: Call, failures: int, patience: Patience) -> bool:
         if patience.elsewhere():
-            return call.attempts >= self._section.attempts or not lane.is_open
+            return call.attempts >= self._section.attempts or not self.is_open(call.order.model)
         return failures >= self._section.attempts
 
     async def _send(self, call: Call, lane: Lane, passage: Passage, patience: Patience) -> Completion:
-        verdict = Verdict.NONE
+        verdict, failed = Verdict.NONE, None
         sent_at = self._world.clock.monotonic()
         call.attempts, call.doubtful = call.attempts + 1, True
         try:
             completion = await self._ask(call)
             verdict = Verdict.ALIVE
         except FoxcastError as error:
-            call.doubtful = may_be_billed(error)
-            # What has no key never left.
-            call.attempts -= isinstance(error, Unauthorized) and not error.sent
-            verdict = Verdict.FAILED if isinstance(error, Unavailable) else Verdict.ALIVE
+            call.doubtful, failed = may_be_billed(error), error
+            call.attempts -= never_left(error)
+            verdict = _verdict(error, passage)
+            if isinstance(error, QuotaExhausted):
+                raise lane.exhaust(error) from error
             if isinstance(error, Unavailable) and is_busy(error):
-                verdict = Verdict.NONE
                 lane.pause(error, sent_at=sent_at)
             raise
         except asyncio.CancelledError:
@@ -120,7 +155,7 @@ class Line:
             raise
         finally:
             call.latency_s = self._world.clock.monotonic() - sent_at
-            lane.leave(passage, verdict)
+            lane.leave(passage, verdict, failed)
         return completion
 
     async def _ask(self, call: Call) -> Completion:
@@ -145,8 +180,17 @@ class Line:
             self._lane_of[model] = self._lanes[name]
         return self._lane_of[model]
 
-    def _wait_s(self, failures: int) -> float:
+    def _jittered_s(self, failures: int) -> float:
         if self._jitter is None:
             self._jitter = self._world.random.stream("llm", "jitter", self.name)
         ceiling = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (failures - 1))
         return float(self._jitter.uniform(0.0, ceiling))
+
+
+def _verdict(error: FoxcastError, passage: Passage) -> Verdict:
+    """Return what an error tells about a server. That nothing could be sent counts once the tries are over."""
+    if not isinstance(error, Unavailable):
+        return Verdict.ALIVE
+    if is_unreached(error):
+        return Verdict.FAILED if passage.probe else Verdict.NONE
+    return Verdict.NONE if is_busy(error) else Verdict.FAILED

@@ -110,4 +110,5 @@ def _part(text: str) -> Part:
 
 def _chars(message: Message) -> int:
     # The object itself and its entry weigh something too.
-    return 500 + len(message.text) + sum(len(call.arguments) for call in message.calls)
+    native = 0 if message.native is None else len(message.native.text)
+    return 500 + len(message.text) + sum(len(call.arguments) for call in message.calls) + native

@@ -27,8 +27,9 @@ class Offer:
 class Asked:
     """Everything that decides an answer; ``messages`` and ``offer`` are digests of documents.
 
-    ``place`` is what the provider says of where the model is served, "" where it says nothing. ``Prompt.stable`` is not
-    part of it: it changes what a repeated beginning costs, not what is answered.
+    ``place`` is what the provider says of where the model is served, "" where it says nothing. ``again`` counts how
+    often the same was asked before and came back empty. ``Prompt.stable`` and ``cache_key`` are not part of it: they
+    change what a repeated beginning costs, not what is answered.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Asked:
     sampling: Sampling
     nth: int = 0
     place: str = ""
+    again: int = 0
 
     @property
     def digest(self) -> str:

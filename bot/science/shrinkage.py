@@ -8,13 +8,14 @@ deviation and the grids follow its published code (the paper's text says sample)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bot.domain.belief import PriorKind
 from bot.science.aggregate import LogitMoments
 from bot.science.arrays import FloatArray, IntArray, same_length, unit_interval
 from bot.science.logit import logit, sigmoid
@@ -65,6 +66,17 @@ class Tuned(NamedTuple):
     probabilities: FloatArray
     chosen: tuple[WeightRule, ...]
 
+
+# How much trials count against what they started from, by the kind of that. Sources: with the crowd's estimate in the
+# prompt leave-one-out tuning chose no shrinkage (BLF paper, appendix C.9); towards a base rate the constants of its
+# published code. For trials that started from nothing the paper gives no numbers. Even odds are no information, so
+# these pull less: they are the best pair of the grid below under the paper's model (equations 7 and 8) with five
+# trials, logits of standard deviation 1.5, and trial noise of 0.2 to 1.5 with half as much again that trials share.
+DEFAULT_WEIGHTS: Mapping[PriorKind, WeightRule] = {
+    PriorKind.CROWD: SpreadWeight(1.0, 0.0),
+    PriorKind.BASE_RATE: SpreadWeight(0.3, 0.7),
+    PriorKind.EVEN: SpreadWeight(0.7, 0.4),
+}
 
 # The floor is the outer loop, so that the first of several equal minima is the one the published code picks.
 SPREAD_GRID = tuple(SpreadWeight(f / 10, c / 5) for f in range(11) for c in range(11))

@@ -1,10 +1,11 @@
 """A desk whose models and tools do exactly what a test tells them to, and that remembers all it was asked."""
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.clock import SeededRandom
 from bot.domain.conduct import Conduct
@@ -44,6 +45,14 @@ def in_turn(*said: Said) -> Script:
 def call(name: str, arguments: str, *, identity: str = "call") -> Completion:
     """Return an answer that is one native tool call; ``arguments`` is its text, right or wrong."""
     return Completion(calls=(ToolCall(id=identity, name=name, arguments=arguments),), finish=Finish.CALLS)
+
+
+def offered(prompt: Prompt) -> list[str]:
+    """Return the names of what a prompt lets the model do now, read from its tools or from its schema."""
+    if prompt.schema is None:
+        return [tool.name for tool in prompt.tools if not prompt.allowed or tool.name in prompt.allowed]
+    branches: Any = prompt.schema.get("anyOf", [prompt.schema])
+    return [branch["properties"]["action"]["const"] for branch in branches]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,7 @@ class ScriptedDesk:
 
     ``asked``, ``used`` (tool and arguments), ``kept`` and ``graded`` hold all that happened, in order. A tool that is
     not offered gives a failed result; an answer costs what its completion says, or one call and a quarter of a token
-    per character.
+    per character. ``seconds_left`` stands still until a test or a script sets it.
     """
 
     cutoff: datetime = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,6 +111,7 @@ class ScriptedDesk:
     models: Mapping[str, ScriptedModel] = field(default_factory=dict)
     bench: Sequence[ScriptedTool] = ()
     seed: int = 1
+    seconds_left: float = math.inf
     asked: list[Asked] = field(default_factory=list)
     used: list[tuple[str, Mapping[str, Json]]] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -116,6 +126,13 @@ class ScriptedDesk:
         first = self.policy.first
         due = first is not None and not any(name == first for name, _ in self.used)
         return [tool for tool in offered if tool.name == first] or offered if due else offered
+
+    @property
+    def all_tools(self) -> Sequence[Tool]:
+        return [scripted.tool for scripted in self.bench if self._is_permitted(scripted)]
+
+    def is_late(self, place: str) -> bool:
+        return self.seconds_left <= self.limits.final_seconds
 
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult:
         offered = [item.name for item in self.tools]
@@ -150,11 +167,11 @@ class ScriptedDesk:
         self.graded.append(conduct)
 
     def _is_offered(self, scripted: ScriptedTool) -> bool:
-        name = scripted.tool.name
-        times = sum(used == name for used, _ in self.used)
-        return (self.policy.tools is None or name in self.policy.tools) and (
-            scripted.uses is None or times < scripted.uses
-        )
+        times = sum(used == scripted.tool.name for used, _ in self.used)
+        return self._is_permitted(scripted) and (scripted.uses is None or times < scripted.uses)
+
+    def _is_permitted(self, scripted: ScriptedTool) -> bool:
+        return self.policy.tools is None or scripted.tool.name in self.policy.tools
 
     def _model(self, role: str) -> ScriptedModel:
         if role not in self.models:

@@ -47,11 +47,13 @@ class Asked:
 
     @property
     def tools(self) -> Mapping[str, Mapping[str, Any]]:
-        """The schemas of the arguments of the tools that may be called, by name; one where the choice is forced."""
+        """The argument schemas of the tools that may be called, by name: those that the choice names, or all."""
         offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in self.body.get("tools", ())}
         choice = self.body.get("tool_choice")
-        only = choice["function"]["name"] if isinstance(choice, dict) else None
-        return {name: schema for name, schema in offered.items() if only in {None, name}}
+        if not isinstance(choice, dict):
+            return offered
+        among = choice["allowed_tools"]["tools"] if choice.get("type") == "allowed_tools" else [choice]
+        return {name: offered[name] for name in (one["function"]["name"] for one in among) if name in offered}
 
     @property
     def schema(self) -> Mapping[str, Any] | None:

@@ -37,7 +37,8 @@ async def steps(course: Course, settings: BlfSettings, asked: str) -> AsyncGener
 
     system = wording.system(course.question, settings, course.ballot, steps=course.steps)
     await course.open(system, asked, wording.version(settings))
-    async with aclosing(course.walk(Way(offer=offer, act=act, repeats=None), begin=begin)) as stream:
+    tools = (*_first(course, settings), searches, submit)
+    async with aclosing(course.walk(Way(offer=offer, act=act, tools=tools, repeats=None), begin=begin)) as stream:
         async for step in stream:
             yield step
 
@@ -49,6 +50,7 @@ async def _lead(course: Course, settings: BlfSettings) -> Step | None:
         return None
     name = first[0].name
     result = await course.desk.use(name, {})
+    course.seen_evidence = not result.failed
     return Step(
         action=Action(name=name),
         observation=result.observation,

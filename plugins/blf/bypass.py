@@ -66,4 +66,5 @@ def _estimated(state: State, result: ToolResult, ballot: Ballot, tool: str) -> t
         predictions = ballot.read({"probabilities": given})
     except Misread as error:
         return state, f"{tool} gave no usable estimate ({error}), so the answer is what the trial started from"
-    return replace(state, predictions=predictions, anchor=f"the estimate of {tool}", reason=f"{tool} says so"), ""
+    estimate = replace(state, predictions=predictions, anchor=f"the estimate of {tool}", informed=True)
+    return replace(estimate, reason=f"{tool} says so"), ""

@@ -75,7 +75,8 @@ async def _sequential(course: Course, settings: BlfSettings, asked: str) -> Asyn
 
     system = wording.system(course.question, settings, course.ballot, steps=course.steps)
     await course.open(system, asked, wording.version(settings))
-    async with aclosing(course.walk(Way(offer=offer, act=course.use, repeats=None))) as steps:
+    tools = (*settings.allowed(course.desk.all_tools), submit)
+    async with aclosing(course.walk(Way(offer=offer, act=course.use, tools=tools, repeats=None))) as steps:
         async for step in steps:
             yield step
 

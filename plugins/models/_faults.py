@@ -18,6 +18,7 @@ from bot.api import (
     HttpRefusal,
     QuotaExhausted,
     Rejected,
+    ServerUnreachable,
     Unauthorized,
     Unavailable,
 )
@@ -107,9 +108,10 @@ def translated(error: FoxcastError, *, shown: str, remedy: Remedy) -> FoxcastErr
     wait_s = error.retry_after_s if isinstance(error, Unavailable) else None
     if error.refusal is not None and error.refusal.status >= 400:
         return fault(error.refusal, shown=shown, remedy=remedy, wait_s=wait_s)
+    if isinstance(error, ServerUnreachable):
+        return ServerUnreachable(f"{shown}: {error}" + (f" ({remedy.reached})" if remedy.reached else ""))
     if isinstance(error, Unavailable):
-        where = f" ({remedy.reached})" if remedy.reached and "cannot be reached" in str(error) else ""
-        return Unavailable(f"{shown}: {error}{where}", retry_after_s=wait_s)
+        return Unavailable(f"{shown}: {error}", retry_after_s=wait_s)
     return type(error)(f"{shown}: {error}")
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any, NoReturn
 
-from bot.api import ContractError, HttpRefusal, Price, Rejected, Unauthorized, Unavailable
+from bot.api import ContractError, HttpRefusal, Price, Rejected, ServerUnreachable, Unauthorized, Unavailable
 from plugins.models._chat_reply import chat_reply
 from plugins.models._faults import SHOWN_CHARS, Remedy, fault
 from plugins.models._wire_call import MAX_REPLY_BYTES, WireCall, WireReply
@@ -215,11 +215,11 @@ def _raise_lost(error: Exception, causes: Sequence[BaseException], *, message: s
 
     ``message`` has a place for what it is.
     """
-    unsent = any(_is_unsent(cause) for cause in causes)
-    what = f"cannot be reached: look at the network and at {reached}" if unsent else "the connection was lost"
-    raise Unavailable(message.replace("{}", what, 1)) from (
-        None if unsent else ConnectionResetError(type(error).__name__)
-    )
+    if any(_is_unsent(cause) for cause in causes):
+        what = f"cannot be reached: look at the network and at {reached}"
+        raise ServerUnreachable(message.replace("{}", what, 1)) from None
+    lost = message.replace("{}", "the connection was lost", 1)
+    raise Unavailable(lost) from ConnectionResetError(type(error).__name__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

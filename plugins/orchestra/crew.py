@@ -88,7 +88,7 @@ class Crew:
         return bool(self.agents) and self.turns_left > 0 and self.tokens_left > 0
 
     def create_tool(self) -> Tool:
-        """Return the tool that makes a subagent, with what it may be given now."""
+        """Return the tool that makes a subagent, with what it may be given."""
         settings = self.scene.settings
         properties: dict[str, Json] = {
             "name": text_of(NAME_CHARS, "small letters, digits and _"),
@@ -99,7 +99,7 @@ class Crew:
         }
         if settings.models:
             properties["model"] = words_of(settings.models, "who plays it; left out: who plays its kind")
-        if there := [tool.name for tool in self.scene.tools()]:
+        if there := [tool.name for tool in self.scene.all_tools()]:
             properties["tools"] = {"type": "array", "items": words_of(there), "maxItems": len(there)}
         return described(
             CREATE,
@@ -238,7 +238,7 @@ class Crew:
         return name
 
     def _granted(self, kind: Kind, raw: Json) -> tuple[str, ...]:
-        there = [tool.name for tool in self.scene.tools()]
+        there = [tool.name for tool in self.scene.all_tools()]
         if raw is None:
             return kind.given(there)
         asked = [reading.text(name, 100) for name in raw] if isinstance(raw, list) else ["?"]

@@ -102,7 +102,14 @@ class _Trial:
 
     async def steps(self) -> AsyncGenerator[Step, None]:
         stage = self.stage
-        way = Way(offer=stage.offer, act=stage.act, after=stage.left, again=frozenset({MEMORY, LOOK}))
+        way = Way(
+            offer=stage.offer,
+            act=stage.act,
+            tools=stage.tools,
+            after=stage.left,
+            again=frozenset({MEMORY, LOOK}),
+            is_evidence=stage.is_evidence,
+        )
         told = ", ".join(lesson.forecast for lesson in self.offered)
         remarks = (f"lessons offered, from the forecasts {told}",) if told else ()
         submitted = None
@@ -146,7 +153,7 @@ class _Trial:
         assert self.aggregation.answer is not None  # noqa: S101 - the orchestrator's own answer is always left
         answer = self.aggregation.answer
         final = course.ballot.bounded(answer.predictions, course.manner.submit_margin)
-        course.state = replace(course.state, predictions=final, reason=answer.reasoning)
+        course.state = replace(course.state, predictions=final, reason=answer.reasoning, informed=True)
         told = [*(one.told for one in made), f"the answer is {course.ballot.shown(final)}, by {answer.name}"]
         return Step(
             action=Action(name="aggregate", arguments={"answer": answer.name}),

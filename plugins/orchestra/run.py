@@ -91,6 +91,11 @@ class Scene:
         named = self.settings.tools
         return [tool for tool in self.desk.tools if named is None or tool.name in named]
 
+    def all_tools(self) -> list[Tool]:
+        """Return the tools of the desk that it may ever offer and the settings leave."""
+        named = self.settings.tools
+        return [tool for tool in self.desk.all_tools if named is None or tool.name in named]
+
     def asked(self, ballot: Ballot) -> str:
         """Return the question as it is put to a model."""
         settings = self.settings
@@ -158,6 +163,7 @@ class Run:
             way = Way(
                 offer=lambda number: first if number == self.turns + 1 else self._offered(number),
                 act=self._act,
+                tools=self._all_tools(),
                 closing=frozenset({REPORT, ASK}),
                 fault=self._fault,
                 tokens=max(1, self.agent.tokens - self.tokens),
@@ -228,6 +234,11 @@ class Run:
             return "nothing valid"
         known = (*self.agent.tools, memory.NAME, ASK, REPORT)
         return turn.move.name if turn.move.name in known else "an unknown call"
+
+    def _all_tools(self) -> tuple[Tool, ...]:
+        granted = [tool for tool in self.scene.all_tools() if tool.name in self.agent.tools]
+        ask = [self._ask] if self.scene.settings.guidance else []
+        return (*granted, self._memory, *ask, self._report)
 
     def _offered(self, number: int) -> tuple[Tool, ...]:
         # Two more moves as large as the last one would not fit.

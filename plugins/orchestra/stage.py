@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from bot.api import (
+    SUBMIT,
     Action,
     Course,
     Json,
@@ -67,6 +68,13 @@ class Stage:
     _last: int = 0
     _within: int = 0
     _ignored: dict[int, int] = field(default_factory=dict)
+    tools: tuple[Tool, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the tools once: all that the orchestrator will ever be offered, submitting last."""
+        submit = submit_tool(self.scene.question, self.course.ballot, self.scene.manner.submit_margin)
+        desk = self.scene.all_tools() if self.scene.settings.hands_on else []
+        self.tools = (self.crew.create_tool(), *own_tools(), *desk, submit)
 
     @property
     def is_enough(self) -> bool:
@@ -77,13 +85,18 @@ class Stage:
 
     def offer(self, number: int) -> tuple[Tool, ...]:
         """Return what the orchestrator may call at a step."""
-        submit = submit_tool(self.scene.question, self.course.ballot, self.scene.manner.submit_margin)
         if number >= self.course.steps or self.is_enough:
-            return (submit,)
-        create = [self.crew.create_tool()] if self.crew.can_make and self.crew.turns_left else []
-        offered = [tool for tool in own_tools() if self._makes_sense(tool.name)]
-        desk = self.scene.tools() if self.scene.settings.hands_on else []
-        return (*create, *offered, *desk, submit)
+            return self.tools[-1:]
+        now = {tool.name for tool in self.scene.tools()} if self.scene.settings.hands_on else set[str]()
+        now |= {SUBMIT, *([CREATE] if self.crew.can_make and self.crew.turns_left else [])}
+        now |= {tool.name for tool in own_tools() if self._makes_sense(tool.name)}
+        return tuple(tool for tool in self.tools if tool.name in now)
+
+    def is_evidence(self, move: Move, result: ToolResult) -> bool:
+        """Return whether a move brought evidence: a tool of the desk did, or a subagent has reported."""
+        by_hand = any(tool.name == move.name for tool in self.scene.all_tools())
+        reported = any(run.report is not None for run in self.crew.runs)
+        return not result.failed and (by_hand or reported)
 
     def left(self, _number: int) -> str:
         """Return the line that says what is left of each budget."""

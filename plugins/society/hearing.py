@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.api import (
     Action,
+    Ballot,
     ContractError,
     Desk,
     Filled,
@@ -17,6 +18,7 @@ from bot.api import (
     Observation,
     Question,
     Step,
+    Tool,
     Usage,
     ballot_for,
     question_text,
@@ -265,7 +267,26 @@ class Hearing:
             person.opening = question_text(
                 self.question, ballot, self.now.anchor, cutoff=self.desk.cutoff, crowd=self.settings.crowd
             )
+            person.voice.declare(self._forms(person, ballot))
         return person
+
+    def _forms(self, person: Person, ballot: Ballot) -> tuple[Tool, ...]:
+        """Return all that the scenario will ever ask of a person, so that each of its requests offers the same."""
+        forms: dict[str, Tool] = {}
+        for at in laid_out(self.scenario):
+            move, kinds = at.move, list[Kind]()
+            if move.action is ActionType.GENERATE_JURY and move.agent == person.name:
+                selection = self.scenario.agent(person.name).jury_selection
+                assert selection is not None  # noqa: S101 - the checks of the scenario saw to it
+                tool = jury.jury_tool(selection, move.num_jurors)
+                forms[tool.name] = tool
+            if move.action is ActionType.MESSAGE:
+                kinds += [move.kind] if move.receiver == (JURY if person.votes else person.name) else []
+                kinds += [Kind.TEXT] if move.initiator == person.name and move.max_turns > 1 else []
+            for kind in kinds:
+                tool = tool_for(kind, ballot, self.settings.margin)
+                forms.setdefault(tool.name, tool)
+        return tuple(forms.values())
 
     def _taken(self, person: Person, said: Said, move: Move) -> None:
         person.last = said

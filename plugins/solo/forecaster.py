@@ -70,9 +70,11 @@ class Solo:
         way = Way(
             offer=trial.offer,
             act=trial.act,
+            tools=trial.tools,
             fault=trial.fault,
             tokens=self.settings.tokens,
             repeats=self.settings.repeats,
+            is_evidence=lambda move, result: not (result.failed or move.name in tools.OWN),
         )
         async with aclosing(trial.course.walk(way)) as stream:
             async for step in stream:
@@ -115,22 +117,28 @@ class _Trial:
     sources: answer.Sources = field(default_factory=answer.Sources)
     restated: bool = False
     feedbacks: int = 0
+    tools: tuple[Tool, ...] = field(init=False)
     _last: str = ""
     _garbled: int = 0
+
+    def __post_init__(self) -> None:
+        """Make the tools once: all that the trial will ever offer."""
+        course, settings = self.course, self.settings
+        desk = (tool for tool in course.desk.all_tools if tool.name not in tools.OWN)
+        own = [tools.update(course.ballot, settings), tools.think()]
+        own += [tools.feedback()] if settings.feedbacks else []
+        self.tools = (*desk, *own, tools.submit(course.question, course.ballot, settings))
 
     def offer(self, number: int) -> tuple[Tool, ...]:
         """Return what may be called: never two thoughts in a row, feedback only on a belief, at last only submit."""
         course, settings = self.course, self.settings
         self._garbled = self._garbles()
-        submit = tools.submit(course.question, course.ballot, settings)
-        if number >= course.steps:
-            return (submit,)
-        own = [tools.update(course.ballot, settings)]
-        if self._last != tools.THINK:
-            own.append(tools.think())
-        if course.state.stated and self.feedbacks < settings.feedbacks:
-            own.append(tools.feedback())
-        return (*(tool for tool in course.desk.tools if tool.name not in tools.OWN), *own, submit)
+        names = {SUBMIT}
+        if number < course.steps:
+            names |= {tools.UPDATE, *(tool.name for tool in course.desk.tools)} - {tools.THINK, tools.FEEDBACK}
+            names |= {tools.THINK} if self._last != tools.THINK else set()
+            names |= {tools.FEEDBACK} if course.state.stated and self.feedbacks < settings.feedbacks else set()
+        return tuple(tool for tool in self.tools if tool.name in names)
 
     def fault(self, move: Move) -> str | None:
         """Return why a belief cannot stand as it was stated; said once a turn, then the rules change what they must."""
@@ -176,7 +184,9 @@ class _Trial:
         merge = merged(course.state, said, course.ballot, margin=self.settings.margin)
         if merge.kept_old:
             return ToolResult(observation=Observation(text=merge.note), failed=True)
-        course.state, notes = self._ruled(merge.state, arguments)
+        # A number that was given before anything was looked up is no answer.
+        stated = replace(merge.state, informed=course.state.informed or course.seen_evidence)
+        course.state, notes = self._ruled(stated, arguments)
         told = (*notes, merge.note, f"Your belief now\n{shown_state(course.state, course.ballot)}")
         return ToolResult(observation=Observation(text="\n".join(filter(None, told))))
 

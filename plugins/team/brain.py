@@ -53,7 +53,7 @@ class Turn:
     async def ask(self, tool: Tool, read: Callable[[Mapping[str, Json]], T], told: str) -> T | None:
         """Ask the member's model for one answer, in a conversation made anew; None where there was none."""
         voice = self.member.voice
-        voice.messages[:] = self.member.opening
+        voice.restart(self.member.opening)
         voice.say(told)
         filled = await voice.fill(tool, read, keep=False)
         self.usage += filled.usage

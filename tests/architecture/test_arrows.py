@@ -19,7 +19,7 @@ LAYERS = (
     ("bot.agent",),
     ("bot.outbox", "bot.api"),
     ("bot.jobs",),
-    ("bot.members",),
+    ("bot.members", "bot.limits"),
     ("bot.lab", "bot.outfit"),
     ("bot.venues",),
     ("bot.guards",),

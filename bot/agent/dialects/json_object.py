@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from bot.agent.belief import FIELD
-from bot.agent.dialects.move import Garble, Move, parsed, why_empty
+from bot.agent.dialects.move import NOTHING, Garble, Move, parsed, why_empty
 from bot.agent.reading import text
 from bot.domain.prompt import Completion, Finish, Message, Prompt, Speaker, Tool
 from bot.domain.step import Json
@@ -19,6 +19,8 @@ from bot.domain.step import Json
 NAME_CHARS = 100
 TEXT_CHARS = 500
 LIST_ITEMS = 20
+# How much of an answer that is no move stays in the conversation.
+SHOWN_CHARS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,12 @@ class JsonSpeech:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
-        identity = tuple(map(id, tools))
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool], allowed: Sequence[Tool] = ()) -> Prompt:
+        # The schema is no part of what the server has in its cache, so it holds no more than what may be called.
+        offered = allowed or tools
+        identity = tuple(map(id, offered))
         if identity not in self._schemas:
-            self._schemas[identity] = (tuple(tools), MappingProxyType(self._schema(tools)))
+            self._schemas[identity] = (tuple(offered), MappingProxyType(self._schema(offered)))
         return Prompt(messages=tuple(messages), schema=self._schemas[identity][1], stable=len(messages))
 
     def listing(self, tools: Sequence[Tool]) -> str:
@@ -57,14 +61,20 @@ class JsonSpeech:
         belief = found.value.get(FIELD) if self.belief is not None else None
         return Move(name=text(name, NAME_CHARS), arguments=arguments, belief=belief, notes=found.notes)
 
-    def said(self, completion: Completion, move: Move) -> Message:
+    def message(self, completion: Completion, move: Move | None) -> Message:
+        bare = completion.text.strip()
+        if move is None:
+            return Message(speaker=Speaker.ASSISTANT, text=text(bare, SHOWN_CHARS) or NOTHING)
+        if not move.notes and bare.startswith("{"):
+            return Message(speaker=Speaker.ASSISTANT, text=completion.text, native=completion.native)
+        # Thoughts and mends are left out: a small model takes its own noise for an example.
         kept: dict[str, Json] = {"action": move.name, "arguments": dict(move.arguments)}
         if move.belief is not None:
             kept[FIELD] = move.belief
         return Message(speaker=Speaker.ASSISTANT, text=json.dumps(kept, ensure_ascii=False))
 
-    def reply(self, move: Move, observation: str) -> Message:
-        return Message(speaker=Speaker.USER, text=observation)
+    def replies(self, message: Message, text: str) -> list[Message]:
+        return [Message(speaker=Speaker.USER, text=text)]
 
     def _schema(self, tools: Sequence[Tool]) -> dict[str, Json]:
         actions = [self._action(tool) for tool in tools]

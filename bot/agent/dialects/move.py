@@ -17,6 +17,8 @@ from bot.domain.step import Json
 
 log = structlog.get_logger()
 
+# What stands in a conversation for an answer that held nothing.
+NOTHING = "(nothing)"
 # An answer of the largest model is far below this; what is longer is not looked at.
 MOST_CHARS = 200_000
 
@@ -56,8 +58,8 @@ class Parsed:
 class Speech(Protocol):
     """A dialect: how a prompt is put, an answer read, and both kept in the conversation."""
 
-    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
-        """Return the prompt that offers exactly these tools."""
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool], allowed: Sequence[Tool] = ()) -> Prompt:
+        """Return the prompt that offers ``tools``, of which those ``allowed`` may be called now (none: all of them)."""
         ...
 
     def listing(self, tools: Sequence[Tool]) -> str:
@@ -68,12 +70,15 @@ class Speech(Protocol):
         """Return the move that an answer is."""
         ...
 
-    def said(self, completion: Completion, move: Move) -> Message:
-        """Return the assistant's message as it stays in the conversation: with this move and no other."""
+    def message(self, completion: Completion, move: Move | None) -> Message:
+        """Return the answer as it stays in the conversation: as it came, wherever a provider takes that back.
+
+        Without a ``move`` it is an answer that could not be used.
+        """
         ...
 
-    def reply(self, move: Move, observation: str) -> Message:
-        """Return the message that tells the model what came of its move."""
+    def replies(self, message: Message, text: str) -> list[Message]:
+        """Return the messages that answer ``message``: ``text`` for its first call, a remark for each other one."""
         ...
 
 

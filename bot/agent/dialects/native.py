@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from bot.agent.belief import FIELD
 from bot.agent.dialects.move import Garble, Move, parsed, why_empty
-from bot.agent.reading import text
+from bot.agent.reading import writable
 from bot.domain.prompt import Completion, Finish, Message, Prompt, Speaker, Tool, ToolCall
 from bot.domain.step import Json
 
-ID_CHARS = 100
-SAID_CHARS = 4000
+# What answers each further call of one message: a step is one action.
+NOT_RUN = "Not run: one call a step."
+# What stands for an answer that nobody could send back.
+UNREADABLE = "(a call that could not be read)"
+CALL_ID = "call"
 
 # Providers refuse a history that holds a call of any other name.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -28,9 +32,11 @@ class NativeSpeech:
     # A tool and what it became, by its identity: a trial offers the same ones at every step.
     _dressed: dict[int, tuple[Tool, Tool]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Prompt:
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool], allowed: Sequence[Tool] = ()) -> Prompt:
         offered = tuple(self._offered(tool) for tool in tools)
-        return Prompt(messages=tuple(messages), tools=offered, stable=len(messages))
+        names = tuple(tool.name for tool in allowed)
+        named = names if len(names) < len(offered) else ()
+        return Prompt(messages=tuple(messages), tools=offered, allowed=named, stable=len(messages))
 
     def listing(self, tools: Sequence[Tool]) -> str:
         """Return nothing: the provider shows the model its tools."""
@@ -52,18 +58,31 @@ class NativeSpeech:
             name=call.name,
             arguments=arguments,
             belief=belief if self.belief is not None else None,
-            call=text(call.id, ID_CHARS) or "call",
+            call=call.id or CALL_ID,
             notes=(*more, *found.notes),
         )
 
-    def said(self, completion: Completion, move: Move) -> Message:
-        # As it was understood, not as it was written: some providers refuse a history with arguments that are no JSON.
+    def message(self, completion: Completion, move: Move | None) -> Message:
+        if all(map(_can_go_back, completion.calls)) and len({call.id for call in completion.calls}) == len(
+            completion.calls
+        ):
+            # Some servers write nothing for no arguments, and take only an object back.
+            calls = tuple(call if call.arguments else replace(call, arguments="{}") for call in completion.calls)
+            return Message(speaker=Speaker.ASSISTANT, text=completion.text, calls=calls, native=completion.native)
+        # Many servers refuse a history with arguments that are no JSON, so the call goes back as it was understood.
+        if move is None:
+            return Message(speaker=Speaker.ASSISTANT, text=writable(completion.text) or UNREADABLE)
         arguments = {**move.arguments, **({} if move.belief is None else {FIELD: move.belief})}
         call = ToolCall(id=move.call, name=move.name, arguments=json.dumps(arguments, ensure_ascii=False))
-        return Message(speaker=Speaker.ASSISTANT, text=text(completion.text, SAID_CHARS), calls=(call,))
+        return Message(speaker=Speaker.ASSISTANT, text=writable(completion.text), calls=(call,))
 
-    def reply(self, move: Move, observation: str) -> Message:
-        return Message(speaker=Speaker.TOOL, text=observation, answers=move.call)
+    def replies(self, message: Message, text: str) -> list[Message]:
+        if not message.calls:
+            return [Message(speaker=Speaker.USER, text=text)]
+        return [
+            Message(speaker=Speaker.TOOL, text=NOT_RUN if number else text, answers=call.id)
+            for number, call in enumerate(message.calls)
+        ]
 
     def _offered(self, tool: Tool) -> Tool:
         if self.belief is None:
@@ -71,6 +90,20 @@ class NativeSpeech:
         if id(tool) not in self._dressed:
             self._dressed[id(tool)] = (tool, _with_belief(tool, self.belief))
         return self._dressed[id(tool)][1]
+
+
+def _can_go_back(call: ToolCall) -> bool:
+    if not call.id or not _NAME.fullmatch(call.name):
+        return False
+    try:
+        return isinstance(json.loads(call.arguments or "{}", parse_constant=_no_json), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _no_json(constant: str) -> NoReturn:
+    message = f"{constant} is not JSON"
+    raise ValueError(message)
 
 
 def _with_belief(tool: Tool, belief: Mapping[str, Json]) -> Tool:

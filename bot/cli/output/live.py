@@ -14,10 +14,11 @@ from rich.text import Text
 
 from bot.cli.output.beliefs import moves, shown, words
 from bot.cli.output.console import indented
-from bot.cli.output.ends import ending, gist
+from bot.cli.output.ends import ending
 from bot.cli.output.figures import argument, in_short
 from bot.cli.output.plain import plain
 from bot.cli.output.steps import cost_of
+from bot.desk.failures import gist
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import CurveShape, Prediction
 from bot.domain.question import Question
@@ -117,7 +118,7 @@ class View:
             return
         course.end, course.ended = trial.end, ending(trial)
         detail = f": {self._reason(trial)}" if trial.detail else ""
-        style = "red" if trial.end in {TrialEnd.FAILED, TrialEnd.EMPTY} else "bold"
+        style = "bold" if trial.counts else "red"
         self.console.print(Text(f"trial {trial.number} ended after {trial.steps} steps: {course.ended}{detail}", style))
 
     def _reason(self, trial: Trial) -> str:

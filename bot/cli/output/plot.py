@@ -33,6 +33,8 @@ MARKERS: Mapping[TrialEnd | None, str] = {
     TrialEnd.TIME_LIMIT: "D",
     TrialEnd.TOKEN_LIMIT: "^",
     TrialEnd.COST_LIMIT: "v",
+    TrialEnd.REPEAT_LIMIT: "<",
+    TrialEnd.CONTEXT_LIMIT: ">",
     TrialEnd.FAILED: "X",
     TrialEnd.EMPTY: ".",
     None: ".",

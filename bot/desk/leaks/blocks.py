@@ -1,9 +1,14 @@
 """Layer four: addresses that give the answer away are not read, not followed, and not shown.
 
-Blocked are the hosts of venues, and the pages that a question itself names: its own, and those in its criteria and
-background, where the answer will stand. A question about data names the page of its data, which is what it should be
-worked on with; that is blocked only where the page as it is now would tell too much.
+For a question of an earlier day two things are blocked: the hosts of venues, where the answer of the crowd stands, and
+the pages that the question names (its own, and those in its title, criteria and background), where the outcome stands.
 Source: BLF (arXiv 2604.18576v3), appendix B, stage 4.
+
+For a live question no page can tell the outcome too early, so only the hosts of venues are blocked. The page that
+decides the question must be readable even if it is on such a host. So a page that the title or the criteria name is
+read live, with all below it; a mirrored market that is to resolve as its original is the usual case. Three things stay
+blocked all the same: the question's own page where it is on such a host (it shows the price of this very market), pages
+of such hosts that only the background names (they decide nothing), and hosts that the operator listed.
 """
 
 import re
@@ -30,10 +35,11 @@ DATA_FAMILY = "dataset"
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Blocked hosts, with all below them, and blocked pages."""
+    """Blocked hosts, with all below them, and blocked pages; ``named`` are pages that are read on blocked hosts too."""
 
     hosts: frozenset[str] = frozenset()
     pages: tuple[Address, ...] = ()
+    named: tuple[Address, ...] = ()
 
     def refusal(self, url: str) -> str | None:
         """Say why an address must not be read, or None. What cannot be read as an address is refused as well."""
@@ -59,16 +65,31 @@ class Blocks:
 
     def _may_lead_to(self, address: Address, url: str) -> bool:
         """Say whether an address could lead to what is blocked: a good one too many is refused rather than missed."""
-        return is_excessive(url) or names_any(url, self.hosts) or self._leads_to(address, url)
+        if is_excessive(url):
+            return True
+        # The host of a named page stands in its address, and so says nothing against it.
+        names_host = not self._is_named(address) and names_any(url, self.hosts)
+        return names_host or self._leads_to(address, url)
 
     def _leads_to(self, address: Address, url: str) -> bool:
         return self._holds(address) or any(map(self._holds, inner_addresses(url)))
 
     def _holds(self, address: Address) -> bool:
-        if any(address.within(host) for host in self.hosts):
-            return True
         page = address.page if self.pages else address
-        return any(blocked.page.covers(page) for blocked in self.pages)
+        if any(blocked.page.covers(page) for blocked in self.pages):
+            return True
+        return any(address.within(host) for host in self.hosts) and not self._is_named(address)
+
+    def _is_named(self, address: Address) -> bool:
+        """Say whether it is a named page, or below one that is no mere listing, with the same query.
+
+        Another query might lead elsewhere; a path of one part, such as ``/markets``, lists everything on its host.
+        """
+        if not self.named:
+            return False
+        page = address.page
+        same = [named.page for named in self.named if named.page.query == page.query]
+        return page in same or any(named.path.count("/") > 1 and named.covers(page) for named in same)
 
 
 def is_data(question: Question) -> bool:
@@ -76,11 +97,28 @@ def is_data(question: Question) -> bool:
     return question.family == DATA_FAMILY and question.crowd is None
 
 
-def blocks_of(question: Question, hosts: Iterable[str], *, backdated: bool) -> Blocks:
-    """Return what is blocked for a question, besides the given hosts."""
-    names = frozenset(re.sub(r"^www\.", "", name) for name in map(host_of, hosts) if name)
-    if is_data(question) and not backdated:
-        return Blocks(names)
-    own = [question.url] if question.url else []
-    named = [address_of(url) for url in (*own, *links_in(question.criteria), *links_in(question.background))]
-    return Blocks(names, tuple(address for address in named if address is not None))
+def blocks_of(question: Question, hosts: Iterable[str], *, backdated: bool, never: Iterable[str] = ()) -> Blocks:
+    """Return what is blocked for a question: ``hosts`` give answers away, those in ``never`` are not read at all."""
+    listed = _names(never)
+    names = _names(hosts) | listed
+    deciding = [*links_in(question.title), *links_in(question.criteria)]
+    if backdated:
+        own = [question.url] if question.url else []
+        return Blocks(names, _addresses((*own, *deciding, *links_in(question.background))))
+    own_page = address_of(question.url) if question.url else None
+    blocked = () if own_page is None or not _is_on(own_page, names) else (own_page,)
+    inner = (address for url in deciding for address in inner_addresses(url))
+    named = (address for address in (*_addresses(deciding), *inner) if not _is_on(address, listed))
+    return Blocks(names, blocked, tuple(named) if names else ())
+
+
+def _names(hosts: Iterable[str]) -> frozenset[str]:
+    return frozenset(re.sub(r"^www\.", "", name) for name in map(host_of, hosts) if name)
+
+
+def _addresses(urls: Iterable[str]) -> tuple[Address, ...]:
+    return tuple(address for address in map(address_of, urls) if address is not None)
+
+
+def _is_on(address: Address, hosts: frozenset[str]) -> bool:
+    return any(address.within(host) for host in hosts)

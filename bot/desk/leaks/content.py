@@ -2,6 +2,8 @@
 
 Dates lie: a page keeps the date of its first day while its body goes on. One call judges all results of a search.
 What it does not name was not checked, and a reply that is none checks nothing: the caller decides what that means.
+Only questions of an earlier day are filtered: for a live one nothing can leak, and a filter would drop what was
+published today.
 Source: BLF (arXiv 2604.18576v3), appendix B, stage 2, and J.5.
 """
 
@@ -18,7 +20,7 @@ from bot.desk.texts import role_text, unfilled
 from bot.desk.untrusted import quoted
 from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.step import Json
-from bot.errors import ConfigError, ContractError, FoxcastError, Rejected, Unauthorized, Unavailable
+from bot.errors import ConfigError, ContractError, FoxcastError, LimitReached, Rejected, Unauthorized, Unavailable
 
 ROLE = "filter"
 # A number of a result as JSON may write it, and as models do: within a text.
@@ -80,7 +82,7 @@ async def judge(
     messages = (Message(speaker=Speaker.SYSTEM, text=system), Message(speaker=Speaker.USER, text=shown))
     try:
         answer = await take.ask(ROLE, Prompt(messages=messages, schema=SCHEMA))
-    except (ConfigError, ContractError, Rejected, Unauthorized, Unavailable) as error:
+    except (ConfigError, ContractError, LimitReached, Rejected, Unauthorized, Unavailable) as error:
         trouble(error)
         return Verdict()
     verdict = verdict_in(answer.completion.text, len(texts))

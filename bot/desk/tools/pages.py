@@ -49,10 +49,13 @@ async def read(url: str, scene: Scene, take: Take) -> Reading:
     return Reading(page=page)
 
 
-async def judged(readings: list[Reading], scene: Scene, take: Take) -> list[Reading]:
-    """Return the readings without the pages that tell of what came after the cutoff, or might do so unseen."""
+async def judged(readings: list[Reading], scene: Scene, take: Take, *, limit: int) -> list[Reading]:
+    """Return the readings without the pages that tell of what came after the cutoff, or might do so unseen.
+
+    ``limit`` is how much of each is used, in characters: as much is judged.
+    """
     places = [place for place, reading in enumerate(readings) if reading.page is not None]
-    verdict = await judged_texts([page_text(readings[place].page, scene) for place in places], scene, take)
+    verdict = await judged_texts([page_text(readings[place].page, scene, limit) for place in places], scene, take)
     after = list(readings)
     for number, place in enumerate(places):
         if number in verdict.dropped:
@@ -70,9 +73,9 @@ async def judged_texts(texts: list[str], scene: Scene, take: Take) -> Verdict:
     return await judge(texts, guards.cutoff, take, trouble=lambda why: scene.warn("texts are not checked", ROLE, why))
 
 
-def page_text(page: Page | None, scene: Scene) -> str:
-    """Return what is shown of a page: its title and the beginning of its text."""
-    return "" if page is None else scene.shown(f"{page.title}\n{page.text}".strip(), scene.section.page_chars)
+def page_text(page: Page | None, scene: Scene, limit: int) -> str:
+    """Return what is used of a page: its title and the beginning of its text, in so many characters."""
+    return "" if page is None else scene.shown(f"{page.title}\n{page.text}".strip(), limit)
 
 
 async def _fetch(url: str, scene: Scene) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Searching the web: engines in order, results through the guards, and short snippets of what is left.
 
-Disclosure is progressive: a search shows snippets, the record keeps all that the engine brought, and pages are read
-when they are asked for. Source: BLF (arXiv 2604.18576v3), appendix C.3.
+Disclosure is progressive: a search shows the beginning of each result, the record keeps the text that the engine
+brought, the filter and the summariser read all that is kept, and pages are read when they are asked for. Source: BLF
+(arXiv 2604.18576v3), appendix C.3.
 """
 
 import dataclasses
@@ -32,6 +33,8 @@ from bot.store.codec import Form
 NAME = "web_search"
 SEARCH_S = 30.0
 QUERY_CHARS = 400
+# No engine gives a longer excerpt; beside it the text of a page may be kept, which config bounds.
+EXCERPT_CHARS = 5_000
 HITS: Form[Sequence[Hit]] = Form("list of results", tuple[Hit, ...])
 # Operators of one engine or another that lead to one site, or move the bounds of dates.
 _OPERATORS = re.compile(
@@ -65,7 +68,9 @@ class WebSearch:
     def tool(self) -> Tool:
         return described(
             NAME,
-            "Search the web. Returns numbered results with address, date and a short excerpt of each.",
+            "Search the web. Returns numbered results with the address, the date and the first "
+            f"{self.scene.section.snippet_chars} characters of each. To read more, use summarize_results for several "
+            "results or lookup_url for one page, where these tools are available.",
             {"query": text_of(f"a few words; only the first {QUERY_CHARS} characters are used", 4 * QUERY_CHARS)},
             required=("query",),
         )
@@ -102,7 +107,8 @@ class WebSearch:
         before, limit = self._bound(engine), self.scene.section.results
 
         async def hits() -> object:
-            return HITS.plain(await engine.engine.search(query, before=before, limit=limit))
+            found = await engine.engine.search(query, before=before, limit=limit)
+            return HITS.plain([kept_of(hit, self.scene) for hit in found])
 
         asked = {"engine": engine.name, "query": query, "before": before and before.isoformat(), "limit": limit}
         return await take.through("search", asked, lambda: within(SEARCH_S, engine.name, hits()))
@@ -157,7 +163,7 @@ class WebSearch:
         dated = hit.published_at.date().isoformat() if hit.published_at else "no date"
         # A title of two lines could pose as the address of another page.
         head = f"{' '.join(plain(hit.title, 300).split())}\n{plain(hit.url, 500)} ({dated})"
-        return self.scene.quoted(f"{head}\n{plain(hit.snippet or hit.text, limit)}", label, limit + 900)
+        return self.scene.quoted(f"{head}\n{plain(whole_text(hit), limit)}", label, limit + 900)
 
 
 def usable(engines: Sequence[Engine], order: Sequence[str], *, backdated: bool) -> list[Engine]:
@@ -181,21 +187,49 @@ def addresses_of(hit: Hit) -> tuple[str, ...]:
 
 
 def hit_text(hit: Hit, scene: Scene) -> str:
-    """Return all that may be shown of a result, but for its date."""
-    address = scene.shown(hit.url, 500)
-    parts = (hit.title, address, scene.shown(hit.snippet, scene.section.snippet_chars), brought(hit, scene))
+    """Return all that may be shown of a result, but for its date: this is what the filter judges."""
+    parts = (hit.title, scene.shown(hit.url, 500), brought(hit, scene))
     return "\n".join(part for part in parts if part)
 
 
+def kept_of(hit: Hit, scene: Scene) -> Hit:
+    """Return a result as it goes on record: within the bounds in which all of it can be read later."""
+    return dataclasses.replace(hit, snippet=hit.snippet[:EXCERPT_CHARS], text=hit.text[: scene.section.text_chars])
+
+
 def readable(hit: Hit, scene: Scene, *, checked: bool) -> Hit:
-    """Return the result as it may be read: without the text that came with it where nobody let that text through.
+    """Return the result as it may be read: where nobody let its text through, only the beginning of its excerpt.
 
     That is for questions of an earlier day: the text is as it was found later. The excerpt stays, since the engine was
     bound to that day.
     """
-    return hit if checked or not scene.guards.backdated else dataclasses.replace(hit, text="")
+    if checked or not scene.guards.backdated:
+        return hit
+    return dataclasses.replace(hit, snippet=hit.snippet[: scene.section.snippet_chars], text="")
+
+
+def whole_text(hit: Hit) -> str:
+    """Return the excerpt and the text of a result in one; an excerpt that the text repeats is left out."""
+    excerpt = hit.snippet.strip()
+    return "\n".join(part for part in ("" if excerpt in hit.text else excerpt, hit.text) if part)
 
 
 def brought(hit: Hit, scene: Scene) -> str:
-    """Return what may be shown of the text that an engine brought with a result."""
-    return scene.shown(hit.text, scene.section.page_chars)
+    """Return what may be shown of all that an engine brought with a result."""
+    return scene.shown(whole_text(hit), scene.section.text_chars + EXCERPT_CHARS)
+
+
+def brought_of(url: str, scene: Scene) -> str:
+    """Return what the newest search that found an address brought of it, which may be read; else an empty text.
+
+    The text is empty too where the search showed all of it already.
+    """
+    wanted = address_of(url)
+    for _, results in sorted(scene.notebook.searches.items(), reverse=True):
+        for found in results:
+            address = address_of(found.url)
+            if wanted is not None and address is not None and address.key == wanted.key:
+                hit = HITS.value(scene.record.told(found.exchange))[found.place]
+                there = readable(hit, scene, checked=found.checked)
+                return brought(there, scene) if len(whole_text(there)) > scene.section.snippet_chars else ""
+    return ""

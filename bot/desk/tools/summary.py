@@ -14,7 +14,7 @@ from bot.desk.texts import role_text, unfilled
 from bot.desk.tools.lookup import readable_links
 from bot.desk.tools.pages import Reading, judged, page_text, read
 from bot.desk.tools.scene import Scene
-from bot.desk.tools.search import HITS, brought, readable
+from bot.desk.tools.search import EXCERPT_CHARS, HITS, brought, readable
 from bot.desk.tools.tool import Cannot, Outcome, described, text_of
 from bot.desk.untrusted import plain, quoted
 from bot.domain.prompt import Message, Prompt, Speaker, Tool
@@ -30,12 +30,18 @@ _TITLE_CHARS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One result as it is read: its text, empty where it is left out, and a remark on it."""
+    """One result as it is read: title and address, its text, empty where it is left out, and a remark on it."""
 
     label: str
+    head: str = ""
     text: str
     remark: str = ""
     caught: Caught = field(default_factory=Caught)
+
+    def shown(self, limit: int) -> str:
+        """Return it in its fence, with so many characters of its text."""
+        inside = f"{self.head}\n{plain(self.text, limit)}"
+        return quoted(inside, self.label, 2 * len(inside) + 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +56,7 @@ class SummarizeResults:
         number: dict[str, Json] = {"type": "integer", "minimum": 1}
         return described(
             NAME,
-            "Read results of an earlier search in full; returns what they say to a question.",
+            "Read up to 20 results of an earlier search in full at once; returns what they say about your question.",
             {
                 "search_index": {**number, "description": "i of search_i"},
                 "result_indices": {
@@ -88,7 +94,7 @@ class SummarizeResults:
         if not known:
             searches = self.scene.notebook.searches.items()
             there = ", ".join(f"search_{which} with {len(results)} results" for which, results in sorted(searches))
-            message = f"There is no such result. There is: {there or 'no search yet'}."
+            message = f"There is no such result. There are: {there or 'no searches yet'}."
             raise Cannot(message)
         return known
 
@@ -99,7 +105,7 @@ class SummarizeResults:
             reading = {label: group.create_task(self._read(hit, branches[label])) for label, hit in hits.items()}
         for branch in branches.values():
             take.join(branch)
-        readings = await judged([task.result() for task in reading.values()], self.scene, take)
+        readings = await judged([task.result() for task in reading.values()], self.scene, take, limit=self._limit)
         return [self._source(label, hit, page) for (label, hit), page in zip(hits.items(), readings, strict=True)]
 
     def _hit(self, found: Found) -> Hit:
@@ -114,16 +120,14 @@ class SummarizeResults:
         return await read(hit.url, self.scene, take)
 
     def _source(self, label: str, hit: Hit, reading: Reading) -> Source:
-        title = self.scene.shown(f"{plain(hit.title, _TITLE_CHARS)}\n{plain(hit.url, 500)}", 900)
-        if reading.page is not None:
-            return Source(label=label, text=f"{title}\n{page_text(reading.page, self.scene)}")
-        if hit.text:
-            return Source(label=label, text=f"{title}\n{brought(hit, self.scene)}")
+        head = self.scene.shown(f"{plain(hit.title, _TITLE_CHARS)}\n{plain(hit.url, 500)}", 900)
         if reading.caught != Caught():
             return Source(label=label, text="", remark=f"left out, {reading.why}", caught=reading.caught)
-        snippet = self.scene.shown(hit.snippet, self.scene.section.snippet_chars)
-        remark = f"only its excerpt was read, since {reading.why}"
-        return Source(label=label, text=f"{title}\n{snippet}" if snippet else "", remark=remark)
+        page, kept = page_text(reading.page, self.scene, self._limit), brought(hit, self.scene)
+        # The excerpts of an engine may come from further down the page than is read of it.
+        text = "\n".join(part for part in (page, "" if kept in page else kept) if part)
+        remark = "" if page or hit.text else f"only its excerpt was read, since {reading.why}"
+        return Source(label=label, head=head, text=text, remark=remark)
 
     async def _summary(self, sources: Sequence[Source], asked: str, take: Take) -> str | None:
         system = role_text("summarise")
@@ -133,7 +137,7 @@ class SummarizeResults:
             quoted(question.title, "question", 2_000),
             quoted(question.criteria, "resolution criteria", 4_000) if question.criteria.strip() else "",
             f"The forecaster asks: {quoted(asked, 'request', _QUESTION_CHARS)}",
-            *(f"[{source.label}]\n{quoted(source.text, source.label, self._room)}" for source in sources),
+            *(f"[{source.label}]\n{source.shown(2 * self._limit + EXCERPT_CHARS)}" for source in sources),
         )
         messages = (
             Message(speaker=Speaker.SYSTEM, text=system),
@@ -152,11 +156,11 @@ class SummarizeResults:
 
     def _excerpts(self, sources: Sequence[Source]) -> str:
         each = min(self.scene.section.page_chars, self.scene.section.passage_chars // len(sources))
-        return "\n".join(quoted(source.text, source.label, each + 900) for source in sources)
+        return "\n".join(source.shown(each) for source in sources)
 
     @property
-    def _room(self) -> int:
-        return 2 * self.scene.section.page_chars + 2_000
+    def _limit(self) -> int:
+        return self.scene.section.text_chars
 
 
 def _whole(values: Json) -> list[int]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.desk.combine import Pool, combine
+from bot.desk.combine import Pool, combine, counted
 from bot.domain.prediction import Binary
 from bot.testing.lab.bench import PRICE_IN, PRICE_OUT, Run
 from bot.testing.lab.questions import Case
@@ -85,7 +85,7 @@ def answers_of(run: Run, cases: Sequence[Case]) -> Answers:
         trials=run.setup.trials,
         pooled={(count, str(pool)): _pooled(run, cases, count, pool) for count in numbers for pool in Pool},
         uses={count: _use(run, count) for count in numbers},
-        silent=sum(not any(trial.belief for trial in trials) for trials in run.trials),
+        silent=sum(not counted(trials) for trials in run.trials),
         failures=dict(failures),
     )
 
@@ -94,7 +94,7 @@ def _pooled(run: Run, cases: Sequence[Case], count: int, pool: Pool) -> list[flo
     found = []
     for case, trials in zip(cases, run.trials, strict=True):
         first = trials[:count]
-        told = combine(case.question, first, pool) if any(trial.belief for trial in first) else {}
+        told = combine(case.question, first, pool) if counted(first) else {}
         said = next(iter(told.values()), Binary(0.5))
         found.append(said.probability if isinstance(said, Binary) else 0.5)
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.domain.forecast import Limits
 from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape, Shape
-from bot.domain.prompt import Completion, Dialect, Prompt
+from bot.domain.prompt import Completion, Dialect, Prompt, Speaker
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.step import Json, Step
 from bot.errors import FoxcastError
@@ -101,18 +101,11 @@ def probability(step: Step) -> float:
     return found
 
 
-def offered(prompt: Prompt) -> list[str]:
-    """Return the names of what a prompt lets the model do, read from its tools or its schema."""
-    if prompt.schema is None:
-        return [tool.name for tool in prompt.tools]
-    branches: Any = prompt.schema.get("anyOf", [prompt.schema])
-    return [branch["properties"]["action"]["const"] for branch in branches]
-
-
 def announced(prompt: Prompt) -> list[str]:
-    """Return the names that the last message says can be called."""
-    text = prompt.messages[-1].text
+    """Return the names that the model was last told it can call, in all that answers its last message."""
+    spoken = [place for place, message in enumerate(prompt.messages) if message.speaker is Speaker.ASSISTANT]
+    heard = "".join(message.text for message in prompt.messages[max(spoken, default=-1) + 1 :])
     for opening in ("You can call now: ", "Send exactly one of: "):
-        if opening in text:
-            return text.rpartition(opening)[2].partition(".")[0].split(", ")
+        if opening in heard:
+            return heard.rpartition(opening)[2].partition(".")[0].split(", ")
     return []

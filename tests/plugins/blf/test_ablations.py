@@ -13,7 +13,7 @@ from bot.domain.prompt import Completion, Dialect, Prompt
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Observation, ToolResult
 from bot.errors import ConfigError, Unavailable
-from bot.testing.desk import ScriptedDesk, ScriptedTool, tool_that_says
+from bot.testing.desk import ScriptedDesk, ScriptedTool, offered, tool_that_says
 from bot.testing.schema import fill
 from plugins.blf.settings import NAMED_ONLY, TOOLS, BlfSettings, EarlyStop, Mode, ZeroShot
 from tests.plugins.blf.cases import (
@@ -25,7 +25,6 @@ from tests.plugins.blf.cases import (
     believing,
     desk,
     move,
-    offered,
     priced,
     probabilities,
     probability,

@@ -13,9 +13,9 @@ from bot.domain.prediction import BinaryShape
 from bot.domain.prompt import Completion, Dialect, Finish, Prompt, ToolCall
 from bot.domain.research import SourcePolicy
 from bot.errors import ContractError, Rejected, Unauthorized, Unavailable
-from bot.testing.desk import Said, ScriptedModel
+from bot.testing.desk import Said, ScriptedModel, offered
 from plugins.blf.settings import BlfSettings, EarlyStop, Mode, ZeroShot
-from tests.plugins.blf.cases import CHOICE, CURVE, DATE_CURVE, DATES, announced, desk, offered, question, steps_of
+from tests.plugins.blf.cases import CHOICE, CURVE, DATE_CURVE, DATES, announced, desk, question, steps_of
 
 NAMES = st.sampled_from(
     ["web_search", "lookup_url", "submit", "search_all", "read_mind", "", "a b", "\ud800", "keep_notes"]

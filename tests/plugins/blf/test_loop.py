@@ -9,11 +9,11 @@ import pytest
 from bot.desk.trial import TrialRun, run_trial
 from bot.domain.belief import unfit
 from bot.domain.forecast import Limits, TrialEnd
-from bot.domain.prompt import Completion, Dialect, Finish, Speaker, ToolCall
+from bot.domain.prompt import Completion, Dialect, Finish, ToolCall
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Observation, Step, ToolResult, Usage
 from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.testing.desk import ScriptedTool, tool_that_says
+from bot.testing.desk import ScriptedTool, offered, tool_that_says
 from bot.testing.forecaster import Hang
 from bot.testing.loop import VirtualClock, simulate
 from plugins.blf.forecaster import Blf
@@ -24,7 +24,6 @@ from tests.plugins.blf.cases import (
     believing,
     desk,
     move,
-    offered,
     priced,
     probability,
     question,
@@ -116,7 +115,6 @@ async def test_a_replay_that_misses_a_record_is_not_taken_for_an_answer() -> Non
     ("said", "why"),
     [
         (Completion(text="I think it will."), "the answer held no action"),
-        (Completion(text="I cannot help", finish=Finish.REFUSED), "refused"),
         (Completion(finish=Finish.LENGTH), "cut off"),
         (move("submit", {"reasoning": "none"}), "probability is missing"),
         (move("submit", {"probability": 1.7}), "between 0 and 1"),
@@ -132,6 +130,16 @@ async def test_no_action_after_one_repair_ends_the_trial_with_the_reason(said: C
     assert [(conduct.asked, conduct.unparsed, conduct.submitted) for conduct in at.graded] == [(2, 2, False)]
 
 
+async def test_a_refusal_ends_the_trial_at_once_for_the_same_prompt_is_refused_again() -> None:
+    at = desk(search("ship", believing(0.6)), Completion(text="I cannot help", finish=Finish.REFUSED))
+    steps, error = await steps_of(question(), at)
+    assert [step.action.name for step in steps] == ["web_search", "stop"]
+    assert isinstance(error, Rejected)
+    assert "scripted:main: the model refused to answer" in steps[1].observation.text
+    assert probability(steps[1]) == 0.6
+    assert [(conduct.asked, conduct.unparsed, conduct.submitted) for conduct in at.graded] == [(2, 1, False)]
+
+
 async def test_a_repaired_answer_counts_and_the_repair_is_recorded() -> None:
     at = desk(Completion(text="It will be 0.9"), submit(0.9))
     steps, error = await steps_of(question(), at)
@@ -145,7 +153,11 @@ async def test_the_last_step_offers_only_submit() -> None:
     at = desk(*[search(str(number), believing(0.6)) for number in range(2)], submit(0.7))
     await steps_of(question(), at, BlfSettings(steps=3))
     assert [offered(asked.prompt) for asked in at.asked] == [["web_search", "lookup_url", "submit"]] * 2 + [["submit"]]
-    assert [asked.prompt.allowed for asked in at.asked] == [(), (), ()]
+    # The list of tools is the same throughout, so that providers know the beginning again.
+    assert [asked.prompt.allowed for asked in at.asked] == [(), (), ("submit",)]
+    tools = [[id(tool) for tool in asked.prompt.tools] for asked in at.asked]
+    assert tools[0] == tools[1] == tools[2]
+    assert at.asked[-1].prompt.messages[-1].text.endswith("Step 3 of 3. You can call now: submit.")
 
 
 async def test_a_model_that_would_search_for_ever_is_stopped_and_its_last_belief_counts() -> None:
@@ -172,7 +184,7 @@ async def test_an_unknown_tool_gets_a_neutral_answer_that_lists_what_there_is() 
     assert probability(steps[0]) == 0.6
 
 
-async def test_only_the_first_of_parallel_calls_is_executed_and_kept() -> None:
+async def test_of_parallel_calls_all_go_back_and_the_first_alone_is_run() -> None:
     both = Completion(
         calls=tuple(
             ToolCall(id=query, name="web_search", arguments=json.dumps({"query": query})) for query in ("one", "two")
@@ -181,9 +193,12 @@ async def test_only_the_first_of_parallel_calls_is_executed_and_kept() -> None:
     at = desk(both, submit(0.6))
     steps, _ = await steps_of(question(), at)
     assert at.used == [("web_search", {"query": "one"})]
-    kept = [message for message in at.asked[1].prompt.messages if message.calls]
-    assert [[part.id for part in message.calls] for message in kept] == [["one"]]
-    assert [message.answers for message in at.asked[1].prompt.messages if message.speaker is Speaker.TOOL] == ["one"]
+    *_, said, first, second = at.asked[1].prompt.messages
+    assert said.calls == both.calls
+    assert [message.answers for message in (first, second)] == ["one", "two"]
+    assert "the ship left port" in first.text
+    assert first.text.endswith("You can call now: web_search, lookup_url, submit.")
+    assert second.text == "Not run: one call a step."
     assert "only the first counts" in steps[0].observation.text
 
 

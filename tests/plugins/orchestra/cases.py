@@ -15,6 +15,7 @@ from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.step import Json, Step
 from bot.errors import FoxcastError
 from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, ScriptedTool, call, tool_that_says
+from bot.testing.desk import offered as names_offered
 from plugins.orchestra.forecaster import Orchestra
 from plugins.orchestra.settings import OrchestraSettings
 
@@ -164,19 +165,12 @@ def probability(step: Step) -> float:
 
 def offered(at: ScriptedDesk, who: str) -> list[list[str]]:
     """Return what each prompt to a speaker lets it call, read from its tools or its schema."""
-    return [_names(asked.prompt) for asked in at.asked if speaker(asked.prompt) == who]
+    return [names_offered(asked.prompt) for asked in at.asked if speaker(asked.prompt) == who]
 
 
 def told(at: ScriptedDesk, who: str) -> list[str]:
     """Return the last message of each prompt to a speaker."""
     return [asked.prompt.messages[-1].text for asked in at.asked if speaker(asked.prompt) == who]
-
-
-def _names(prompt: Prompt) -> list[str]:
-    if prompt.schema is None:
-        return [tool.name for tool in prompt.tools]
-    branches: Any = prompt.schema.get("anyOf", [prompt.schema])
-    return [branch["properties"]["action"]["const"] for branch in branches]
 
 
 async def refusals(*leader: Completion, **more: Any) -> list[str]:

@@ -12,6 +12,7 @@ from bot.domain.prompt import Completion, Dialect, Finish, Prompt
 from bot.domain.step import Step
 from bot.errors import Rejected, Unauthorized, Unavailable
 from bot.testing.desk import Said, ScriptedTool
+from bot.testing.desk import offered as names_offered
 from plugins.orchestra.forecaster import Orchestra
 from plugins.orchestra.settings import OrchestraSettings
 from tests.plugins.orchestra.cases import (
@@ -48,7 +49,7 @@ async def test_no_more_subagents_are_made_than_allowed_and_a_deleted_one_frees_n
     steps, _ = await steps_of(question(), at, settings)
     names = [set(names) for names in offered(at, LEADER)]
     assert ["create_subagent" in each for each in names] == [True, True, False, False, False]
-    assert "There is no tool 'create_subagent'" in steps[3].observation.text
+    assert "create_subagent cannot be called now" in steps[3].observation.text
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ async def test_a_run_that_uses_up_its_tokens_is_led_to_its_report() -> None:
 
 
 def _only_report(prompt: Prompt) -> bool:
-    return [tool.name for tool in prompt.tools] == ["report_results"]
+    return names_offered(prompt) == ["report_results"]
 
 
 async def test_a_run_that_goes_on_beyond_its_tokens_ends_without_a_report() -> None:
@@ -292,7 +293,7 @@ async def test_who_has_no_budget_left_is_not_asked_at_all(turns: int, tokens: in
     assert error is None
     assert {speaker(asked.prompt) for asked in at.asked} == {LEADER, "ann", "bob"}
     assert "cid was stopped: the budget of all subagents is used up after 0 of 8 moves" in told(at, LEADER)[4]
-    assert "There is no tool 'run_subagent'" in steps[-2].observation.text
+    assert "run_subagent cannot be called now" in steps[-2].observation.text
 
 
 async def test_of_those_who_work_at_once_the_last_are_stopped_where_moves_run_out() -> None:
@@ -328,7 +329,7 @@ async def test_near_the_token_limit_of_the_trial_only_submit_is_offered_and_it_c
     count = iter(range(1000))
 
     def leader(prompt: Prompt) -> Said:
-        return submit(0.6) if [tool.name for tool in prompt.tools] == ["submit"] else search(str(next(count)))
+        return submit(0.6) if names_offered(prompt) == ["submit"] else search(str(next(count)))
 
     at = desk(others={LEADER: leader}, bench=[searches("x" * 8000)], limits=Limits(steps=1000, tokens=20_000))
     trial = await run_trial(Orchestra(OrchestraSettings()), question(), at, TrialRun(limits=at.limits, log=log))

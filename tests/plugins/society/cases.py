@@ -10,11 +10,11 @@ from typing import Any
 from bot.api import quoted
 from bot.domain.forecast import Limits
 from bot.domain.prediction import Binary, BinaryShape, Shape
-from bot.domain.prompt import Completion, Prompt
+from bot.domain.prompt import Completion, Prompt, Tool
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.step import Json, Step
 from bot.errors import FoxcastError
-from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, ScriptedTool, call, tool_that_says
+from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, ScriptedTool, call, offered, tool_that_says
 from plugins.society.forecaster import Court
 from plugins.society.settings import CourtSettings
 
@@ -65,7 +65,7 @@ class Actor:
     given: int = 0
 
     def __call__(self, prompt: Prompt) -> Said:
-        tool = prompt.tools[0]
+        tool = wanted(prompt)
         override = self.says.get(tool.name, {})
         if isinstance(override, Completion | Exception):
             return override
@@ -86,6 +86,12 @@ class Actor:
             return [{field: f"{field} {n}" for field in fields} for n in range(1, schema["maxItems"] + 1)]
         self.given += 1
         return self.answers[min(self.given, len(self.answers)) - 1]
+
+
+def wanted(prompt: Prompt) -> Tool:
+    """Return the one call that a prompt asks for."""
+    (name,) = offered(prompt)
+    return next(tool for tool in prompt.tools if tool.name == name)
 
 
 def desk(main: Callable[[Prompt], Said] | None = None, /, *, text: str = RESULTS, **more: Any) -> ScriptedDesk:

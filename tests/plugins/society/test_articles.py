@@ -18,7 +18,7 @@ from plugins.society.articles import (
     read_rating,
 )
 from plugins.society.settings import CourtSettings
-from tests.plugins.society.cases import RESULTS, Actor, desk, done, named, reads, searches, told
+from tests.plugins.society.cases import RESULTS, Actor, desk, done, named, reads, searches, told, wanted
 
 
 def rated(name: str, *grades: tuple[int, int]) -> Article:
@@ -114,7 +114,7 @@ async def test_a_long_page_is_rated_in_at_most_three_chunks_and_scores_are_on_re
     steps = await done(at)
     ranking = named(steps, "ranking")[0]
     assert [(one["chunks"], one["score"], one["kept"]) for one in told(ranking, "articles")] == [(3, 6.0, True)] * 2
-    rating = [one for one in at.asked if one.prompt.tools[0].name == "rate"]
+    rating = [one for one in at.asked if wanted(one.prompt).name == "rate"]
     assert len(rating) == 6
     # Fenced, with title and address, and the question before it.
     longest = max(len(one.prompt.messages[1].text) for one in rating)

@@ -27,6 +27,7 @@ from tests.plugins.society.cases import (
     silence,
     steps_of,
     told,
+    wanted,
 )
 
 GARBLE = call("vote", '{"statement": "well", "confidence": "high", "probability": "most likely"}')
@@ -200,7 +201,7 @@ async def test_a_reader_that_rates_nothing_any_more_is_soon_given_up(good: int, 
     rated: list[int] = []
 
     def rates(prompt: Prompt) -> Said:
-        if prompt.tools[0].name != "rate":
+        if wanted(prompt).name != "rate":
             return others(prompt)
         rated.append(int(prompt.messages[1].text.partition("https://news.example/")[2].partition(" ")[0]))
         return others(prompt) if rated[-1] <= good else silence()

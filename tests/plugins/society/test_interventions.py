@@ -14,7 +14,7 @@ from plugins.society import foxcast_forecasters
 from plugins.society.interventions import Interventions, intervened
 from plugins.society.loading import shipped, shipped_text
 from plugins.society.settings import CourtSettings
-from tests.plugins.society.cases import Actor, desk, done, heard, named, steps_of, told
+from tests.plugins.society.cases import Actor, desk, done, heard, named, steps_of, told, wanted
 
 
 def settings(**changes: Any) -> CourtSettings:
@@ -80,7 +80,7 @@ async def test_what_comes_before_an_intervention_is_asked_in_the_very_same_words
     await done(changed, settings(messages={"defence_opening": "Say nothing of use."}))
     same = [one == other for one, other in zip(plain.asked, changed.asked, strict=True)]
     before = same.index(False)
-    assert changed.asked[before].prompt.tools[0].name == "argue"
+    assert wanted(changed.asked[before].prompt).name == "argue"
     assert before == 7
     # Another trial of the same court has chance of its own.
     second = desk(trial=2)

@@ -124,10 +124,6 @@ def probability(step: Step) -> float:
     return found.probability
 
 
-def offered(prompt: Prompt) -> list[str]:
-    return [tool.name for tool in prompt.tools]
-
-
 def last_said(prompt: Prompt) -> str:
     return prompt.messages[-1].text
 

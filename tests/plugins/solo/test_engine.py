@@ -15,6 +15,7 @@ from bot.jobs.learn import Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Means, begin
 from bot.lab.replay import replay
+from bot.testing.desk import offered
 from bot.testing.llm import ScriptedLlm
 from plugins.solo.forecaster import Solo
 from plugins.solo.settings import SoloSettings
@@ -26,8 +27,7 @@ SOLO = "solo"
 
 def plays(prompt: Prompt) -> Completion:
     """Return what both main and critic say: who is asked for criticism gives it."""
-    tools = [tool.name for tool in prompt.tools]
-    if tools == ["criticise"]:
+    if offered(prompt) == ["criticise"]:
         return move("criticise", criticism="The base rate was left out.")
     line = (
         search(),

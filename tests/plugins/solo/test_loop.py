@@ -6,8 +6,8 @@ import pytest
 
 from bot.domain.forecast import Limits
 from bot.domain.prompt import Completion, Dialect
-from bot.errors import ConfigError, ContractError, Unavailable
-from bot.testing.desk import ScriptedModel, in_turn, tool_that_says
+from bot.errors import ConfigError, ContractError, LimitReached, Unavailable
+from bot.testing.desk import ScriptedModel, in_turn, offered, tool_that_says
 from plugins.solo.settings import SoloSettings
 from tests.plugins.solo.cases import (
     CHOICE,
@@ -18,7 +18,6 @@ from tests.plugins.solo.cases import (
     final,
     last_said,
     move,
-    offered,
     priced,
     probability,
     question,
@@ -73,7 +72,8 @@ async def test_never_two_thoughts_in_a_row_and_feedback_on_a_belief_alone_and_no
 async def test_a_thought_that_was_not_offered_is_answered_neutrally() -> None:
     at = desk(move("think", thought="a"), move("think", thought="b"), submit(0.4))
     steps, _ = await steps_of(question(), at)
-    assert "There is no tool 'think' here" in steps[1].observation.text
+    assert steps[1].observation.text.startswith("think cannot be called now.")
+    assert "submit" not in steps[1].observation.text
 
 
 async def test_the_last_step_offers_only_to_submit() -> None:
@@ -94,7 +94,8 @@ async def test_silence_ends_the_trial_with_the_last_belief_and_its_reason() -> N
 async def test_the_same_call_again_and_again_ends_the_trial() -> None:
     at = desk(search(), search(), search(), search())
     steps, error = await steps_of(priced(0.3), at)
-    assert isinstance(error, ContractError)
+    assert isinstance(error, LimitReached)
+    assert error.limit == "repeats"
     assert len(steps) == 3
     assert len(at.used) == 1
     assert "again and again" in str(error)
@@ -103,7 +104,8 @@ async def test_the_same_call_again_and_again_ends_the_trial() -> None:
 
 async def test_a_trial_ends_when_its_tokens_are_used_up() -> None:
     steps, error = await steps_of(priced(0.3), desk(search(), search("b")), SoloSettings(tokens=10))
-    assert isinstance(error, ContractError)
+    assert isinstance(error, LimitReached)
+    assert error.limit == "tokens"
     assert len(steps) == 1
 
 

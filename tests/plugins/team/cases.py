@@ -14,7 +14,7 @@ from bot.domain.prompt import Completion, Dialect, Prompt
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.step import Json, Observation, Step, ToolResult, Usage
 from bot.errors import FoxcastError
-from bot.testing.desk import Said, Script, ScriptedDesk, ScriptedModel, ScriptedTool, call, tool_that_says
+from bot.testing.desk import Said, Script, ScriptedDesk, ScriptedModel, ScriptedTool, call, offered, tool_that_says
 from plugins.team.forecaster import Team
 from plugins.team.settings import TeamSettings
 
@@ -71,11 +71,8 @@ def summary_tool() -> ScriptedTool:
 
 def form_of(prompt: Prompt) -> str:
     """Return the name of what a prompt asks for."""
-    if prompt.schema is None:
-        (tool,) = prompt.tools
-        return tool.name
-    properties: Any = prompt.schema["properties"]
-    return str(properties["action"]["const"])
+    (name,) = offered(prompt)
+    return name
 
 
 def told(prompt: Prompt) -> str:

@@ -199,7 +199,9 @@ async def test_the_prompt_has_the_parts_of_the_paper() -> None:
     assert "Ada: Hello." in shown
     assert 'label="message from Ada"' in shown
     draft = next(prompt for name, prompt in ada.saw if name == "draft_message")
-    assert told(draft).rstrip().splitlines()[-1].startswith("Note: ")
+    *_, note, _, asked = told(draft).rstrip().splitlines()
+    assert note.startswith("Note: ")
+    assert asked == "Answer with one call of draft_message."
 
 
 async def test_the_last_k_own_actions_are_shown() -> None:

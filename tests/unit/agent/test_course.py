@@ -15,7 +15,7 @@ from bot.agent.voice import voice_for
 from bot.domain.prediction import Binary, Choice, Curve
 from bot.domain.prompt import Completion, Tool
 from bot.domain.step import Observation, Step, ToolResult, Usage
-from bot.errors import ContractError, FoxcastError, Rejected
+from bot.errors import ContractError, FoxcastError, LimitReached, Rejected
 from bot.testing.desk import ScriptedDesk
 from tests.plugins.blf.cases import (
     CHOICE,
@@ -74,21 +74,22 @@ async def test_no_more_steps_are_walked_than_the_engine_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "steps", "told", "verdicts"),
+    ("way", "steps", "limit", "told", "verdicts"),
     [
-        ({"repeats": 2}, 5, "it made the same call again and again", [False]),
-        ({"tokens": 10, "repeats": None}, 5, "its tokens are used up", [None]),
-        ({"repeats": None}, 2, "no step is left", [False]),
+        ({"repeats": 2}, 5, "repeats", "it made the same call again and again", [False]),
+        ({"tokens": 10, "repeats": None}, 5, "tokens", "its tokens are used up", [None]),
+        ({"repeats": None}, 2, "steps", "no step is left", [False]),
     ],
 )
 async def test_a_limit_ends_the_trial_with_what_it_believes_and_the_reason(
-    way: dict[str, Any], steps: int, told: str, verdicts: list[bool | None]
+    way: dict[str, Any], steps: int, limit: str, told: str, verdicts: list[bool | None]
 ) -> None:
     said = move("think", {}, believing(0.98))
     costly = Completion(calls=said.calls, finish=said.finish, usage=Usage(calls=1, tokens_in=6))
     at = desk(*[costly] * 2)
     passed, error = await steps_of(course_of(at, steps=steps), act=_thought, **way)
-    assert isinstance(error, ContractError)
+    assert isinstance(error, LimitReached)
+    assert error.limit == limit
     assert probability(passed[-1]) == 0.95
     assert not passed[-1].final
     assert passed[-1].remarks[-1] == str(error) == f"ended without submitting: {told}"

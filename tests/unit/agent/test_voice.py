@@ -87,9 +87,9 @@ async def test_what_is_said_next_answers_the_call_so_that_no_speaker_speaks_twic
     await voice.fill(VOTE, share)
     assert speakers(at) == ["system", "user", "assistant", "tool", "assistant", "tool"]
     texts = [message.text for message in at.asked[-1].prompt.messages]
-    assert texts[1] == "Will it rain?\n\nThink of the season."
-    assert texts[3] == "The others said 30 %.\n\nVote again."
-    assert texts[5] == "Noted."
+    assert texts[1] == "Will it rain?\n\nThink of the season.\n\nAnswer with one call of vote."
+    assert texts[3] == "The others said 30 %.\n\nVote again.\n\nAnswer with one call of vote."
+    assert texts[5] == "Answer with one call of vote."
 
 
 async def test_a_conversation_may_begin_without_a_system_text() -> None:
@@ -108,10 +108,12 @@ async def test_an_answer_that_is_not_kept_leaves_no_trace_in_the_conversation() 
     assert (await voice.fill(VOTE, share, keep=False)).value == 0.7
     assert voice.messages == before
     assert (await voice.fill(VOTE, share)).value == 0.6
-    assert at.asked[-1].prompt.messages == tuple(before)
+    assert at.asked[-1].prompt.messages == at.asked[0].prompt.messages
 
 
-@pytest.mark.parametrize("wrong", [vote(170), vote("many"), call("vote", "{}"), call("shout", "{}"), Completion()])
+@pytest.mark.parametrize(
+    "wrong", [vote(170), vote("many"), call("vote", "{}"), call("shout", "{}"), Completion(text="It may rain.")]
+)
 async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_with_the_reason(wrong: Completion) -> None:
     at = desk(wrong, vote(40))
     voice = voice_for(at, "juror", seed=3)

@@ -91,12 +91,86 @@ def test_any_text_is_read_or_refused_without_an_error_and_the_key_reads_back_to_
     assert (address_of(text) is None) == (HOSTS.refusal(text) == "this is not an address of the web")
 
 
-def test_the_page_of_a_market_and_those_that_it_names_are_blocked_with_all_below_them() -> None:
-    blocks = blocks_of(market(), (), backdated=False)
-    refused = ["https://lantern.example/q/lamp", "https://lantern.example/q/lamp/comments?x=1", "keeper.example/rota/"]
-    assert [url for url in refused if blocks.refusal(url) is None] == []
+NAMED = [
+    "https://lantern.example/q/lamp",
+    "https://lantern.example/q/lamp/comments?x=1",
+    "https://harbour.example/lamp/status",
+    "keeper.example/rota/",
+    "https://title.example/x",
+]
+
+
+def test_of_an_earlier_day_the_page_of_a_market_and_those_that_it_names_are_blocked_with_all_below_them() -> None:
+    question = market(title="Lit, as https://title.example/x says?")
+    blocks = blocks_of(question, (), backdated=True)
+    assert [url for url in NAMED if blocks.refusal(url) is None] == []
     assert blocks.refusal("https://lantern.example/q/lamp-2") is None
     assert blocks.refusal("https://keeper.example/") is None
+
+
+def test_live_the_pages_that_a_question_names_are_read() -> None:
+    blocks = blocks_of(market(title="Lit, as https://title.example/x says?"), (), backdated=False)
+    assert [url for url in NAMED if blocks.refusal(url) is not None] == []
+
+
+ORIGINAL = "https://other.example/questions/12"
+MIRROR = {
+    "criteria": f"As {ORIGINAL} resolves; see https://archive.example/web/https://third.example/m/1 for its past.",
+    "background": "The crowd of https://fourth.example/m/7 disagrees.",
+}
+VENUES = ("lantern.example", "other.example", "third.example", "fourth.example")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        ORIGINAL,
+        "http://WWW.other.example/questions/12/",
+        f"{ORIGINAL}/will-it-be-lit",
+        "https://archive.example/web/https://third.example/m/1",
+        "https://third.example/m/1",
+    ],
+)
+def test_live_the_page_that_the_criteria_name_is_read_on_the_host_of_a_venue_too(url: str) -> None:
+    assert blocks_of(market(**MIRROR), VENUES, backdated=False).refusal(url) is None
+    assert blocks_of(market(**MIRROR), VENUES, backdated=True).refusal(url) is not None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://lantern.example/q/lamp",
+        "https://other.example/questions/13",
+        "https://other.example/",
+        f"{ORIGINAL}?next=https://lantern.example/q/lamp",
+        f"{ORIGINAL}/../13",
+        "https://archive.example/web/https://other.example/questions/13",
+        "https://third.example/m/2",
+        "https://fourth.example/m/7",
+    ],
+)
+def test_live_all_else_on_the_hosts_of_venues_stays_blocked(url: str) -> None:
+    assert blocks_of(market(**MIRROR), VENUES, backdated=False).refusal(url) is not None
+
+
+def test_live_the_own_page_and_listings_stay_blocked_though_the_criteria_name_them() -> None:
+    criteria = "See https://lantern.example/q/lamp and https://other.example/questions/."
+    blocks = blocks_of(market(criteria=criteria), VENUES, backdated=False)
+    assert blocks.refusal("https://lantern.example/q/lamp") is not None
+    assert blocks.refusal("https://other.example/questions/12") is not None
+    assert blocks.refusal("https://other.example/questions") is None
+
+
+def test_a_host_that_the_operator_blocked_is_never_read() -> None:
+    blocks = blocks_of(market(**MIRROR), VENUES, backdated=False, never=("other.example",))
+    assert blocks.refusal(ORIGINAL) is not None
+    assert blocks.refusal("https://third.example/m/1") is None
+
+
+def test_a_named_page_on_the_host_of_a_venue_stays_in_a_text_and_its_neighbours_go() -> None:
+    blocks = blocks_of(market(**MIRROR), VENUES, backdated=False)
+    text = f"See {ORIGINAL} and https://other.example/questions/13."
+    assert blocks.redacted(text) == f"See {ORIGINAL} and {REDACTED}."
 
 
 def test_the_data_page_of_a_question_about_data_is_blocked_only_when_the_world_has_gone_on() -> None:
@@ -106,7 +180,7 @@ def test_the_data_page_of_a_question_about_data_is_blocked_only_when_the_world_h
 
 
 def test_an_address_that_is_told_apart_by_its_query_blocks_that_query_alone() -> None:
-    blocks = blocks_of(market(url="https://forum.example/item?id=1", criteria="", background=""), (), backdated=False)
+    blocks = blocks_of(market(url="https://forum.example/item?id=1", criteria="", background=""), (), backdated=True)
     assert blocks.refusal("https://forum.example/item?lang=en&id=1") is not None
     assert blocks.refusal("https://forum.example/item?id=2") is None
 

@@ -13,7 +13,7 @@ from bot.domain.forecast import Limits
 from bot.domain.inquiry import Inquiry
 from bot.domain.prompt import Answer, Dialect, Message, Prompt, Speaker
 from bot.domain.step import Json, ToolResult
-from bot.errors import ConfigError, NotFound, Rejected, Unavailable
+from bot.errors import ConfigError, LimitReached, NotFound, Rejected, Unavailable
 from bot.ids import digest
 from bot.testing.research import MemoryPages, MemorySeries, ScriptedModels, dropping, replying
 from tests.unit.desk.workbench import CHARGE, CUTOFF, Desk, data_question, hit, level, market, names, passage
@@ -236,8 +236,9 @@ async def test_after_the_time_of_the_trial_no_model_is_asked(desk: Desk) -> None
     bench = await desk.bench(market(), limits=Limits(seconds=60.0))
     await bench.ask("main", says("a"))
     desk.clock.pass_unnoticed(60.0)
-    with pytest.raises(Unavailable, match="time of the trial is over"):
+    with pytest.raises(LimitReached, match="time of the trial is over") as caught:
         await bench.ask("main", says("b"))
+    assert caught.value.limit == "time"
 
 
 async def test_how_a_model_did_is_passed_on_with_the_charge_and_texts_are_kept(desk: Desk) -> None:

@@ -1,14 +1,16 @@
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.desk.combine import Pool, combine, counted, pooled
-from bot.domain.belief import Belief
-from bot.domain.forecast import Trial, TrialEnd
+from bot.desk.combine import Pool, combine, counted, pooled, suffices
+from bot.domain.belief import Belief, Prior, PriorKind
+from bot.domain.forecast import LIMITS, Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
-from bot.domain.question import Question, QuestionRef, Target
+from bot.domain.question import Crowd, Question, QuestionRef, Target
 
 
 def question(shape: Shape, *keys: str) -> Question:
@@ -16,9 +18,16 @@ def question(shape: Shape, *keys: str) -> Question:
     return Question(ref=QuestionRef("lantern", "1"), title="?", shape=shape, targets=targets)
 
 
-def trial(number: int, predictions: Mapping[str, Prediction] | None, end: TrialEnd = TrialEnd.FINISHED) -> Trial:
-    belief = None if predictions is None else Belief(predictions=predictions)
-    return Trial(number=number, end=end, belief=belief, steps=1)
+def trial(
+    number: int,
+    predictions: Mapping[str, Prediction] | None,
+    end: TrialEnd = TrialEnd.FINISHED,
+    *,
+    stated: bool = True,
+    prior: Prior | None = None,
+) -> Trial:
+    belief = None if predictions is None else Belief(predictions=predictions, stated=stated)
+    return Trial(number=number, end=end, belief=belief, steps=1, prior=prior)
 
 
 def values(predictions: Mapping[str, Prediction]) -> dict[str, float]:
@@ -47,13 +56,48 @@ def test_the_logit_mean_of_odds_4_and_1_is_odds_2() -> None:
 def test_trials_cut_short_count_only_where_nothing_better_exists() -> None:
     half = {"outcome": Binary(0.5)}
     finished = [trial(1, half), trial(2, half)]
-    short, dead = trial(3, half, TrialEnd.TIME_LIMIT), trial(4, None, TrialEnd.FAILED)
-    assert counted([*finished, short, dead]) == finished
-    assert counted([finished[0], short, dead]) == [finished[0], short]
+    short, failed = trial(3, half, TrialEnd.TIME_LIMIT), trial(4, half, TrialEnd.FAILED)
+    assert counted([*finished, short, failed]) == finished
+    assert counted([finished[0], short, failed]) == [finished[0], short]
+
+
+@pytest.mark.parametrize("end", sorted(LIMITS))
+def test_a_limit_leaves_an_answer_only_after_a_belief_was_stated_on_evidence(end: TrialEnd) -> None:
+    half = {"outcome": Binary(0.5)}
+    assert trial(1, half, end).counts
+    assert not trial(1, half, end, stated=False).counts
+
+
+@pytest.mark.parametrize("end", [TrialEnd.FAILED, TrialEnd.EMPTY])
+def test_a_trial_that_failed_is_no_answer_whatever_it_believed(end: TrialEnd) -> None:
+    failed = trial(1, {"outcome": Binary(0.9)}, end)
+    assert not failed.counts
+    assert counted([failed]) == []
+    with pytest.raises(ValueError, match="no trial counts"):
+        combine(question(BinaryShape()), [failed], Pool.MEAN)
+
+
+@pytest.mark.parametrize(
+    ("counting", "wanted", "share", "enough"),
+    [
+        (2, 5, 0.5, False),
+        (3, 5, 0.5, True),
+        (0, 1, 0.0, False),
+        (1, 5, 0.0, True),
+        (4, 5, 1.0, False),
+        (5, 5, 1.0, True),
+    ],
+)
+def test_a_forecast_needs_a_share_of_the_trials_and_always_one(
+    counting: int, wanted: int, share: float, *, enough: bool
+) -> None:
+    half = {"outcome": Binary(0.5)}
+    trials = [trial(n, half, TrialEnd.FINISHED if n <= counting else TrialEnd.FAILED) for n in range(1, wanted + 1)]
+    assert suffices(trials, wanted=wanted, share=share) is enough
 
 
 def test_without_any_belief_there_is_no_answer() -> None:
-    with pytest.raises(ValueError, match="no trial ended with a belief"):
+    with pytest.raises(ValueError, match="no trial counts"):
         combine(question(BinaryShape()), [trial(1, None, TrialEnd.FAILED)], Pool.MEAN)
 
 
@@ -91,6 +135,38 @@ def test_the_middle_of_three_odds(pool: Pool, expected: float) -> None:
     assert values(combine(question(BinaryShape()), trials, pool)) == pytest.approx({"outcome": expected})
 
 
+# Of the paper's own kind: most trials near 0, one that doubts. Its logit mean, by hand: (-3.891820 - 3.891820 -
+# 2.197225 - 2.944439 - 0.847298) / 5 = -2.754520, which is 0.059832.
+LOW = (0.02, 0.02, 0.10, 0.05, 0.30)
+
+
+def shrunk(asked: Question, prior: Prior | None = None) -> float:
+    trials = [trial(n, {"outcome": Binary(p)}, prior=prior) for n, p in enumerate(LOW, 1)]
+    return values(combine(asked, trials, Pool.SHRINK))["outcome"]
+
+
+def test_trials_that_saw_the_crowd_are_not_shrunk() -> None:
+    crowd = Crowd(prediction=Binary(0.4), at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert shrunk(replace(question(BinaryShape()), crowd=crowd)) == pytest.approx(0.059832, abs=1e-6)
+    said = Prior(PriorKind.CROWD, Binary(0.4))
+    assert shrunk(question(BinaryShape()), said) == pytest.approx(0.059832, abs=1e-6)
+
+
+def test_trials_are_shrunk_towards_the_base_rate_that_they_started_from() -> None:
+    # Their spread of 1.150 in log-odds leaves them the floor, 0.3: 0.3 * -2.754520 + 0.7 * logit(0.05) = -2.887463.
+    assert shrunk(question(BinaryShape()), Prior(PriorKind.BASE_RATE, Binary(0.05))) == pytest.approx(
+        0.052777, abs=1e-6
+    )
+    assert shrunk(question(BinaryShape()), Prior(PriorKind.BASE_RATE, Binary(0.4))) == pytest.approx(0.247837, abs=1e-6)
+
+
+def test_trials_that_hid_the_crowd_do_not_get_it_back() -> None:
+    crowd = Crowd(prediction=Binary(0.4), at=datetime(2026, 1, 1, tzinfo=UTC))
+    asked = replace(question(BinaryShape()), crowd=crowd)
+    hidden = Prior(PriorKind.EVEN, Binary(0.5))
+    assert shrunk(asked, hidden) == shrunk(question(BinaryShape())) == pytest.approx(0.126954, abs=1e-6)
+
+
 def test_shrinking_draws_towards_one_half_and_no_further() -> None:
     trials = [trial(n, {"outcome": Binary(p)}) for n, p in enumerate((0.6, 0.9), 1)]
     [shrunk] = values(combine(question(BinaryShape()), trials, Pool.SHRINK)).values()
@@ -116,13 +192,6 @@ def test_the_median_of_curves_is_taken_at_each_point() -> None:
     cdfs = ((0.0, 0.1, 1.0), (0.0, 0.3, 1.0), (0.0, 0.9, 1.0))
     trials = [trial(n, {"outcome": Curve(cdf)}) for n, cdf in enumerate(cdfs, start=1)]
     assert combine(question(shape), trials, Pool.MEDIAN) == {"outcome": Curve((0.0, 0.3, 1.0))}
-
-
-def test_a_dead_trial_counts_only_where_none_lives() -> None:
-    dead = trial(1, {"outcome": Binary(0.5)}, TrialEnd.FAILED)
-    cut_off = trial(2, {"outcome": Binary(0.9)}, TrialEnd.TIME_LIMIT)
-    assert counted([dead, cut_off]) == [cut_off]
-    assert counted([dead]) == [dead]
 
 
 def test_no_opinion_at_all_makes_no_pool() -> None:

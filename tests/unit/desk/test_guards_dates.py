@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from bot.desk.leaks.caught import Caught
 from bot.desk.leaks.dates import is_late
 from bot.testing.research import MemoryFetcher, PlainReader, ScriptedModels, dropping
 from tests.unit.desk.workbench import CUTOFF, Desk, hit, market
@@ -33,8 +34,25 @@ def test_of_an_earlier_day_a_date_without_a_time_counts_to_its_end(
     assert is_late(published, cutoff, backdated=True) is late
 
 
-def test_today_a_page_of_today_is_not_late() -> None:
-    assert not is_late(DAY, NOON)
+@pytest.mark.parametrize("published", [DAY, NOON, NOON + timedelta(minutes=1), NOON + timedelta(days=1), None])
+def test_today_nothing_is_late(published: datetime | None) -> None:
+    assert not is_late(published, NOON, backdated=False)
+
+
+async def test_a_live_search_keeps_what_was_published_since_the_trial_began_and_bounds_no_engine(desk: Desk) -> None:
+    minute = CUTOFF + timedelta(minutes=1)
+    desk.engine.hits = [hit("today", published_at=CUTOFF.replace(hour=0)), hit("since", published_at=minute)]
+    desk.fetcher, desk.reader = (
+        MemoryFetcher({hit("since").url: "News\nIt is lit."}),
+        PlainReader({hit("since").url: minute}),
+    )
+    desk.clock.step(600)
+    bench = await desk.bench(market())
+    text = (await bench.use("web_search", {"query": "lamp"})).observation.text
+    assert ["About today" in text, "About since" in text] == [True, True]
+    assert "It is lit." in (await bench.use("lookup_url", {"url": hit("since").url})).observation.text
+    assert desk.engine.searched[0].before is None
+    assert bench.caught == Caught()
 
 
 async def test_engines_are_asked_for_whole_days_and_results_of_the_days_before_alone(desk: Desk) -> None:

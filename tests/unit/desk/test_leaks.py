@@ -184,7 +184,7 @@ async def test_of_an_earlier_day_a_page_that_the_filter_passes_over_is_not_read(
 
 async def test_the_filter_sees_all_that_the_forecaster_would_see(desk: Desk) -> None:
     page = f"One\n{'x ' * 12_000}IT WAS LIT"
-    desk.section = DeskSection(page_chars=50_000)
+    desk.section = DeskSection(page_chars=50_000, text_chars=50_000)
     desk.models = filtering()
     desk.fetcher.web = {"https://news.example/one": page}
     desk.engine.hits = [hit("one", snippet="", text=page)]

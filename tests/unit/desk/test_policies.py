@@ -2,10 +2,12 @@
 
 import asyncio
 import dataclasses
+import re
 
 import pytest
 
 from bot.config.model import DeskSection, PolicyTable
+from bot.desk.workshop import Engine
 from bot.domain.research import SourcePolicy
 from bot.testing.research import MemoryPages, MemorySeries, Redirect, ScriptedModels, dropping
 from tests.unit.desk.workbench import (
@@ -40,7 +42,9 @@ async def test_what_is_offered_can_be_used_and_what_is_not_offered_cannot(desk: 
         for name in sorted(everything - offered):
             result = await bench.use(name, {"query": "x", "source": "tides"})
             assert result.failed
-            assert result.observation.text.startswith("There is no tool")
+            known = any(tool.name == name for tool in bench.all_tools)
+            says = f"{name} cannot be used now: " if known else f"There is no tool {name!r}. Available now: "
+            assert result.observation.text.startswith(says)
             assert "submit" not in result.observation.text.removeprefix("There is no tool 'submit'")
             assert set(names(bench)) == offered
         for name in sorted(offered):
@@ -58,6 +62,57 @@ async def test_what_is_to_be_used_first_is_offered_alone_until_it_was_used(desk:
     assert names(bench) == ["series_history", "series_model", "series_combo", "web_search"]
     await bench.use("web_search", {"query": "lamp"})
     assert "web_search" not in names(bench)
+
+
+async def test_the_list_of_all_tools_is_the_same_objects_at_every_moment_and_in_every_run_of_the_trial(
+    desk: Desk,
+) -> None:
+    desk.gauge(MemorySeries({"LEVEL": level()}, about=["LEVEL"]), policy=POLICIES["first"])
+    desk.engine.hits = [hit("one")]
+    bench = await desk.bench(data_question())
+    first = list(bench.all_tools)
+    assert {"series_combo", "web_search", "summarize_results"} <= {tool.name for tool in first}
+    for tool, arguments in (("series_combo", {}), ("web_search", {"query": "lamp"}), ("web_search", {"query": "x"})):
+        assert all(any(offered is one for one in first) for offered in bench.tools)
+        await bench.use(tool, arguments)
+        assert [id(one) for one in bench.all_tools] == [id(one) for one in first]
+    desk.engines, desk.gauges = [], {}
+    assert list((await desk.bench(data_question())).all_tools) == first
+
+
+@pytest.mark.parametrize(
+    ("policy", "searches", "tool", "says"),
+    [
+        (SourcePolicy(first="series_history"), 0, "web_search", "series_history has to be used first"),
+        (SourcePolicy(), 0, "summarize_results", "no search has found anything that could be read"),
+        (SourcePolicy(searches=0), 0, "web_search", "answered without web searches"),
+        (SourcePolicy(searches=1), 1, "web_search", "the one web search is used up"),
+        (SourcePolicy(searches=2), 2, "web_search", "all 2 web searches of this question are used up"),
+    ],
+)
+async def test_a_tool_that_cannot_be_used_now_says_why_and_what_can_be(
+    desk: Desk, policy: SourcePolicy, searches: int, tool: str, says: str
+) -> None:
+    desk.gauge(MemorySeries({"LEVEL": level()}), policy=policy)
+    desk.engine.hits = []
+    bench = await desk.bench(market(source="tides"))
+    for number in range(searches):
+        await bench.use("web_search", {"query": f"lamp {number}"})
+    result = await bench.use(tool, {})
+    assert result.failed
+    why, _, there = result.observation.text.partition(" Available now: ")
+    assert why.startswith(f"{tool} cannot be used now: ")
+    assert says in why
+    assert re.findall(r"(\w+)\(", there) == names(bench)
+
+
+async def test_a_tool_that_is_not_configured_any_more_says_so(desk: Desk) -> None:
+    desk.engine.hits = [hit("one")]
+    await (await desk.bench()).use("web_search", {"query": "lamp"})
+    desk.engines = [Engine(name="none", engine=desk.engine)]
+    desk.section = DeskSection(search=("another",))
+    result = await (await desk.bench()).use("web_search", {"query": "another"})
+    assert result.observation.text.startswith("web_search cannot be used any more: it is no longer configured.")
 
 
 async def test_config_says_more_than_the_plugin_and_leaves_the_rest_to_it(desk: Desk) -> None:

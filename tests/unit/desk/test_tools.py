@@ -15,17 +15,20 @@ from bot.desk.tools.search import SEARCH_S, clean_query
 from bot.desk.tools.tool import described, misfit
 from bot.desk.workshop import Engine
 from bot.domain.inquiry import Inquiry
+from bot.domain.question import Question
 from bot.domain.research import Hit
 from bot.domain.step import Json
-from bot.errors import ContractError, NotFound, Unauthorized, Unavailable
+from bot.errors import ContractError, Unauthorized, Unavailable
 from bot.testing.loop import simulate
 from bot.testing.research import MemoryPages, MemorySeries, ScriptedEngine, ScriptedModels, dropping
 from tests.unit.desk.workbench import (
     BEFORE_DATE,
+    CUTOFF,
     Desk,
     data_question,
     hit,
     level,
+    market,
 )
 
 jsonschema: Any = pytest.importorskip("jsonschema")
@@ -199,61 +202,32 @@ async def test_a_result_that_is_not_there_is_named(desk: Desk, arguments: dict[s
     assert "search_1 with 1 results" in result.observation.text
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://evil.example/?know=0.3",
-        "https://news.example/one?know=0.3",
-        "https://news.example/one/0.3",
-        "https://user:0.3@other.example/",
-        "https://know.news.example/one",
-    ],
-)
-async def test_an_address_that_the_model_makes_up_is_never_asked(desk: Desk, url: str) -> None:
-    desk.engine.hits = [hit("one")]
+@pytest.mark.parametrize("question", [market(), market(as_of=CUTOFF)], ids=["live", "of an earlier day"])
+async def test_a_search_shows_the_beginning_of_a_result_and_the_summariser_reads_all_of_it(
+    desk: Desk, question: Question
+) -> None:
+    excerpt, story = f"{'e' * 4_000} end of the excerpt", f"{'t' * 6_000} end of the text"
+    desk.models = ScriptedModels(roles={"filter": dropping(), "summariser": lambda _: "[1] dark"})
+    desk.engine.hits = [hit("one", snippet=excerpt, text=story), hit("two", snippet=excerpt)]
+    bench = await desk.bench(question)
+    shown = (await bench.use("web_search", {"query": "lamp"})).observation.text
+    assert shown.count("[cut after 500 characters]") == 2
+    assert "end of the" not in shown
+    assert shown.count("e" * 500) == 2
+    await bench.use("summarize_results", {"search_index": 1, "result_indices": [1, 2], "question": "dark?"})
+    told = {inquiry.role: inquiry.prompt.messages[-1].text for inquiry in desk.models.inquiries}
+    for text in told.values():
+        assert (text.count("end of the excerpt"), text.count("end of the text")) == (2, 1)
+    assert ("filter" in told) is (question.as_of is not None)
+
+
+async def test_what_is_kept_of_a_result_is_bounded(desk: Desk) -> None:
+    desk.section = DeskSection(text_chars=300)
+    desk.engine.hits = [hit("one", snippet="s" * 9_000, text="t" * 9_000)]
     bench = await desk.bench()
     await bench.use("web_search", {"query": "lamp"})
-    result = await bench.use("lookup_url", {"url": url})
-    assert result.failed
-    assert "neither from a search result" in result.observation.text
-    assert desk.fetcher.requests == []
-
-
-async def test_an_address_is_asked_as_it_was_found_however_the_model_writes_it(desk: Desk) -> None:
-    desk.fetcher.web = {
-        "https://news.example/one": "One\nMore at https://more.example/two.",
-        "https://more.example/two": "Two",
-    }
-    desk.engine.hits = [hit("one")]
-    bench = await desk.bench()
-    await bench.use("web_search", {"query": "lamp"})
-    for url in ("http://me:secret@WWW.news.example:80/one/#secret", "https://more.example/two"):
-        assert not (await bench.use("lookup_url", {"url": url})).failed
-    assert desk.fetcher.requests == ["https://news.example/one", "https://more.example/two"]
-
-
-async def test_a_question_about_data_may_be_worked_on_with_its_own_page_today(desk: Desk) -> None:
-    desk.fetcher.web = {"https://tides.example/series/LEVEL": "Level\n12 cm"}
-    bench = await desk.bench(data_question(as_of=None))
-    assert "12 cm" in (await bench.use("lookup_url", {"url": "https://tides.example/series/LEVEL"})).observation.text
-
-
-@pytest.mark.parametrize(
-    ("page", "why"),
-    [
-        (NotFound("404"), "no such thing"),
-        (ContractError("x"), "could not be read"),
-        (OSError("bug"), "could not be read"),
-    ],
-)
-async def test_a_page_that_cannot_be_read_is_a_failure_in_neutral_words(desk: Desk, page: Exception, why: str) -> None:
-    desk.engine.hits = [hit("one")]
-    desk.fetcher.web = {"https://news.example/one": page}
-    bench = await desk.bench()
-    await bench.use("web_search", {"query": "lamp"})
-    result = await bench.use("lookup_url", {"url": "https://news.example/one"})
-    assert result.failed
-    assert why in result.observation.text
+    (told,) = bench.record.of_kind("search")
+    assert (len(told[0]["snippet"]), len(told[0]["text"])) == (5_000, 300)
 
 
 async def test_a_query_of_operators_alone_is_no_search_and_does_not_count(desk: Desk) -> None:

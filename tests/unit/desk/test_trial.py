@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,13 +8,22 @@ import pytest
 from bot.clock import SeededRandom
 from bot.desk.desk import TrialDesk, cutoff_of
 from bot.desk.trial import CLOSE_S, TrialRun, run_trial
-from bot.domain.belief import Belief
+from bot.domain.belief import Belief, Prior, PriorKind
 from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.step import Action, Observation, Step, Usage
-from bot.errors import LeakError, StoreError, Unavailable
+from bot.errors import (
+    BudgetExhausted,
+    ContextExceeded,
+    FoxcastError,
+    LeakError,
+    LimitReached,
+    Rejected,
+    StoreError,
+    Unavailable,
+)
 from bot.ports import Desk, Forecaster
 from bot.testing.loop import VirtualClock, simulate
 
@@ -113,6 +123,35 @@ async def test_a_forecaster_that_fails_leaves_its_last_belief_and_the_reason(err
     trial = await run(Scripted(step(0.4), error))
     assert (trial.end, trial.belief) == (TrialEnd.FAILED, belief(0.4))
     assert type(error).__name__ in trial.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (LimitReached("no step is left", limit="steps"), TrialEnd.STEP_LIMIT),
+        (LimitReached("no token is left", limit="tokens"), TrialEnd.TOKEN_LIMIT),
+        (LimitReached("no time is left", limit="time"), TrialEnd.TIME_LIMIT),
+        (LimitReached("the same call again", limit="repeats"), TrialEnd.REPEAT_LIMIT),
+        (LimitReached("too long", limit="context"), TrialEnd.CONTEXT_LIMIT),
+        (ContextExceeded("too long"), TrialEnd.CONTEXT_LIMIT),
+        (BudgetExhausted("no money is left"), TrialEnd.COST_LIMIT),
+        (LimitReached("of a new kind", limit="patience"), TrialEnd.FAILED),
+        (Rejected("a signature is missing"), TrialEnd.FAILED),
+    ],
+)
+async def test_a_limit_that_a_forecaster_comes_to_is_no_failure_of_its_model(
+    error: FoxcastError, end: TrialEnd
+) -> None:
+    trial = await run(Scripted(step(0.4), error))
+    assert (trial.end, trial.belief, trial.detail) == (end, belief(0.4), f"{type(error).__name__}: {error}")
+    assert trial.counts is (end is not TrialEnd.FAILED)
+
+
+async def test_what_a_trial_started_from_is_what_its_first_step_says() -> None:
+    prior = Prior(PriorKind.BASE_RATE, Binary(0.1))
+    first = replace(step(0.3), prior=prior)
+    assert (await run(Scripted(first, step(0.6)))).prior == prior
+    assert (await run(Scripted(step(0.3), step(0.6)))).prior is None
 
 
 async def test_a_time_limit_of_the_forecasters_own_is_its_failure_and_not_the_limit_of_the_trial() -> None:

@@ -199,7 +199,7 @@ async def test_nothing_else_can_be_used_there_and_texts_are_kept(built: House) -
         random=SeededRandom(1),
         bench=found,
     )
-    assert desk.tools == ()
+    assert (desk.tools, desk.all_tools) == ((), ())
 
 
 async def test_each_question_is_planned_for_those_who_fit_it_and_their_leaders_forecast_leaves(house: House) -> None:

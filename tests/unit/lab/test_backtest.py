@@ -89,11 +89,11 @@ async def test_a_question_without_a_forecast_counts_as_one_half_and_is_told() ->
     assert [(row.probability, row.imputed) for row in rows] == [(0.3, False), (0.5, True)]
     [entry] = logs
     assert (entry["event"], entry["count"], entry["of"]) == ("questions without a forecast", 1, 2)
-    assert entry["mostly"] == "Unavailable: no model"
+    assert entry["mostly"] == "1 trial failed: no model"
 
 
 async def test_a_forecaster_that_answers_nothing_of_a_round_is_not_scored() -> None:
-    with pytest.raises(Unavailable, match="plain answered none of the 1 questions of 0: Unavailable: no model"):
+    with pytest.raises(Unavailable, match="plain answered none of the 1 questions of 0: 1 trial failed: no model"):
         await run(subject(ScriptedForecaster(Unavailable("no model"))))
 
 

@@ -205,26 +205,31 @@ def passing_over(prompt: Prompt) -> Completion:
 
 
 @pytest.mark.parametrize(
-    ("cutoff", "fates", "unjudged"),
+    ("said", "cutoff", "fates", "unjudged"),
     [
-        (CUTOFF + DAY, {("search result", "kept"): 2}, {Kind.RESULT: 1}),
-        (CUTOFF, {("search result", "kept"): 1, ("search result", "unchecked"): 1}, {}),
+        (passing_over, CUTOFF + DAY, {("search result", "kept"): 2}, {}),
+        (passing_over, CUTOFF, {("search result", "kept"): 1, ("search result", "unchecked"): 1}, {}),
+        (Unavailable("busy"), CUTOFF, {("search result", "kept"): 2}, {Kind.RESULT: 2}),
     ],
-    ids=["of today", "of an earlier day"],
+    ids=["of today", "of an earlier day", "of an earlier day, without a verdict"],
 )
 async def test_what_the_filter_passed_over_is_told_whether_it_was_kept_or_left_out(
-    tmp_path: Path, cutoff: datetime, fates: dict[tuple[str, str], int], unjudged: dict[Kind, int]
+    tmp_path: Path, said: Any, cutoff: datetime, fates: dict[tuple[str, str], int], unjudged: dict[Kind, int]
 ) -> None:
-    async with laboratory(tmp_path, passing_over) as lab:
-        lab.desk.engine.hits = [hit("one"), hit("two")]
+    async with laboratory(tmp_path, said) as lab:
+        # What is published while a live trial runs is no leak, and where nothing can leak nobody is asked.
+        newest = CUTOFF - DAY if cutoff == CUTOFF else cutoff + timedelta(minutes=5)
+        lab.desk.engine.hits = [hit("one"), hit("two", published_at=newest)]
         await lab.use(SEARCH, question=market(), cutoff=cutoff)
         audit = await lab.audit()
+        assert bool(lab.llm.requests) is (cutoff == CUTOFF)
     assert counted(audit) == fates
     assert audit.unjudged() == unjudged
-    assert audit_as_plain(audit)["kept_without_verdict"] == {"search result": len(unjudged), "page": 0}
+    assert audit.leaks == []
+    assert audit_as_plain(audit)["kept_without_verdict"] == {"search result": sum(unjudged.values()), "page": 0}
     console = Console(file=io.StringIO(), width=200)
     print_audit(console, audit)
-    told = "kept without a verdict of the filter: 1 of the 2 search results\n"
+    told = "kept without a verdict of the filter: 2 of the 2 search results\n"
     assert isinstance(console.file, io.StringIO)
     assert (told in console.file.getvalue()) is bool(unjudged)
     assert "dropped unchecked" in " ".join(console.file.getvalue().split())
@@ -295,6 +300,7 @@ def met(kind: Kind, **more: Any) -> Met:
     [
         (met(Kind.RESULT, dated=CUTOFF), Finding.DATED),
         (met(Kind.RESULT, dated=CUTOFF - DAY), None),
+        (met(Kind.RESULT, dated=CUTOFF, backdated=False), None),
         (met(Kind.PAGE), None),
         (met(Kind.PAGE, dated=CUTOFF + DAY), Finding.DATED),
         (met(Kind.PAGE, dated=CUTOFF + DAY, dropped=Layer.DATES), None),

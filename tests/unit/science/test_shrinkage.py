@@ -5,9 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bot.domain.belief import PriorKind
 from bot.science.aggregate import LogitMoments, logit_moments
 from bot.science.arrays import FloatArray
-from bot.science.shrinkage import FIXED_GRID, SPREAD_GRID, FixedWeight, SpreadWeight, shrink, tune, tune_leave_one_out
+from bot.science.shrinkage import (
+    DEFAULT_WEIGHTS,
+    FIXED_GRID,
+    SPREAD_GRID,
+    FixedWeight,
+    SpreadWeight,
+    shrink,
+    tune,
+    tune_leave_one_out,
+)
 
 
 def noisy(items: int, seed: int) -> tuple[LogitMoments, FloatArray]:
@@ -22,6 +32,28 @@ def noisy(items: int, seed: int) -> tuple[LogitMoments, FloatArray]:
 def items(vectors: dict[str, Any]) -> tuple[LogitMoments, list[float]]:
     rows = vectors["rows"]
     return logit_moments(np.array([row["trials"] for row in rows]).T), [row["y"] for row in rows]
+
+
+def test_by_default_trials_are_drawn_to_a_base_rate_as_the_vectors_have_it_and_not_to_the_crowd(
+    vectors: dict[str, Any],
+) -> None:
+    for case in vectors["aggregate"]:
+        moments = logit_moments([[probability] for probability in case["trials"]])
+        with_rate = shrink(moments, DEFAULT_WEIGHTS[PriorKind.BASE_RATE], 0.15)
+        assert with_rate == pytest.approx(case["shrink_std_f.3_c.7_prior.15"], abs=1e-9)
+        with_crowd = shrink(moments, DEFAULT_WEIGHTS[PriorKind.CROWD], 0.15)
+        assert with_crowd == pytest.approx(case["logit_mean"], abs=1e-9)
+
+
+def test_the_weights_for_trials_that_started_from_nothing_are_the_best_under_the_model() -> None:
+    rng, count = np.random.default_rng(1), 50_000
+    truth, noise = rng.normal(0.0, 1.5, count), rng.uniform(0.2, 1.5, count)
+    shared = rng.normal(0.0, 0.5, count) * noise
+    logits = truth + shared + rng.normal(0.0, 1.0, (5, count)) * noise
+    moments = logit_moments(np.clip(1 / (1 + np.exp(-logits)), 0.02, 0.98))
+    # In place of outcomes the true probabilities: the same minimum in expectation, with less noise.
+    best = tune(moments, 1 / (1 + np.exp(-truth)))
+    assert best == DEFAULT_WEIGHTS[PriorKind.EVEN]
 
 
 def test_the_spread_grid_finds_the_rule_of_the_vectors(

@@ -37,17 +37,20 @@ async def test_an_error_in_a_script_is_raised_and_a_role_without_a_model_is_a_ma
 async def test_the_policy_bounds_the_tools() -> None:
     desk = ScriptedDesk(bench=[LOOK, LISTEN], policy=SourcePolicy(tools=("look", "listen"), first="listen"))
     assert [tool.name for tool in desk.tools] == ["listen"]
+    assert desk.all_tools == [LOOK.tool, LISTEN.tool]
     assert (await desk.use("look", {"where": "up"})).failed
     assert (await desk.use("listen", {})).observation.text == "heard"
     assert [tool.name for tool in desk.tools] == ["look", "listen"]
     desk = ScriptedDesk(bench=[LOOK, LISTEN], policy=SourcePolicy(tools=("look",), first="listen"))
     assert [tool.name for tool in desk.tools] == ["look"]
+    assert desk.all_tools == [LOOK.tool]
 
 
 async def test_a_tool_with_so_many_uses_is_not_offered_after_them() -> None:
     desk = ScriptedDesk(bench=[ScriptedTool(LOOK.tool, LOOK.run, uses=1)])
     assert not (await desk.use("look", {"where": "up"})).failed
     assert desk.tools == []
+    assert desk.all_tools == [LOOK.tool]
     assert (await desk.use("look", {"where": "up"})).failed
     assert desk.used == [("look", {"where": "up"})]
 

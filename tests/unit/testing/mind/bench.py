@@ -20,7 +20,7 @@ from bot.testing.research import MemoryFetcher, MemorySeries
 from bot.testing.venues.kit import serve
 from bot.testing.world.ask import Ask, Form
 from bot.testing.world.habits import Habits
-from bot.testing.world.mind_server import MODEL, MindServer
+from bot.testing.world.mind_server import MODEL, STRICT, MindServer
 from bot.testing.world.news import Article, Newsroom
 from bot.testing.world.world import World
 from tests.integration.stage import COMPATIBLE, HurriedClock, Setup, Stage, staged
@@ -154,7 +154,7 @@ async def benched(
     folder: Path, habits: Habits | None = None, dialect: str = "tools"
 ) -> AsyncIterator[tuple[Stage, MindServer]]:
     """Open the engine on a day of the world, with a mind of these habits."""
-    server = MindServer(HurriedClock(), {MODEL: habits or Habits()})
+    server = MindServer(HurriedClock(), {MODEL: habits or Habits()}, strict=STRICT)
     setup = SimulatedSetup(dialect=dialect, desk=DeskSection(filter=False))
     async with serve(server) as served, staged(folder, f"{served.url}/v1", setup) as stage:
         yield stage, server

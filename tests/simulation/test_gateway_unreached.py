@@ -1,0 +1,171 @@
+"""What cannot be reached ends in seconds with its cause, for all that wait for it; an empty account at once."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bot.domain.inquiry import Inquiry
+from bot.domain.prompt import Message, Price, Prompt, Speaker
+from bot.errors import FoxcastError, QuotaExhausted, ServerUnreachable, Unavailable
+from bot.testing.llm import Slow, Turn, said
+from tests.simulation.gateway_stage import DOWN, Stage, failure, waiting
+from tests.unit.llm.rig import MAIN, SPARE, Rig, charge, inquiry, section, with_fallback
+
+GONE = ServerUnreachable("http://127.0.0.1:1/v1 cannot be reached")
+TRIALS = [inquiry(f"hello {trial}", to=charge(trial=trial)) for trial in range(1, 6)]
+
+
+async def errors(rig: Rig, asked: Sequence[Inquiry]) -> list[FoxcastError]:
+    """Ask all at once, each with ten minutes, and return how they failed."""
+    results = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in asked), return_exceptions=True)
+    assert all(isinstance(one, FoxcastError) for one in results)
+    return [one for one in results if isinstance(one, FoxcastError)]
+
+
+@pytest.mark.parametrize("concurrency", [1, 20])
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_server_that_is_not_there_is_tried_for_three_seconds_by_all_trials_together(
+    stage: Stage, count: int, concurrency: int
+) -> None:
+    async def story(rig: Rig) -> None:
+        failed = await errors(rig, TRIALS[:count])
+        assert {(type(error), str(error)) for error in failed} == {(ServerUnreachable, str(GONE))}
+        assert rig.clock.monotonic() == pytest.approx(3.0, abs=0.1)
+        assert 3 <= len(rig.prime.requests) <= 3 * count
+        # Nothing left, so nothing is counted or held.
+        assert set(rig.rows("state, attempts, calls, cost_usd")) == {("failed", 0, 0, 0.0)}
+        assert rig.purse_usd == 0
+
+    stage.play(story, GONE, section=waiting(concurrency=concurrency))
+
+
+def test_who_asks_while_it_is_left_alone_is_told_at_once_with_the_cause(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        await failure(rig)
+        began, asked = rig.clock.monotonic(), len(rig.prime.requests)
+        assert {str(error) for error in await errors(rig, TRIALS)} == {str(GONE)}
+        assert (rig.clock.monotonic(), len(rig.prime.requests)) == (began, asked)
+        await rig.settled()
+        (told,) = [text for subject, text in rig.alerts if subject == "Provider prime does not answer"]
+        assert told.startswith(f"{GONE}. It is left alone for 30 s")
+
+    stage.play(story, GONE, section=waiting())
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_server_that_restarts_costs_no_trial(stage: Stage, failures: int) -> None:
+    async def story(rig: Rig) -> None:
+        answers = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in TRIALS))
+        assert {answer.model for answer in answers} == {MAIN}
+        assert rig.clock.monotonic() <= 3.1
+        await rig.settled()
+        assert rig.alerts == []
+
+    stage.play(story, *[GONE] * 5 * failures, said("back"), section=waiting())
+
+
+def test_after_the_rest_one_request_tries_it_and_the_others_wait_for_what_comes_of_that(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        await failure(rig)
+        await rig.clock.sleep(30)
+        began = rig.clock.monotonic()
+        # Not there yet: one try, and nobody waits.
+        assert len(await errors(rig, TRIALS)) == 5
+        assert (rig.clock.monotonic() - began, len(rig.prime.requests)) == (0.0, 4)
+        await rig.clock.sleep(30)
+        answers = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in TRIALS))
+        assert {answer.completion.text for answer in answers} == {"back"}
+
+    stage.play(story, *[GONE] * 4, Slow(2.0, said("back")), section=waiting())
+
+
+def test_a_server_that_is_back_and_fails_is_waited_for_as_any_that_fails(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        await failure(rig)
+        await rig.clock.sleep(30)
+        answers = await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in TRIALS))
+        assert {answer.completion.text for answer in answers} == {"back"}
+        assert rig.clock.monotonic() == pytest.approx(63, abs=2)
+
+    stage.play(story, *[GONE] * 3, DOWN, said("back"), section=waiting())
+
+
+def test_the_fallback_takes_over_where_the_main_model_cannot_be_reached_any_more(stage: Stage) -> None:
+    first = Message(speaker=Speaker.USER, text="Will it rain?")
+    summary = Message(speaker=Speaker.USER, text="In short?")
+
+    async def story(rig: Rig) -> None:
+        ongoing = Prompt(messages=(first,), model=MAIN, handover=(summary,))
+        assert (await rig.gateway.ask(inquiry(ongoing), deadline_s=600)).model == SPARE
+        assert rig.clock.monotonic() == pytest.approx(3.0, abs=0.1)
+        # Another conversation of the main model finds it left alone, and is handed over at once.
+        other = Prompt(messages=(first, first), model=MAIN, handover=(summary, summary))
+        assert (await rig.gateway.ask(inquiry(other), deadline_s=600)).model == SPARE
+        assert rig.clock.monotonic() == pytest.approx(3.0, abs=0.1)
+        assert [request.prompt.messages for request in rig.other.requests] == [(summary,), (summary, summary)]
+
+    stage.play(story, GONE, section=section(roles=with_fallback()))
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 10])
+def test_as_many_tries_as_configured_and_three_at_most(stage: Stage, attempts: int) -> None:
+    async def story(rig: Rig) -> None:
+        await failure(rig)
+        assert len(rig.prime.requests) == min(3, attempts)
+        assert rig.clock.monotonic() <= 3.1
+
+    stage.play(story, GONE, section=waiting(attempts=attempts))
+
+
+def test_a_caller_without_three_seconds_is_told_the_cause_and_not_that_time_is_up(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        assert str(await failure(rig, deadline_s=0.5)) == str(GONE)
+
+    stage.play(story, GONE, section=waiting())
+
+
+def test_a_breaker_that_opened_tells_the_last_failure(stage: Stage) -> None:
+    async def story(rig: Rig) -> None:
+        for number in range(3):
+            await failure(rig, text=str(number))
+        resting = await failure(rig, text="while it rests", deadline_s=20)
+        assert "failed 3 times in a row and is left alone for 30 s: 500" in str(resting)
+        await rig.settled()
+        (text,) = [text for subject, text in rig.alerts if subject == "Provider prime does not answer"]
+        assert text.startswith("3 requests in a row failed: 500. It is left alone")
+
+    stage.play(story, DOWN, section=waiting(attempts=1, break_after=3, break_s=30.0))
+
+
+@pytest.mark.parametrize("wait", [Unavailable("429", retry_after_s=300.0), DOWN])
+def test_an_empty_account_stops_those_too_that_wait_for_something_else(stage: Stage, wait: Unavailable) -> None:
+    broke = QuotaExhausted("no credit")
+
+    async def story(rig: Rig) -> None:
+        assert {type(error) for error in await errors(rig, TRIALS)} == {QuotaExhausted}
+        assert rig.clock.monotonic() <= 2 * 2.0 + 0.1
+
+    turns: list[Turn] = [Slow(0.1, wait), Slow(0.1, wait), Slow(2.0, broke)]
+    stage.play(story, *turns, section=waiting(timeout_s=600.0))
+
+
+def test_five_trials_ask_at_once_for_long_answers_of_a_dear_model_within_the_usual_budgets(stage: Stage) -> None:
+    dear = Price(tokens_in=4.0, tokens_cached=0.2, tokens_out=20.0)
+    models = {MAIN: {"price_in": dear.tokens_in, "price_out": dear.tokens_out}}
+    roles = {"main": {"model": MAIN, "max_tokens": 32_000}}
+    text = "x" * 4 * 19_000
+
+    async def story(rig: Rig) -> None:
+        assert await rig.gateway.worst_usd("main") == pytest.approx(0.72)
+        # Seven steps of each trial, at what such a step costs where its beginning is in the provider's cache.
+        for step in range(7):
+            asked = [inquiry(f"{step} {text}", to=charge(trial=trial), seed=trial) for trial in range(1, 6)]
+            await asyncio.gather(*(rig.gateway.ask(one, deadline_s=600) for one in asked))
+        assert rig.prime.most == 5
+        assert rig.clock.monotonic() == pytest.approx(7 * 60, abs=1)
+        await rig.settled()
+        assert rig.alerts == []
+
+    answer = Slow(60.0, said("yes", tokens_in=5_000, tokens_out=1_000))
+    stage.play(story, answer, section=section(roles=roles, models=models, budget={}))

@@ -1,0 +1,88 @@
+"""What a provider recommends counts where config is silent: in the request, its name on record, and its worst case."""
+
+import pytest
+
+from bot.config.model import RoleSection
+from bot.domain.prompt import ModelDefaults, Sampling
+from bot.errors import ConfigError, ContractError
+from bot.llm.defaults import UNKNOWN_MODEL, defaults_of, sampling_of
+from bot.testing.llm import ScriptedLlm, said
+from tests.unit.llm.conftest import OpenRig
+from tests.unit.llm.rig import MAIN, PRICE, SPARE, inquiry, section
+
+HARD = ModelDefaults(max_tokens=32_000, effort="high")
+
+
+class Advised(ScriptedLlm):
+    """A provider that recommends something for its models."""
+
+    advice: object = HARD
+
+    def defaults(self, model: str) -> object:
+        if isinstance(self.advice, Exception):
+            raise self.advice
+        return self.advice
+
+
+def advised(advice: object = HARD) -> dict[str, ScriptedLlm]:
+    llm = Advised(turns=[said("yes")], price_of_all=PRICE)
+    llm.advice = advice
+    return {"prime": llm, "other": ScriptedLlm(turns=[said("spare")], price_of_all=PRICE)}
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({}, Sampling(max_tokens=32_000, effort="high")),
+        ({"max_tokens": 9}, Sampling(max_tokens=9, effort="high")),
+        ({"effort": "none"}, Sampling(max_tokens=32_000, effort="none")),
+        ({"effort": "low", "temperature": 0.5}, Sampling(max_tokens=32_000, effort="low", temperature=0.5)),
+    ],
+)
+def test_the_table_of_a_role_goes_before_what_the_provider_recommends(
+    table: dict[str, object], expected: Sampling
+) -> None:
+    assert sampling_of(RoleSection.model_validate({"model": MAIN, **table}), HARD) == expected
+
+
+async def test_what_is_recommended_is_sent_named_on_record_and_reserved(open_rig: OpenRig) -> None:
+    requests, worst = [], []
+    for advice in (HARD, ModelDefaults(max_tokens=1_000)):
+        async with open_rig(section(roles={"main": {"model": MAIN}}), llms=advised(advice)) as rig:
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+            requests.append(rig.prime.requests[0].sampling)
+            worst.append(await rig.gateway.worst_usd("main"))
+            digests = rig.rows("request, worst_usd")
+    assert requests == [Sampling(max_tokens=32_000, effort="high"), Sampling(max_tokens=1_000)]
+    assert digests[0][0] != digests[1][0]
+    # 10 dollars per million: 31,000 tokens more.
+    assert digests[0][1] - digests[1][1] == pytest.approx(0.31)
+    # And a prompt of 20,000 tokens at 2.
+    assert worst == [pytest.approx(0.04 + 0.32), pytest.approx(0.04 + 0.01)]
+
+
+async def test_each_model_of_a_role_has_its_own(open_rig: OpenRig) -> None:
+    roles = {"main": {"model": SPARE, "fallback": MAIN}}
+    async with open_rig(section(roles=roles), llms=advised()) as rig:
+        rig.other.turns = [ContractError("odd")]
+        await rig.gateway.ask(inquiry(), deadline_s=60)
+        assert rig.other.requests[0].sampling.max_tokens == UNKNOWN_MODEL.max_tokens == 16_000
+        assert rig.prime.requests[0].sampling == Sampling(max_tokens=32_000, effort="high")
+        # The dearer of both: 32,000 at 10 dollars.
+        assert await rig.gateway.worst_usd("main") == pytest.approx(0.36)
+
+
+async def test_a_provider_without_a_recommendation_leaves_effort_to_the_model() -> None:
+    assert defaults_of(ScriptedLlm(), MAIN) == ModelDefaults(max_tokens=16_000, effort=None)
+
+
+@pytest.mark.parametrize("advice", [None, 5, ModelDefaults(max_tokens=0), LookupError("sk-secret")])
+async def test_a_provider_whose_recommendation_is_none_breaks_its_contract(open_rig: OpenRig, advice: object) -> None:
+    async with open_rig(section(), llms=advised(advice)) as rig:
+        with pytest.raises(ContractError, match=MAIN) as caught:
+            await rig.gateway.ask(inquiry(), deadline_s=60)
+        assert "sk-secret" not in str(caught.value)
+        assert await rig.gateway.worst_usd("main") is None
+    async with open_rig(section(), llms=advised(ConfigError("no such endpoint"))) as rig:
+        with pytest.raises(ConfigError, match="no such endpoint"):
+            await rig.gateway.ask(inquiry(), deadline_s=60)
