@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from bot.api import Completion, FoxcastError, Http, Json, Price, Usage
+from bot.api import Completion, FoxcastError, Http, Json, Price, Rejected, Usage
 from plugins.models._chat_reply import read_chat
 from plugins.models._faults import StateRefused, as_rejected, translated
 from plugins.models._profiles import WireFormat
@@ -62,7 +62,7 @@ async def exchanged(call: WireCall, send: Send, *, hint: str = "") -> WireReply:
         return await send(call)
     except StateRefused as error:
         if not call.carries_state:
-            raise as_rejected(error, hint) from error
+            raise _reported(error, hint) from error
         log.warning(
             "a message went back and was refused; asking once more without its signed parts",
             model=call.shown,
@@ -71,7 +71,11 @@ async def exchanged(call: WireCall, send: Send, *, hint: str = "") -> WireReply:
     try:
         return await send(call.plain())
     except StateRefused as error:
-        raise as_rejected(error, hint) from error
+        raise _reported(error, hint) from error
+
+
+def _reported(error: StateRefused, hint: str) -> Rejected:
+    return as_rejected(error, hint) if error.sure else Rejected(str(error))
 
 
 def priced(reply: WireReply, price: Price | None) -> Completion:

@@ -26,6 +26,8 @@ from bot.api import (
 SHOWN_CHARS = 300
 FULL = 429
 BROKE = 402
+# What servers with strict types say of a field that they don't know, or whose type they don't.
+_UNFIT = 422
 _TRY_AGAIN = frozenset({408, 409, 425, 429})
 
 # The account has no money, or has used up what it may use; some say so with the status of a rate limit.
@@ -56,13 +58,21 @@ _STATE = re.compile(
     re.IGNORECASE,
 )
 _NO_AUTO = re.compile(r"--enable-auto-tool-choice")
-_CHOICE = re.compile(r"tool_choice|tool choice|forces tool use", re.IGNORECASE)
+_CHOICE = re.compile(r"tool[_ -]choice|forces tool use", re.IGNORECASE)
 _WAIT = re.compile(r"\"retryDelay\":\s*\"(\d+(?:\.\d+)?)s\"|retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
 _OVERLOADED = re.compile(r"overloaded|server_error|internal_error|api_error|rate_limit|slow_down", re.IGNORECASE)
 
 
 class StateRefused(Rejected):
-    """The provider refused a message that should have gone back as it came. The same call without it may be taken."""
+    """The provider refused a message that should have gone back as it came. The same call without it may be taken.
+
+    ``sure`` is false where it may have refused something else.
+    """
+
+    def __init__(self, message: str, *, sure: bool = True) -> None:
+        """Keep how sure it is."""
+        super().__init__(message)
+        self.sure = sure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,18 +187,23 @@ def _account_fault(status: int, text: str, *, said: str, shown: str, remedy: Rem
 def _request_fault(status: int, text: str, *, said: str, remedy: Remedy) -> FoxcastError:
     if _CONTEXT.search(text):
         return ContextExceeded(said)
-    if _NO_AUTO.search(text) and remedy.choice:
-        return Rejected(
-            f'{said}. This server cannot leave the choice of a tool to the model; set {remedy.choice} = "required"'
-        )
     if _CHOICE.search(text):
-        what = f'. Leave the choice of a tool to the model: set {remedy.choice} = "auto"' if remedy.choice else ""
-        return Rejected(said + what)
+        return Rejected(said + _choice_remedy(text, remedy))
     if _STATE.search(text):
         return StateRefused(said)
+    if status == _UNFIT:
+        return StateRefused(said, sure=False)
     if status in {404, 410}:
         return Rejected(f"{said}; is the name of the model right, and the address?")
     return Rejected(said)
+
+
+def _choice_remedy(text: str, remedy: Remedy) -> str:
+    if not remedy.choice:
+        return ""
+    if _NO_AUTO.search(text):
+        return f'. This server cannot leave the choice of a tool to the model; set {remedy.choice} = "required"'
+    return f'. Leave the choice of a tool to the model: set {remedy.choice} = "auto"'
 
 
 def _asked_s(text: str, wait_s: float | None, status: int) -> float | None:

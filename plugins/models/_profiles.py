@@ -109,8 +109,9 @@ class ModelProfile:
     def level(self, wanted: str | None, shown: str) -> str | None:
         """Return the effort as this model knows it, None where nothing is to be said of it, "none" for no thinking.
 
-        A level that it lacks becomes the next lower one, so that nothing is dearer than asked for, or its lowest.
-        Raises ConfigError for a model that takes no effort or cannot do without thinking, and for an unknown word.
+        A level that it lacks becomes the next lower one, so that nothing is dearer than asked for, or its lowest. For a
+        model that takes no effort nothing is said: the effort of a role holds for its fallback too.
+        Raises ConfigError for a model that cannot be kept from thinking, and for a word that is no level.
         """
         if wanted is None or (self.efforts is None and wanted != "none"):
             return wanted
@@ -122,14 +123,13 @@ class ModelProfile:
                 least = f"; its least effort is {known[0]!r}" if known else ""
                 raise ConfigError(_refusal(shown, 'effort = "none": this model cannot be kept from thinking' + least))
             return wanted
-        if not known:
-            what = f"effort = {wanted!r}: this model takes no effort; leave it out"
-            raise ConfigError(_refusal(shown, what))
         if wanted in known:
             return wanted
         if wanted not in SCALE:
-            what = f"effort = {wanted!r} is none of its levels, which are {', '.join(known)}"
-            raise ConfigError(_refusal(shown, what))
+            levels = f"its levels, which are {', '.join(known)}" if known else f"these: {', '.join(SCALE)}"
+            raise ConfigError(_refusal(shown, f"effort = {wanted!r} is none of {levels}"))
+        if not known:
+            return None
         lower = [level for level in known if SCALE.index(level) < SCALE.index(wanted)]
         return lower[-1] if lower else known[0]
 

@@ -9,7 +9,7 @@ Google's compatible endpoint, vLLM, llama.cpp and LM Studio add to it.
 from bot.api import Json, Message, Prompt, Speaker, Tool, ToolCall
 from plugins.models._profiles import ModelProfile, SchemaForm, ThinkingStyle
 from plugins.models._schemas import OPENAI_STRICT, reduced
-from plugins.models._wire_call import ANSWER, NO_SIGNATURE, WireCall, foreign_id, schema_request, sendable
+from plugins.models._wire_call import ANSWER, NO_SIGNATURE, WireCall, filled, foreign_id, schema_request, sendable
 
 # Some models want reasoning in every message with a call, also where another model made it. A space is taken.
 _NO_REASONING = " "
@@ -37,7 +37,7 @@ def chat_messages(call: WireCall) -> list[Json]:
     profile, marked = call.profile, _marked(call)
     sent: list[dict[str, Json]] = []
     own: set[str] = set()
-    for place, message in enumerate(call.prompt.messages):
+    for place, message in enumerate(_instructed(call)):
         kept = call.received(message)
         if isinstance(kept, dict):
             own.update(made.id for made in message.calls)
@@ -46,10 +46,9 @@ def chat_messages(call: WireCall) -> list[Json]:
             sent[-1]["content"] = f"{sent[-1]['content']}\n\n{sendable(message.text)}"
         else:
             sent.append(_message(message, own, profile))
-            if place == marked:
-                mark: Json = {"type": "text", "text": sendable(message.text), "cache_control": {"type": "ephemeral"}}
-                sent[-1]["content"] = [mark]
-    return [*_instructed(sent, call)]
+            if profile.marks and message.speaker is not Speaker.ASSISTANT:
+                sent[-1]["content"] = [_part(message, marked=place == marked)]
+    return [*sent]
 
 
 def _marked(call: WireCall) -> int | None:
@@ -59,13 +58,15 @@ def _marked(call: WireCall) -> int | None:
     return places[-1] if places else None
 
 
+def _part(message: Message, *, marked: bool) -> Json:
+    """Return a text as a part, so that a mark that moves on changes nothing about the form of a message."""
+    part: dict[str, Json] = {"type": "text", "text": filled(message.text)}
+    return {**part, "cache_control": {"type": "ephemeral"}} if marked else part
+
+
 def _own(kept: dict[str, Json], profile: ModelProfile) -> dict[str, Json]:
     """Return a message of this model as it came, without what its vendor refuses in its own messages."""
-    sent = {name: value for name, value in kept.items() if name not in profile.unwanted}
-    if profile.short_ids and sent.get("tool_calls") and isinstance(sent.get("content"), str):
-        # This vendor takes words or calls in one message, though it gives both; nothing of them is signed.
-        sent["content"] = ""
-    return sent
+    return {name: value for name, value in kept.items() if name not in profile.unwanted}
 
 
 def _message(message: Message, own: set[str], profile: ModelProfile) -> dict[str, Json]:
@@ -75,6 +76,7 @@ def _message(message: Message, own: set[str], profile: ModelProfile) -> dict[str
         given = message.answers or ""
         sent["tool_call_id"] = given if given in own else foreign_id(given, short=profile.short_ids)
     if message.calls:
+        # The vendor with short ids may refuse words beside calls, though it gives both.
         words = message.text and not profile.short_ids
         sent["content"] = sendable(message.text) if words else None
         sent["tool_calls"] = [_foreign_call(made, nth, profile) for nth, made in enumerate(message.calls)]
@@ -95,15 +97,15 @@ def _foreign_call(made: ToolCall, nth: int, profile: ModelProfile) -> Json:
     return sent
 
 
-def _instructed(sent: list[dict[str, Json]], call: WireCall) -> list[dict[str, Json]]:
+def _instructed(call: WireCall) -> Sequence[Message]:
     """Return the messages with the schema in words, where the vendor cannot be given it otherwise."""
-    schema = call.prompt.schema
+    messages, schema = call.prompt.messages, call.prompt.schema
     if schema is None or call.profile.schema is SchemaForm.SCHEMA:
-        return sent
+        return messages
     words = schema_request(schema)
-    if sent and sent[0]["role"] == "system":
-        return [{**sent[0], "content": f"{sent[0]['content']}\n\n{words}"}, *sent[1:]]
-    return [{"role": "system", "content": words}, *sent]
+    if messages and messages[0].speaker is Speaker.SYSTEM:
+        return (replace(messages[0], text=f"{messages[0].text}\n\n{words}"), *messages[1:])
+    return (Message(speaker=Speaker.SYSTEM, text=words), *messages)
 
 
 def _sampled(call: WireCall) -> dict[str, Json]:
