@@ -6,6 +6,9 @@ Source: OpenAI, "Create chat completion"; what DeepSeek, Moonshot, Z.AI, Alibaba
 Google's compatible endpoint, vLLM, llama.cpp and LM Studio add to it.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from bot.api import Json, Message, Prompt, Speaker, Tool, ToolCall
 from plugins.models._profiles import ModelProfile, SchemaForm, ThinkingStyle
 from plugins.models._schemas import OPENAI_STRICT, reduced
