@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,9 +16,28 @@ import pytest
 from pydantic import ValidationError
 
 from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Speaker, Tool, ToolCall
+from bot.domain.prompt import (
+    Completion,
+    Finish,
+    Message,
+    ModelDefaults,
+    NativeMessage,
+    Prompt,
+    Sampling,
+    Speaker,
+    Tool,
+    ToolCall,
+)
 from bot.domain.step import Json, Usage
-from bot.errors import ContractError, FoxcastError, Rejected, Unauthorized, Unavailable
+from bot.errors import (
+    ContextExceeded,
+    ContractError,
+    FoxcastError,
+    QuotaExhausted,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+)
 from bot.http import HttpReader
 from bot.llm.faults import may_be_billed
 from bot.llm.place import place_of
@@ -50,6 +70,14 @@ SEARCH = Tool(
 SUBMIT = Tool(name="submit", description="End.", parameters={"type": "object", "properties": {}})
 SCHEMA: Mapping[str, Json] = {"type": "object", "properties": {"percent": {"type": "integer"}}, "required": ["percent"]}
 USAGE = Usage(calls=1, tokens_in=100, tokens_out=20)
+
+
+def _problem(status: int, code: str) -> Reply:
+    """Answer with an error that has a code."""
+    reply = fail(status)
+    body = {"error": {"message": "as scripted", "type": "invalid_request_error", "param": None, "code": code}}
+    return replace(reply, raw=json.dumps(body).encode())
+
 
 # What goes over the wire -> what it means. Source: the API reference of chat completions. Where a server counts no
 # tokens, they are estimated: a quarter of the characters asked (13) and answered, rounded up.
@@ -97,9 +125,10 @@ ANSWERS = {
 FAILURES: dict[str, tuple[Reply, type[FoxcastError]]] = {
     "400": (fail(400), Rejected),
     "401": (fail(401), Unauthorized),
-    "402": (fail(402), Unauthorized),
+    "402": (fail(402), QuotaExhausted),
     "403": (fail(403), Unauthorized),
     "404": (fail(404), Rejected),
+    "409": (fail(409), Unavailable),
     "413": (fail(413), Rejected),
     "422": (fail(422), Rejected),
     "429": (fail(429), Unavailable),
@@ -109,6 +138,8 @@ FAILURES: dict[str, tuple[Reply, type[FoxcastError]]] = {
     "529": (fail(529), Unavailable),
     "no answer": (hang_up(), Unavailable),
     "half a body": (torn(say("a text that is long enough to be torn")), Unavailable),
+    "no quota": (_problem(429, "insufficient_quota"), QuotaExhausted),
+    "too long": (_problem(400, "context_length_exceeded"), ContextExceeded),
     "an error of status 200": (Reply(raw=b'{"error": {"message": "slow down", "code": 429}}'), Unavailable),
     "a web page": (page(), ContractError),
     "broken JSON": (Reply(raw=b'{"choices": ['), ContractError),
@@ -153,6 +184,12 @@ class ModelContract:
     @pytest.fixture
     async def llm(self, server: ModelServer, tmp_path: Path) -> AsyncIterator[Llm]:
         async with self.opened(server.base_url, tmp_path) as llm:
+            yield llm
+
+    @pytest.fixture
+    async def llm_unopened(self, tmp_path: Path) -> AsyncIterator[Llm]:
+        """The provider, which will not be asked."""
+        async with self.opened("http://127.0.0.1:1/v1", tmp_path) as llm:
             yield llm
 
     def test_it_is_built_for_this_version(self) -> None:
@@ -213,9 +250,10 @@ class ModelContract:
         async with ModelServer(say("yes")) as server:
             nowhere = server.base_url
         async with self.opened(nowhere, tmp_path) as llm:
-            with pytest.raises(Unavailable) as caught:
+            with pytest.raises(Unavailable, match="cannot be reached") as caught:
                 await llm.complete(self.model, QUESTION, SAMPLING)
         assert not may_be_billed(caught.value)
+        assert nowhere.partition("//")[2].partition("/")[0] in str(caught.value)
 
     async def test_where_it_is_served_is_told_the_same_way_each_time_and_without_the_key(self, tmp_path: Path) -> None:
         told = []
@@ -256,21 +294,56 @@ class ModelContract:
         assert asking.cancelled()
         assert server.count == 2
 
-    async def test_a_tool_must_be_called_and_one_at_a_time(self, server: ModelServer, llm: Llm) -> None:
+    async def test_the_choice_of_a_tool_is_the_models_and_one_at_a_time(self, server: ModelServer, llm: Llm) -> None:
         server.script = call(("search", {"query": "rain"}))
-        await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT)), SAMPLING)
-        body = server.requests[0].body
-        assert body["tool_choice"] == "required"
-        assert body["parallel_tool_calls"] is False
+        # What may be called now is said in words: a list of tools that changes would lose the cache, or be refused.
+        for allowed in ((), ("submit",)):
+            prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), allowed=allowed)
+            await llm.complete(self.model, prompt, SAMPLING)
+        first, second = (request.body for request in server.requests)
+        assert first["tool_choice"] == second["tool_choice"] == "auto"
+        assert first["parallel_tool_calls"] is False
+        assert first["tools"] == second["tools"]
         assert {name: dict(schema) for name, schema in server.requests[0].tools.items()} == {
             "search": dict(SEARCH.parameters),
             "submit": dict(SUBMIT.parameters),
         }
 
-    async def test_the_only_tool_is_named(self, server: ModelServer, llm: Llm) -> None:
-        prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), allowed=("submit",))
-        await llm.complete(self.model, prompt, SAMPLING)
-        assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "submit"}}
+    async def test_what_the_model_said_goes_back_as_it_came(self, server: ModelServer, llm: Llm) -> None:
+        said: dict[str, Json] = {
+            "role": "assistant",
+            "content": "Let me look.",
+            "reasoning_content": "Clouds. é \u201cquoted\u201d",
+            "tool_calls": [_called("a" * 300, '{"query":  "rain"}'), _called("b", "{}")],
+        }
+        server.script = Reply(raw=_reply_with(said))
+        got = await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH,)), SAMPLING)
+        assert got.native is not None
+        spoken = Message(speaker=Speaker.ASSISTANT, text=got.text, calls=got.calls, native=got.native)
+        results = [Message(speaker=Speaker.TOOL, text="dry", answers=made.id) for made in got.calls]
+        await llm.complete(
+            self.model, Prompt(messages=(*QUESTION.messages, spoken, *results), tools=(SEARCH,)), SAMPLING
+        )
+        _, assistant, *answers = server.requests[1].messages
+        assert assistant == said
+        assert [one["tool_call_id"] for one in answers] == ["a" * 300, "b"]
+
+    async def test_what_another_model_said_is_built_anew(self, server: ModelServer, llm: Llm) -> None:
+        made = ToolCall(id="c1", name="search", arguments="{}")
+        native = NativeMessage(provider="another", model="other", text='{"secret": "signature"}')
+        spoken = Message(speaker=Speaker.ASSISTANT, text="hm", calls=(made,), native=native)
+        result = Message(speaker=Speaker.TOOL, text="dry", answers="c1")
+        await llm.complete(self.model, Prompt(messages=(*QUESTION.messages, spoken, result), tools=(SEARCH,)), SAMPLING)
+        _, assistant, _ = server.requests[0].messages
+        assert "signature" not in json.dumps(assistant)
+        assert (assistant["content"], len(assistant["tool_calls"])) == ("hm", 1)
+
+    def test_what_it_recommends_leaves_room_to_answer(self, llm_unopened: Llm) -> None:
+        recommended = getattr(llm_unopened, "defaults", None)
+        if recommended is not None:
+            found = recommended(self.model)
+            assert isinstance(found, ModelDefaults)
+            assert found.max_tokens >= 4_096
 
     async def test_a_schema_is_asked_for(self, server: ModelServer, llm: Llm) -> None:
         server.script = say('{"percent": 4}')
@@ -312,3 +385,11 @@ class ModelContract:
         got = await asyncio.gather(*(llm.complete(self.model, prompt, SAMPLING) for prompt in prompts))
         assert [answer.text for answer in got] == [str(number) for number in range(40)]
         assert server.count == 40
+
+
+def _called(given: str, arguments: str) -> dict[str, Json]:
+    return {"id": given, "type": "function", "function": {"name": "search", "arguments": arguments}}
+
+
+def _reply_with(message: Json) -> bytes:
+    return json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode()
