@@ -135,7 +135,8 @@ class Lane:
         was_empty = self._is_empty
         minutes = round(EMPTY_S / 60)
         self._empty = (
-            f"{error}. The account behind {self.name} needs money or quota; it is not asked again for {minutes} minutes"
+            f"{error}; until its account has money or quota nothing is sent to {self.name}, which is tried again in "
+            f"{minutes} minutes"
         )
         self._empty_until = self._world.clock.monotonic() + EMPTY_S
         if not was_empty:

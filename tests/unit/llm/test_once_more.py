@@ -139,7 +139,7 @@ async def test_an_account_without_money_stops_all_that_would_be_sent_there(open_
         # The same words for all, so that they are told as one.
         assert {str(error) for error in rest} == {str(first.value)}
         assert all(isinstance(error, QuotaExhausted) for error in rest)
-        for words in ("the account has no money; top it up", "The account behind prime:here needs money", "15 minutes"):
+        for words in ("the account has no money; top it up", "nothing is sent to prime:here", "15 minutes"):
             assert words in str(first.value)
         assert len(rig.prime.requests) == 1
         await rig.settled()
