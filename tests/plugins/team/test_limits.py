@@ -238,3 +238,11 @@ async def test_the_first_step_names_the_version_of_the_prompts() -> None:
     assert len(at.kept) == 1
     assert "$options" in at.kept[0]
     assert len(steps[0].observation.documents) == 5
+
+
+async def test_what_is_believed_without_any_result_is_not_stated() -> None:
+    failing = ToolResult(observation=Observation(text="The search could not be done."), failed=True)
+    for tool, stated in ((ScriptedTool(search_tool().tool, lambda _: failing), False), (search_tool(), True)):
+        at = team_desk(Player(picks=("search", "state")), bench=[tool])
+        steps, _ = await steps_of(question(), at, members=1, steps=3)
+        assert steps[-1].belief.stated is stated
