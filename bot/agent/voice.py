@@ -285,6 +285,7 @@ class Voice:
             # Another model took over, and goes on from what it was told.
             self.messages[:], self._said_at = prompt.handover, len(prompt.handover) - 1
             heard.notes += (f"{answer.model} took over from {self.model}",)
+            self.tally.replaced(self.model)
             self.model = ""
         self._first = self._first if self.model else len(self._described)
         self.model = answer.model

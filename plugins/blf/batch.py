@@ -73,6 +73,7 @@ async def _search_all(course: Course, settings: BlfSettings, raw: Json) -> ToolR
     texts: list[str] = []
     documents: tuple[str, ...] = ()
     usage = Usage()
+    failed = True
     for query in dict.fromkeys(queries[: settings.queries]):
         # The desk may run out of searches in between.
         if not _can_search(course, settings):
@@ -82,5 +83,7 @@ async def _search_all(course: Course, settings: BlfSettings, raw: Json) -> ToolR
         texts.append(result.observation.text)
         documents += result.observation.documents
         usage += result.usage
+        failed = failed and result.failed
         course.state = course.state.having_searched((query,))
-    return ToolResult(observation=Observation(text="\n\n".join(texts), documents=documents), usage=usage)
+    told = Observation(text="\n\n".join(texts), documents=documents)
+    return ToolResult(observation=told, usage=usage, failed=failed)
