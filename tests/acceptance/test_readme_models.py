@@ -78,13 +78,13 @@ async def provided(names: set[str]) -> AsyncIterator[tuple[Mapping[str, Provider
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("block", model_blocks(), ids=main_model)
 async def test_a_model_block_of_readme_forecasts_and_submits(block: str, tmp_path: Path) -> None:
-    names = {name for name in re.findall(r'"(?:litellm|openai_compatible):([a-z]+)/', block)}
+    names = set(re.findall(r'"(?:litellm|openai_compatible):([a-z]+)/', block))
     async with provided(names) as (doubles, environment):
         foxcast = installed(tmp_path, "").with_environment(**environment)
         foxcast.config.write_text(block if block.startswith("plugins") else WHOLE + block)
         done = await Desk(foxcast, None)("run", "--once")
-        refusals = {name: [f"{one.rule} {one.message}" for one in double.refusals] for name, double in doubles.items()}
-        assert refusals == dict.fromkeys(names, [])
+        refusals = [f"{one.rule} {one.message}" for double in doubles.values() for one in double.refusals]
+        assert refusals == []
         assert done.code == 0, done.err[-3000:]
         assert re.search(r"\b30 forecasts made", done.out), done.out
         assert re.search(r"\b30 (acknowledged|submitted)", done.out), done.out
