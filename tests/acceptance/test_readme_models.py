@@ -1,15 +1,16 @@
 """The model blocks of README, each as it stands there, run against strict doubles to a forecast that is submitted."""
 
+import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from bot.testing.loopback import LoopbackServer, Received, Sent
-from bot.testing.model_server import moves
+from bot.testing.model_server import Script, moves
 from bot.testing.providers.anthropic import AnthropicDouble
 from bot.testing.providers.core import ProviderDouble
 from bot.testing.providers.gemini import GeminiDouble
@@ -17,14 +18,13 @@ from bot.testing.providers.local import LlamaCppDouble
 from bot.testing.providers.openai_chat import OpenAiDouble
 from bot.testing.providers.routed import OpenRouterDouble
 from tests.acceptance.conftest import installed
-from tests.acceptance.scripted import Desk
 
 README = Path(__file__).parents[2] / "README.md"
 WHOLE = '[venues.forecastbench]\nforecasters = ["blf"]\n'
 SEARCHED = moves(("web_search", {"query": "what was decided"}), ("web_search", {"query": "what is usual"}))
 NEWS = {"web": {"results": [{"title": "News", "url": "https://news.example/1", "description": "Nothing new."}]}}
 LITELLM = "FOXCAST_MODELS__LITELLM__SETTINGS__"
-DOUBLES = {
+DOUBLES: Mapping[str, Callable[[Script], ProviderDouble]] = {
     "gemini": GeminiDouble,
     "openai": OpenAiDouble,
     "anthropic": AnthropicDouble,
@@ -82,7 +82,8 @@ async def test_a_model_block_of_readme_forecasts_and_submits(block: str, tmp_pat
     async with provided(names) as (doubles, environment):
         foxcast = installed(tmp_path, "").with_environment(**environment)
         foxcast.config.write_text(block if block.startswith("plugins") else WHOLE + block)
-        done = await Desk(foxcast, None)("run", "--once")
+        # In a thread: the servers that it asks are in this one.
+        done = await asyncio.to_thread(foxcast, "run", "--once", timeout=150)
         refusals = [f"{one.rule} {one.message}" for double in doubles.values() for one in double.refusals]
         assert refusals == []
         assert done.code == 0, done.err[-3000:]
