@@ -8,25 +8,25 @@ from bot.agent.bounds import QUANTILES, Levels, Margin
 from bot.agent.course import SEARCH, Course, course_for
 from bot.agent.dialects.move import Move
 from bot.agent.loop import Turn, Way, walk
+from bot.agent.prompt_files import checked_prompts, filled, template, unfilled
 from bot.agent.reading import Misread
-from bot.agent.start import Anchor, first_state, starting_point
+from bot.agent.start import Anchor, first_state, margins_for, starting_point
 from bot.agent.state import Item, State
 from bot.agent.texts import (
     SUBMIT,
     bounds_of,
-    filled,
+    judging_name,
+    judging_text,
     names_of,
     question_text,
     submit_tool,
     task_of,
-    template,
-    unfilled,
 )
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
 from bot.desk.combine import Pool, combine, mixed, pooled
 from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
-from bot.domain.belief import Belief, Confidence, Evidence
+from bot.domain.belief import Belief, Confidence, Evidence, Prior, PriorSource
 from bot.domain.conduct import Conduct
 from bot.domain.curves import curve_through, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
@@ -117,6 +117,7 @@ from bot.ports import (
 from bot.redact import learn as keep_secret
 from bot.specs import (
     API_VERSION,
+    CALL_SECONDS,
     Can,
     CommandSpec,
     DataSpec,
@@ -139,6 +140,7 @@ from bot.told import Told, load_told, store_told
 __all__ = [
     "API_VERSION",
     "BELIEF_FIELD",
+    "CALL_SECONDS",
     "NOTE_TO_SELF",
     "PEERS",
     "QUANTILES",
@@ -251,6 +253,8 @@ __all__ = [
     "Price",
     "PriceFeed",
     "PricePlace",
+    "Prior",
+    "PriorSource",
     "Prompt",
     "Question",
     "QuestionRef",
@@ -314,6 +318,7 @@ __all__ = [
     "ballot_for",
     "belief_schema",
     "bounds_of",
+    "checked_prompts",
     "combine",
     "course_for",
     "coverage",
@@ -324,9 +329,12 @@ __all__ = [
     "first_state",
     "hookimpl",
     "json_of",
+    "judging_name",
+    "judging_text",
     "keep_secret",
     "load_told",
     "loss_of",
+    "margins_for",
     "merged",
     "mixed",
     "names_of",

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 API_VERSION = 1
 
+# In which a model that thinks at high effort gives most of its answers.
+CALL_SECONDS = 60.0
+
 
 # Two underscores in a row separate the parts of an environment variable, so a name has none.
 NAME_PATTERN = r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$"
@@ -185,8 +188,8 @@ class ForecasterSpec(Configurable[S]):
 
     ``shipped`` returns the parameters that come with the package, each usable for cutoffs at or after its ``before``.
     ``trials`` is how many independent trials a forecast has where config does not say; ``steps`` returns how many steps
-    a trial takes at most under these settings, and ``seconds`` how long it may take: those are its limits where config
-    has none for it. ``roles`` are those in which it cannot do
+    a trial takes at most under these settings, and ``seconds`` how long it may take (CALL_SECONDS for each call that
+    waits for the one before): its limits, where config has none for it. ``roles`` are those in which it cannot do
     without a model, and ``may_ask`` those that it asks where a model plays them (``juror_*`` for any number of jurors).
     ``members`` returns the names of other forecasters whose answers it builds on: they forecast before it, and unless
     it asks models itself it reads them with the tool ``peer_forecasts`` (``bot.desk.peers``).

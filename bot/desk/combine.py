@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 
-from bot.domain.belief import Prior, PriorKind
+from bot.domain.belief import Prior, PriorSource
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Choice, Curve, Prediction
 from bot.domain.question import Question
@@ -13,8 +13,9 @@ from bot.domain.question import Question
 class Pool(StrEnum):
     """How several trials become one answer; the formulas are in ``bot.science``.
 
-    Shrinkage draws trials that disagree towards what they started from: the crowd's estimate or a base rate. Options are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a
-    curve point by point, by the median or (all others) the mean of the CDFs.
+    Shrinkage draws trials that disagree towards what they started from: the crowd's estimate or a base rate. Options
+    are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a curve
+    point by point, by the median or (all others) the mean of the CDFs.
     """
 
     LOGIT_MEAN = "logit-mean"
@@ -104,7 +105,7 @@ def _mixture(predictions: Sequence[Prediction], weights: Sequence[float]) -> Pre
 
 
 def _crowd(question: Question) -> Prior | None:
-    return None if question.crowd is None else Prior(PriorKind.CROWD, question.crowd.prediction)
+    return None if question.crowd is None else Prior(PriorSource.CROWD, question.crowd.prediction)
 
 
 def _binary(
@@ -122,7 +123,7 @@ def _binary(
         case Pool.LOGIT_MEAN:
             whole = aggregate.logit_mean(trials)
         case Pool.SHRINK:
-            kind = prior.kind if prior is not None else PriorKind.EVEN
+            kind = prior.source if prior is not None else PriorSource.EVEN
             towards = prior.prediction if prior is not None else None
             center = towards.probability if isinstance(towards, Binary) else 0.5
             whole = shrinkage.shrink(aggregate.logit_moments(trials), shrinkage.DEFAULT_WEIGHTS[kind], center)

@@ -26,7 +26,7 @@ class Evidence:
     log_odds: float | None = None
 
 
-class PriorKind(StrEnum):
+class PriorSource(StrEnum):
     """What a prior rests on."""
 
     CROWD = "crowd"
@@ -38,7 +38,8 @@ class PriorKind(StrEnum):
 class Prior:
     """What a trial starts from before any evidence, the same for every target of the question."""
 
-    kind: PriorKind
+    # No field of the name ``kind``: the ledger tells the members of unions apart by that.
+    source: PriorSource
     prediction: Prediction
 
 

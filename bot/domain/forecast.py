@@ -11,7 +11,6 @@ from bot.domain.prediction import Prediction
 from bot.domain.question import QuestionRef, require_aware
 from bot.domain.step import Usage
 
-
 # The final answer of a model that thinks long takes about as long as one call may take by default.
 FINAL_S = 120.0
 # A call that hangs is given up this long before the trial ends, so that the trial can still say so itself.

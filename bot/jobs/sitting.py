@@ -67,7 +67,9 @@ class Seat:
     """One forecaster as configured: how many trials, how they are combined, and their limits.
 
     No forecast is made where fewer than the share ``least_trials`` of its trials count. Where it asks models, all
-    trials but the first wait ``warm_start_s`` seconds at most for the first step of that one. ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings`` are what
+    trials but the first wait ``warm_start_s`` seconds at most for the first step of that one.
+
+    ``asks``: it asks models. ``clairvoyant``: it works without guards against knowing the future. ``settings`` are what
     it was opened with, without secrets, and ``uses`` the forecaster that it is a variant of: both for the record alone.
     ``members`` are the forecasters that it builds on, which forecast before it.
     """

@@ -162,6 +162,6 @@ class _Examination:
         )
 
 
-async def _unlogged(warm: WarmStart, number: int, step: Step) -> None:
+async def _unlogged(warm: WarmStart, _number: int, _step: Step) -> None:
     """Keep nothing: a backtest can be repeated, at no cost where models and tools answer from the record."""
     warm.release()

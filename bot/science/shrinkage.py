@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bot.domain.belief import PriorKind
+from bot.domain.belief import PriorSource
 from bot.science.aggregate import LogitMoments
 from bot.science.arrays import FloatArray, IntArray, same_length, unit_interval
 from bot.science.logit import logit, sigmoid
@@ -72,10 +72,10 @@ class Tuned(NamedTuple):
 # published code. For trials that started from nothing the paper gives no numbers. Even odds are no information, so
 # these pull less: they are the best pair of the grid below under the paper's model (equations 7 and 8) with five
 # trials, logits of standard deviation 1.5, and trial noise of 0.2 to 1.5 with half as much again that trials share.
-DEFAULT_WEIGHTS: Mapping[PriorKind, WeightRule] = {
-    PriorKind.CROWD: SpreadWeight(1.0, 0.0),
-    PriorKind.BASE_RATE: SpreadWeight(0.3, 0.7),
-    PriorKind.EVEN: SpreadWeight(0.7, 0.4),
+DEFAULT_WEIGHTS: Mapping[PriorSource, WeightRule] = {
+    PriorSource.CROWD: SpreadWeight(1.0, 0.0),
+    PriorSource.BASE_RATE: SpreadWeight(0.3, 0.7),
+    PriorSource.EVEN: SpreadWeight(0.7, 0.4),
 }
 
 # The floor is the outer loop, so that the first of several equal minima is the one the published code picks.

@@ -39,7 +39,8 @@ from bot.errors import (
     Unavailable,
 )
 from bot.http import HttpReader
-from bot.llm.faults import may_be_billed
+from bot.llm.defaults import defaults_of
+from bot.llm.faults import is_unreached, may_be_billed
 from bot.llm.place import place_of
 from bot.ports import Llm
 from bot.specs import API_VERSION, ModelSpec, Settings, Workplace
@@ -70,6 +71,9 @@ SEARCH = Tool(
 SUBMIT = Tool(name="submit", description="End.", parameters={"type": "object", "properties": {}})
 SCHEMA: Mapping[str, Json] = {"type": "object", "properties": {"percent": {"type": "integer"}}, "required": ["percent"]}
 USAGE = Usage(calls=1, tokens_in=100, tokens_out=20)
+# Less comes back empty from models that think.
+LEAST_TOKENS = 4_000
+STATE = "What only this model may see again."
 
 
 def _problem(status: int, code: str) -> Reply:
@@ -112,6 +116,11 @@ ANSWERS = {
         Completion(text="I", finish=Finish.REFUSED, usage=USAGE),
     ),
     "a cut": (cut_short('{"percent": 4'), Completion(text='{"percent": 4', finish=Finish.LENGTH, usage=USAGE)),
+    # No error: the gateway asks once more, with twice the tokens.
+    "thoughts that left no room": (
+        Reply(thinking="Clouds are", finish="length"),
+        Completion(thinking="Clouds are", finish=Finish.LENGTH, usage=USAGE),
+    ),
     "cached tokens": (
         Reply(text="x", tokens_in=1000, tokens_cached=900, tokens_out=7),
         Completion(text="x", usage=Usage(calls=1, tokens_in=1000, tokens_cached=900, tokens_out=7)),
@@ -378,6 +387,45 @@ class ModelContract:
     async def test_an_unknown_price_is_none_and_never_nothing(self, llm: Llm) -> None:
         assert await llm.price(self.model) is None
         assert (await llm.complete(self.model, QUESTION, SAMPLING)).cost_usd is None
+
+    async def test_a_server_that_is_not_there_is_told_from_one_that_fails(self, tmp_path: Path) -> None:
+        async with ModelServer(fail(500)) as server:
+            async with self.opened(server.base_url, tmp_path) as llm:
+                with pytest.raises(Unavailable) as failed:
+                    await llm.complete(self.model, QUESTION, SAMPLING)
+            nowhere = server.base_url
+        async with self.opened(nowhere, tmp_path) as llm:
+            with pytest.raises(Unavailable) as unreached:
+                await llm.complete(self.model, QUESTION, SAMPLING)
+        # The gateway tries the one for three seconds and waits for the other one.
+        assert [is_unreached(caught.value) for caught in (failed, unreached)] == [False, True]
+
+    async def test_what_it_recommends_is_the_same_each_time_and_sends_nothing(
+        self, server: ModelServer, llm: Llm
+    ) -> None:
+        first, second = (defaults_of(llm, f"house:{self.model}") for _ in range(2))
+        assert first == second
+        assert first.max_tokens >= LEAST_TOKENS
+        assert server.count == 0
+
+    async def test_state_of_a_model_is_named_after_it_and_reaches_no_other(self, server: ModelServer, llm: Llm) -> None:
+        server.script = Reply(text="", thinking=STATE, calls=(("search", "{}"), ("submit", "{}")))
+        got = await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT)), SAMPLING)
+        if got.native is None:
+            return  # it keeps no state
+        assert got.native.model == self.model
+        json.loads(got.native.text)
+        answers = [Message(speaker=Speaker.TOOL, text="dry", answers=made.id) for made in got.calls]
+        for native in (replace(got.native, model="another"), replace(got.native, provider="another")):
+            spoken = Message(speaker=Speaker.ASSISTANT, text=got.text, calls=got.calls, native=native)
+            conversation = Prompt(messages=(*QUESTION.messages, spoken, *answers), tools=(SEARCH, SUBMIT))
+            await llm.complete(self.model, conversation, SAMPLING)
+        for asked in server.requests[1:]:
+            assistant, *results = asked.messages[1:]
+            assert STATE not in json.dumps(asked.body)
+            # The words and all calls remain, each with its answer.
+            assert [made["id"] for made in assistant["tool_calls"]] == [one["tool_call_id"] for one in results]
+            assert len(results) == 2
 
     async def test_many_ask_at_once(self, server: ModelServer, llm: Llm) -> None:
         server.script = lambda asked: say(str(asked.messages[-1]["content"]))

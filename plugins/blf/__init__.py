@@ -4,7 +4,7 @@ It needs a model in the role main; the role summariser, where it has one, keeps 
 paper is a setting, so that variants can run side by side on the same questions.
 """
 
-from bot.api import Can, ForecasterSpec, hookimpl
+from bot.api import CALL_SECONDS, Can, ForecasterSpec, hookimpl
 from plugins.blf.forecaster import open_blf
 from plugins.blf.learning import RateLearner
 from plugins.blf.settings import BlfSettings
@@ -23,6 +23,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[BlfSettings]]:
             learner=lambda _: RateLearner(),
             trials=5,
             steps=lambda settings: settings.most_steps,
+            seconds=lambda settings: CALL_SECONDS * settings.most_steps,
             roles=("main",),
         )
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.api import Anchor, Binary, BinaryShape, Desk, Question, starting_point
+from bot.api import Anchor, Binary, BinaryShape, Desk, Prior, PriorSource, Question, starting_point
 from plugins.blf.settings import BlfSettings
 
 # How often questions of each kind came true. Source: BLF (arXiv 2604.18576v3), table 7, and the code behind it.
@@ -58,6 +58,13 @@ def anchor_of(question: Question, desk: Desk, settings: BlfSettings) -> Anchor:
     return starting_point(question, crowd=settings.crowd)
 
 
+def prior_of(anchor: Anchor) -> Prior | None:
+    """Return what a trial starts from as its first step says it: towards this trials that disagree are drawn."""
+    kinds = {"crowd": PriorSource.CROWD, "prior": PriorSource.BASE_RATE, "even": PriorSource.EVEN}
+    # Only answers of yes or no are drawn anywhere.
+    return Prior(kinds[anchor.kind], anchor.prediction) if isinstance(anchor.prediction, Binary) else None
+
+
 def _learned(question: Question, desk: Desk) -> Anchor | None:
     kind = kind_of(question)
     rates = desk.fitted.payload.get("rates") if desk.fitted else None
@@ -67,10 +74,8 @@ def _learned(question: Question, desk: Desk) -> Anchor | None:
     count, rate = row
     if not isinstance(count, int) or not isinstance(rate, int | float) or count < ENOUGH or not 0.0 <= rate <= 1.0:
         return None
-    text = (
-        f"Of {count} outcomes of such questions ({kind}) known before {desk.fitted.before:%Y-%m-%d}, {rate:.1%} were "
-        "yes. Start from that and let evidence on this very question move you."
-    )
+    day = f"{desk.fitted.before:%Y-%m-%d}"
+    text = f"Of {count} outcomes of such questions ({kind}) known before {day}, {rate:.1%} were yes."
     return Anchor("prior", text, Binary(float(rate)))
 
 
@@ -78,8 +83,5 @@ def _tabled(question: Question) -> Anchor | None:
     kind = kind_of(question)
     if kind not in RATES:
         return None
-    text = (
-        f"Of all earlier questions of this kind ({kind}) {RATES[kind]:.1%} came true. Start from that and let evidence "
-        "on this very question move you."
-    )
+    text = f"Of all earlier questions of this kind ({kind}) {RATES[kind]:.1%} came true."
     return Anchor("prior", text, Binary(RATES[kind]))

@@ -14,6 +14,7 @@ from bot.api import (
     Anchor,
     Ballot,
     BinaryShape,
+    ContractError,
     Desk,
     Json,
     Misread,
@@ -26,6 +27,7 @@ from bot.api import (
     ToolResult,
     ballot_for,
     first_state,
+    margins_for,
 )
 from plugins.blf.settings import BlfSettings
 
@@ -36,35 +38,45 @@ def applies(question: Question, policy: SourcePolicy, tools: Sequence[Tool]) -> 
 
 
 async def steps(question: Question, desk: Desk, settings: BlfSettings, anchor: Anchor) -> AsyncGenerator[Step, None]:
-    """Yield the use of the tool, then the submission; without an estimate the trial submits what it started from."""
-    ballot = ballot_for(question, settings.manner, percent=False)
-    state = first_state(anchor, question, ballot, settings.step_margin)
+    """Yield the use of the tool, then the submission of its estimate.
+
+    Raises ContractError behind the first step where the tool gave none: what the trial started from is no answer.
+    """
+    manner = margins_for(question, anchor, settings.manner)
+    ballot = ballot_for(question, manner, percent=False)
+    state = first_state(anchor, question, ballot, manner.step_margin)
     tool = desk.policy.first or ""
     result = await desk.use(tool, {})
-    state, note = _estimated(state, result, ballot, tool)
-    final = ballot.bounded(state.predictions, settings.submit_margin)
-    state = replace(state, predictions=final)
-    told = "\n".join(part for part in (result.observation.text, note) if part)
-    one = min(settings.steps, desk.limits.steps) == 1
+    why = ""
+    try:
+        state = _estimated(state, result, ballot, manner.submit_margin, tool)
+    except ContractError as error:
+        why = str(error)
+    one = not why and min(settings.steps, desk.limits.steps) == 1
     yield Step(
         action=Action(name=tool),
-        observation=Observation(text=told, documents=result.observation.documents),
+        observation=replace(result.observation, text="\n".join(filter(None, (result.observation.text, why)))),
         belief=state.belief,
         usage=result.usage,
         final=one,
     )
+    if why:
+        raise ContractError(why)
     if not one:
-        submitted = Observation(text=f"submitted {ballot.shown(final)}, as {anchor.text if note else tool} has it")
+        submitted = Observation(text=f"submitted {ballot.shown(state.predictions)}, as {tool} has it")
         yield Step(action=Action(name=SUBMIT), observation=submitted, belief=state.belief, final=True)
 
 
-def _estimated(state: State, result: ToolResult, ballot: Ballot, tool: str) -> tuple[State, str]:
+def _estimated(state: State, result: ToolResult, ballot: Ballot, margin: float, tool: str) -> State:
+    """Return the state with the estimate of the tool; raises ContractError where there is none."""
     given: Json = result.data.get("probabilities") if isinstance(result.data, dict) else None
     if result.failed or not isinstance(given, dict):
-        return state, f"{tool} gave no estimate, so the answer is what the trial started from"
+        message = f"{tool} gave no estimate, so the question has no answer"
+        raise ContractError(message)
     try:
-        predictions = ballot.read({"probabilities": given})
+        predictions = ballot.bounded(ballot.read({"probabilities": given}), margin)
     except Misread as error:
-        return state, f"{tool} gave no usable estimate ({error}), so the answer is what the trial started from"
-    estimate = replace(state, predictions=predictions, anchor=f"the estimate of {tool}", informed=True)
-    return replace(estimate, reason=f"{tool} says so"), ""
+        message = f"{tool} gave no usable estimate ({error}), so the question has no answer"
+        raise ContractError(message) from error
+    anchor, reason = f"the estimate of {tool}", f"{tool} says so"
+    return replace(state, predictions=predictions, anchor=anchor, reason=reason, stated=True, informed=True)

@@ -5,7 +5,7 @@ researcher, analyst, critic, forecaster and custom, else subagent; subagent_NAME
 and aggregator.
 """
 
-from bot.api import Can, CommandSpec, ForecasterSpec, hookimpl
+from bot.api import CALL_SECONDS, Can, CommandSpec, ForecasterSpec, hookimpl
 from plugins.orchestra.aggregation import CANDIDATE, MERGE
 from plugins.orchestra.catalogue import CUSTOM, NAMES
 from plugins.orchestra.commands import orchestra
@@ -28,6 +28,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[OrchestraSettings]]:
             open=open_orchestra,
             learner=lambda _: LessonLearner(),
             steps=lambda settings: settings.most_steps,
+            seconds=lambda settings: CALL_SECONDS * settings.most_steps,
             roles=(MAIN,),
             may_ask=(ORCHESTRATOR, ROLE, f"{ROLE}_*", *NAMES, CUSTOM, CANDIDATE, MERGE),
         )

@@ -4,10 +4,10 @@ It needs a model in the role main; head, clerk, judge, prosecution, defence, jur
 models of their own. ``foxcast court`` shows scenarios, and what was said on record.
 """
 
-from bot.api import Can, CommandSpec, ForecasterSpec, hookimpl
+from bot.api import CALL_SECONDS, Can, CommandSpec, ForecasterSpec, hookimpl
 from plugins.society.commands import court
 from plugins.society.forecaster import open_court
-from plugins.society.settings import CourtSettings, moves_of
+from plugins.society.settings import CourtSettings, moves_of, rounds_of
 
 
 @hookimpl
@@ -21,6 +21,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[CourtSettings]]:
             settings=CourtSettings,
             open=open_court,
             steps=lambda settings: moves_of(settings.plot()),
+            seconds=lambda settings: CALL_SECONDS * rounds_of(settings.plot()),
             roles=("main",),
             may_ask=("head", "clerk", "judge", "prosecution", "defence", "juror", "juror_*"),
         )

@@ -31,7 +31,7 @@ from plugins.society.pacing import joined, together
 from plugins.society.people import Company, Person
 from plugins.society.retrieval import Retrieval
 from plugins.society.scenario import JURY, ActionType, Agent, Kind, Move, Placed, Scenario, Side, laid_out
-from plugins.society.settings import CourtSettings, moves_of
+from plugins.society.settings import CourtSettings, moves_in, moves_of
 from plugins.society.standing import Standing, sides
 from plugins.society.variables import Value, Variables, resolved
 from plugins.society.wording import juror_system, prompts, system_text
@@ -70,6 +70,7 @@ class Hearing:
             settings=settings,
             anchor=starting_point(question, crowd=settings.crowd),
             ballot=ballot_for(question, settings.manner, percent=True),
+            has_jury=any(move.action is ActionType.GENERATE_JURY for move in self.scenario.steps),
         )
         self.agents = {agent.name: self._joined(agent) for agent in self.scenario.agents}
         pinned = frozenset(settings.interventions.variables)
@@ -78,6 +79,7 @@ class Hearing:
         )
         self.retrieval = Retrieval(company=self.company, settings=settings)
         self.heard = False
+        self._late = False
         self._remarks: list[str] = []
 
     def _joined(self, agent: Agent) -> Person:
@@ -85,7 +87,7 @@ class Hearing:
         return self.company.join(person) if agent.capabilities.llm else person
 
     async def moves(self) -> AsyncGenerator[Step, None]:
-        """Yield one step per move, each with what is believed then; raises after the last one where nobody answered."""
+        """Yield one step per move, each with what is believed then; raises after the last one without a verdict."""
         documents: tuple[str, ...] = (await self.desk.keep(prompts(self.scenario)),)
         began: tuple[str, ...] = (
             f"began with {self.now.ballot.shown(self.now.belief().predictions)}: {self.now.anchor.text}",
@@ -101,15 +103,16 @@ class Hearing:
                     await self.company.dismiss()
                 step = self._step(at, replace(outcome, documents=documents + outcome.documents), began)
                 documents, began = (), ()
-                held.append(replace(step, final=made == self.planned and self.now.given() is not None))
+                held.append(replace(step, final=made == self.planned and self.now.verdict))
                 # While no model has said a word there is nothing that could be a forecast of this court.
                 for ready in held if self.heard else ():
                     yield ready
                 held = [] if self.heard else held
         if held:
             yield joined(held)
-        if self.now.given() is None:
-            message = "nobody gave an answer"
+        if not self.now.verdict:
+            voted = f"{self.now.voted} of {len(self.now.jurors)} jurors voted, fewer than half"
+            message = f"no verdict: {voted if self.now.has_jury else 'nobody gave an answer'}"
             raise self.company.failure or ContractError(message)
 
     def _step(self, at: Placed, outcome: Outcome, began: tuple[str, ...]) -> Step:
@@ -127,10 +130,22 @@ class Hearing:
         )
 
     async def _outcomes(self) -> AsyncGenerator[tuple[Placed, Outcome], None]:
-        for at in laid_out(self.scenario):
+        course = [*laid_out(self.scenario)]
+        for at in course:
+            if at is not course[-1] and self._is_left_out(at):
+                self.planned -= moves_in(self.scenario, at)
+                self._remarks.append(f"step {at.place} was left out: there is only time for a verdict")
+                continue
             async with aclosing(self._done(at)) as outcomes:
                 async for outcome in outcomes:
                     yield at, outcome
+
+    def _is_left_out(self, at: Placed) -> bool:
+        """Say whether a move is left out because time is short: only what leads to a verdict is done then."""
+        self._late = self._late or self.desk.is_late(f"move {at.place}")
+        kinds = {Kind.VOTE} if self.now.has_jury else {Kind.ESTIMATE, Kind.SYNTHESIS}
+        leads = at.move.action is ActionType.GENERATE_JURY or at.move.kind in kinds
+        return self._late and (self.now.verdict or not leads)
 
     def _done(self, at: Placed) -> AsyncGenerator[Outcome, None]:
         if at.move.action is not ActionType.MESSAGE:

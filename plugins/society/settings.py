@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from bot.api import QUANTILES, FoxcastError, Levels, Manner, Margin, Settings
 from plugins.society.interventions import Interventions, intervened
 from plugins.society.loading import parsed, read_text, shipped
-from plugins.society.scenario import JURY, MOST_JURORS, ActionType, Scenario, laid_out
+from plugins.society.scenario import JURY, MOST_JURORS, ActionType, Placed, Scenario, laid_out
 from plugins.society.votes import Aggregate
 
 _FILES = (".toml", ".json")
@@ -92,8 +92,19 @@ class CourtSettings(Settings):
 
 def moves_of(scenario: Scenario) -> int:
     """Return how many moves a trial has: each juror's word is one."""
-    count = next((move.num_jurors for move in scenario.steps if move.action is ActionType.GENERATE_JURY), 0)
-    return sum(count if at.move.receiver == JURY else 2 * at.move.max_turns - 1 for at in laid_out(scenario))
+    return sum(moves_in(scenario, at) for at in laid_out(scenario))
+
+
+def moves_in(scenario: Scenario, at: Placed) -> int:
+    """Return how many moves a step of the scenario has at one of its places."""
+    if at.move.receiver != JURY:
+        return 2 * at.move.max_turns - 1
+    return next((move.num_jurors for move in scenario.steps if move.action is ActionType.GENERATE_JURY), 0)
+
+
+def rounds_of(scenario: Scenario) -> int:
+    """Return how many calls to models wait for the one before: jurors are asked side by side."""
+    return sum(1 if at.move.receiver == JURY else 2 * at.move.max_turns - 1 for at in laid_out(scenario))
 
 
 def _read(name: str, text: str) -> Scenario:

@@ -30,12 +30,16 @@ _SURE = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
-    """``estimate`` is the last answer of an agent that is no juror, ``judge`` that of the synthesis."""
+    """``estimate`` is the last answer of an agent that is no juror, ``judge`` that of the synthesis.
+
+    ``has_jury`` says that the scenario seats one: then there is no verdict before at least half of it has voted.
+    """
 
     question: Question
     settings: CourtSettings
     anchor: Anchor
     ballot: Ballot
+    has_jury: bool = False
     jurors: list[Person] = field(default_factory=list)
     queries: tuple[str, ...] = ()
     evidence: dict[Side, dict[str, Evidence]] = field(default_factory=lambda: {Side.FOR: {}, Side.AGAINST: {}})
@@ -57,7 +61,20 @@ class Standing:
             evidence_against=tuple(self.evidence[Side.AGAINST].values())[:MOST_EVIDENCE],
             searches=self.queries,
             reason=self._reason(),
+            stated=self.verdict,
         )
+
+    @property
+    def verdict(self) -> bool:
+        """Whether the court has an answer of its own: half of the jurors voted, or, without a jury, an agent spoke."""
+        if self.has_jury:
+            return bool(self.jurors) and 2 * self.voted >= len(self.jurors)
+        return self.given() is not None
+
+    @property
+    def voted(self) -> int:
+        """How many jurors have voted."""
+        return sum(juror.vote is not None and juror.vote.predictions is not None for juror in self.jurors)
 
     def given(self) -> Predictions | None:
         """Return the answer of the court so far, None while nobody gave one."""

@@ -3,7 +3,7 @@
 It needs a model in the role main; the role critic, where one plays it, lets it hear another model's opinion.
 """
 
-from bot.api import Can, ForecasterSpec, hookimpl
+from bot.api import CALL_SECONDS, Can, ForecasterSpec, hookimpl
 from plugins.solo.forecaster import open_solo
 from plugins.solo.settings import SoloSettings
 
@@ -19,6 +19,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[SoloSettings]]:
             settings=SoloSettings,
             open=open_solo,
             steps=lambda settings: settings.steps,
+            seconds=lambda settings: CALL_SECONDS * settings.steps,
             roles=("main",),
         )
     ]

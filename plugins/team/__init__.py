@@ -4,10 +4,10 @@ Each of up to five members is played by the model in the role team_1 to team_5, 
 differ, and a person may be one of them (a model of the provider terminal).
 """
 
-from bot.api import Can, CommandSpec, ForecasterSpec, hookimpl
+from bot.api import CALL_SECONDS, Can, CommandSpec, ForecasterSpec, hookimpl
 from plugins.team.commands import team
 from plugins.team.forecaster import open_team
-from plugins.team.settings import MOST_MEMBERS, TeamSettings
+from plugins.team.settings import JOINT_CALLS, MOST_MEMBERS, TeamSettings
 
 
 @hookimpl
@@ -21,6 +21,7 @@ def foxcast_forecasters() -> list[ForecasterSpec[TeamSettings]]:
             settings=TeamSettings,
             open=open_team,
             steps=lambda settings: settings.members * settings.steps,
+            seconds=lambda settings: CALL_SECONDS * JOINT_CALLS * settings.steps,
             roles=("main",),
             may_ask=("team", *(f"team_{number}" for number in range(1, MOST_MEMBERS + 1))),
         )

@@ -10,6 +10,8 @@ from pydantic import Field, StringConstraints, model_validator
 from bot.api import QUANTILES, Levels, Margin, Pool, Settings
 
 MOST_MEMBERS = 5
+# What a member is asked one after the other in a joint step: a message, thoughts, a plan, and notes.
+JOINT_CALLS = 4
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z]{0,19}$")]
 GoalName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$", max_length=30)]
 Short = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]

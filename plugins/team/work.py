@@ -56,7 +56,10 @@ class Work:
     async def joint_step(self) -> list[Step]:
         """Let every member who takes part do one action, and return their steps in the order of the team."""
         absent = frozenset(member.name for member in self.scene.members if member.out)
-        self.scene = scene = replace(self.scene, number=self.scene.number + 1, absent=absent)
+        number = self.scene.number + 1
+        # Where time is short this joint step is the last one.
+        most = number if self.desk.is_late(f"joint step {number}") else self.scene.steps
+        self.scene = scene = replace(self.scene, number=number, steps=most, absent=absent)
         turns = [Turn(member=member) for member in scene.members if member.active]
         for turn in turns:
             brain.begin(turn, scene, tuple(self.desk.tools))
@@ -156,6 +159,8 @@ class Work:
             open_questions=tuple(goal.ask for goal in scene.board.open()),
             searches=tuple(dict.fromkeys(query for member in scene.members for query in member.memory.searched)),
             reason=reason,
+            # What failed is not kept among the results, and a belief without any is no answer.
+            stated=bool(stated and self._results),
         )
 
     def _end(self) -> str:

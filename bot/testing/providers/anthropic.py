@@ -43,6 +43,7 @@ from bot.testing.providers.exchange import (
     WrittenReply,
     make_id,
     opaque_text,
+    parse_arguments,
     prefix_of,
 )
 
@@ -55,8 +56,8 @@ _CANNOT = "`thinking` or `redacted_thinking` blocks in the latest assistant mess
 
 def anthropic_error(kind: str, message: str, **more: Any) -> Mapping[str, Any]:  # noqa: ANN401 - parts of the error
     """Return an error in Anthropic's form."""
-    told = {"type": kind, "message": message, **more}
-    return {"type": "error", "error": told, "request_id": make_id("req_", kind + message)}
+    error = {"type": kind, "message": message, **more}
+    return {"type": "error", "error": error, "request_id": make_id("req_", kind + message)}
 
 
 _RATE_LIMIT = anthropic_error("rate_limit_error", "This request would exceed your organization's rate limit.")
@@ -175,17 +176,15 @@ class MessagesForm(WireFormat):
             return
         expected = given.written.native if given is not None else []
         if any(_seal(one) not in map(_seal, expected) for one in thoughts):
-            deny("P-16", f"messages.{at}.content.0: Invalid `signature` in `thinking` block")
+            deny("P-16", f"{_place(chat, at)}.0: Invalid `signature` in `thinking` block")
         if sent != expected and (thoughts or _calls(expected)):
             left_out = not thoughts and thinking_mode(chat.native, profile) != "enabled"
             if not left_out or sent != [one for one in expected if one["type"] not in THOUGHTS]:
-                deny(
-                    "P-16", f"messages.{at}.content: {_CANNOT} They must remain as they were in the original response."
-                )
+                deny("P-16", f"{_place(chat, at)}: {_CANNOT} They must remain as they were in the original response.")
         if given is not None and thoughts and profile.bound and chat.prefix[: len(given.prefix)] != given.prefix:
             thinking = chat.native.get("thinking") or {}
             if (thinking.get("block_binding") or {}).get("prefix_mismatch_behavior") != "drop_block":
-                deny("P-24", f"messages.{at}.content.0: The block is bound to a different conversation")
+                deny("P-24", f"{_place(chat, at)}.0: The block is bound to a different conversation")
             self._drop(chat, at, "prefix_binding_mismatch")
 
     def check_window(self, chat: ChatRequest, tokens: int) -> None:
@@ -228,10 +227,8 @@ class MessagesForm(WireFormat):
         return super().switched(switch, chat, play)
 
     def _drop(self, chat: ChatRequest, at: int, reason: str) -> None:
-        spoken = [number for number, one in enumerate(chat.native["messages"]) if one["role"] == "assistant"]
-        place = f"messages.{spoken[sorted(chat.natives).index(at)]}.content"
         self.dropped += [
-            {"type": "thinking_dropped", "path": f"{place}.{number}", "reason": reason}
+            {"type": "thinking_dropped", "path": f"{_place(chat, at)}.{number}", "reason": reason}
             for number, one in enumerate(chat.natives[at])
             if one["type"] in THOUGHTS
         ]
@@ -277,7 +274,7 @@ class MessagesForm(WireFormat):
 class AnthropicDouble(ProviderDouble):
     """Serves POST /v1/messages. ``forced`` names models that take a forced tool choice beside adaptive thinking.
 
-    Vendor and users contradict each other there: the double refuses unless told otherwise. ``base_url`` has no path, as
+    Vendor and users contradict each other there: the double refuses the others. ``base_url`` has no path, as
     Anthropic's own client wants it.
     """
 
@@ -340,8 +337,8 @@ def _common(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(tool.get("input_schema"), dict):
         deny("P-5", "tools.input_schema: Field required")
-    told = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
-    return {"type": "function", "function": told}
+    function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool["input_schema"]}
+    return {"type": "function", "function": function}
 
 
 def _calls(blocks: Iterable[Block]) -> tuple[tuple[str, str, str], ...]:
@@ -354,11 +351,8 @@ def _calls(blocks: Iterable[Block]) -> tuple[tuple[str, str, str], ...]:
 
 def _input(arguments: str) -> Mapping[str, Any]:
     """Return the input of a call: always an object, so what is none goes out under a name of its own."""
-    try:
-        value = json.loads(arguments, parse_constant=str)
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {"INVALID_JSON": arguments}
+    value = parse_arguments(arguments)
+    return {"INVALID_JSON": arguments} if value is None else value
 
 
 def _signature(seed: str, number: int) -> str:
@@ -367,6 +361,12 @@ def _signature(seed: str, number: int) -> str:
 
 def _seal(block: Block) -> Any:  # noqa: ANN401 - any JSON
     return block.get("signature", block.get("data"))
+
+
+def _place(chat: ChatRequest, at: int) -> str:
+    """Return the path of the assistant's content that has this index in chat-completions form."""
+    indices = [number for number, one in enumerate(chat.native["messages"]) if one["role"] == "assistant"]
+    return f"messages.{indices[sorted(chat.natives).index(at)]}.content"
 
 
 def _is_paused(given: GivenReply | None) -> bool:

@@ -152,8 +152,8 @@ def parts_of(body: Mapping[str, Any]) -> tuple[PromptPart, ...]:
 
 def turns_of(parts: Sequence[PromptPart]) -> list[tuple[str, list[Block]]]:
     """Return role and blocks of the turns; messages of one role in a row are one turn."""
-    spoken = [one for one in parts if one.message >= 0]
-    return [(role, [one.content for one in some]) for role, some in groupby(spoken, lambda one: one.region)]
+    blocks = [one for one in parts if one.message >= 0]
+    return [(role, [one.content for one in some]) for role, some in groupby(blocks, lambda one: one.region)]
 
 
 def thinking_mode(body: Mapping[str, Any], profile: ClaudeProfile) -> str:
@@ -315,9 +315,9 @@ def _check_results(turns: Sequence[tuple[str, Sequence[Block]]]) -> None:
 
 
 def _deny_unanswered(at: int, missing: Sequence[str]) -> NoReturn:
-    told = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+    rule = "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
     found = "`tool_use` ids were found without `tool_result` blocks immediately after"
-    deny("P-1", f"messages.{at}: {found}: {', '.join(missing)}. {told}")
+    deny("P-1", f"messages.{at}: {found}: {', '.join(missing)}. {rule}")
 
 
 def _check_manual(turns: Sequence[tuple[str, Sequence[Block]]]) -> None:
@@ -325,8 +325,8 @@ def _check_manual(turns: Sequence[tuple[str, Sequence[Block]]]) -> None:
         blocks for role, blocks in turns if role == "assistant" and any(one["type"] == "tool_use" for one in blocks)
     ]
     if calling and (first := calling[-1][0]["type"]) not in THOUGHTS:
-        told = "When `thinking` is enabled, a final `assistant` message must start with a thinking block"
-        deny("P-17", f"Expected `thinking` or `redacted_thinking`, but found `{first}`. {told}")
+        rule = "When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+        deny("P-17", f"Expected `thinking` or `redacted_thinking`, but found `{first}`. {rule}")
 
 
 def _check_schemas(body: Mapping[str, Any]) -> None:

@@ -137,7 +137,8 @@ class RequestChecker:
     """Checks requests against the rules and against the last ``most`` replies, and counts what no rule refuses.
 
     ``prefix_breaks`` counts requests that do not begin with the tools, system and messages of the one before them in
-    their conversation (P-6), ``altered_replies`` the assistant messages that differ from those given.
+    their conversation (P-6), ``altered_replies`` the assistant messages that differ from those given, in requests that
+    are not refused.
     """
 
     def __init__(self, most: int = 20_000) -> None:
@@ -177,10 +178,12 @@ class RequestChecker:
         check_tools(chat)
         wire.check(chat)
         check_results(chat)
+        altered = 0
         for at, given in check_replies(chat, lambda at: self._memory.at(chat, at)):
             wire.check_reply(chat, at, given)
             if given is not None:
-                self.altered_replies += wire.altered(chat.natives.get(at), given.written.native)
+                altered += wire.altered(chat.natives.get(at), given.written.native)
+        self.altered_replies += altered
 
 
 class ProviderDouble:

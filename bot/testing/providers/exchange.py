@@ -216,6 +216,15 @@ def thinking_of(reply: Reply, seed: str) -> str:
     return reply.thinking or f"I weigh what is known against what is asked ({seed[:8]})."
 
 
+def parse_arguments(text: str) -> Mapping[str, Any] | None:
+    """Return the arguments of a call as an object, None where the text is none; NaN becomes a text."""
+    try:
+        value = json.loads(text, parse_constant=str)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def token_count(chars: int) -> int:
     """Return the tokens of so many characters, at least one."""
     return max(1, chars // CHARS_PER_TOKEN)

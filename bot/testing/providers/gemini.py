@@ -29,6 +29,7 @@ from bot.testing.providers.exchange import (
     TokenCount,
     WrittenReply,
     make_id,
+    parse_arguments,
     prefix_of,
 )
 from bot.testing.providers.gemini_rules import (
@@ -61,8 +62,8 @@ _TYPES = "type.googleapis.com/google.rpc."
 
 def gemini_error(status: int, message: str, *details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an error in Google's form."""
-    told = {"code": status, "message": message, "status": _STATUS.get(status, "UNKNOWN")}
-    return {"error": {**told, **({"details": list(details)} if details else {})}}
+    error = {"code": status, "message": message, "status": _STATUS.get(status, "UNKNOWN")}
+    return {"error": {**error, **({"details": list(details)} if details else {})}}
 
 
 def _quota(quota: str) -> Mapping[str, Any]:
@@ -112,8 +113,8 @@ class GenerateContentForm(WireFormat):
         if not isinstance(system, dict):
             deny("P-5", "Invalid value at 'system_instruction'")
         messages, natives = _messages(contents, profile)
-        if told := texts_in(system.get("parts") or ()):
-            messages = [{"role": "system", "content": told}, *messages]
+        if text := texts_in(system.get("parts") or ()):
+            messages = [{"role": "system", "content": text}, *messages]
             natives = {at + 1: parts for at, parts in natives.items()}
         return ChatRequest(
             source=request,
@@ -126,8 +127,8 @@ class GenerateContentForm(WireFormat):
 
     def profile(self, model: str) -> GeminiProfile:
         if (found := GEMINI_MODELS.get(model)) is None:
-            told = "is not found for API version v1beta, or is not supported for generateContent."
-            raise RequestRefusal(rule="", status=404, message=f"models/{model} {told}")
+            message = f"models/{model} is not found for API version v1beta, or is not supported for generateContent."
+            raise RequestRefusal(rule="", status=404, message=message)
         return found
 
     def thinks(self, chat: ChatRequest) -> bool:
@@ -147,15 +148,15 @@ class GenerateContentForm(WireFormat):
 
     def check_window(self, chat: ChatRequest, tokens: int) -> None:
         if tokens > (window := self.profile(chat.model).window):
-            told = f"exceeds the maximum number of tokens allowed ({window})."
-            deny("P-15", f"The input token count ({tokens}) {told}")
+            limit = f"exceeds the maximum number of tokens allowed ({window})."
+            deny("P-15", f"The input token count ({tokens}) {limit}")
 
     def listing(self, path: str) -> Mapping[str, Any] | None:
         return {"models": [{"name": f"models/{one}"} for one in GEMINI_MODELS]} if path.endswith("/models") else None
 
     def write(self, chat: ChatRequest, reply: Reply, tokens: TokenCount, seed: str) -> WrittenReply:
         finish = _FINISH.get(reply.finish or "stop", reply.finish)
-        calls = [(name, _arguments(text)) for name, text in reply.calls]
+        calls = [(name, parse_arguments(text)) for name, text in reply.calls]
         if any(arguments is None for _, arguments in calls):
             finish, calls = "MALFORMED_FUNCTION_CALL", []
         parts = self._parts(chat, reply, calls, seed) if finish in {"STOP", "MAX_TOKENS"} else []
@@ -203,13 +204,13 @@ class GenerateContentForm(WireFormat):
         if reply.thinking and thinking.get("includeThoughts") and (reply.text or calls):
             parts.append({"text": reply.thinking, "thought": True})
         if reply.text:
-            spoken = sum(one.get("role") == "assistant" for one in chat.messages)
-            parts.append({"text": reply.text, **(signature if spoken % 2 and not calls else {})})
+            replies = sum(one.get("role") == "assistant" for one in chat.messages)
+            parts.append({"text": reply.text, **(signature if replies % 2 and not calls else {})})
         for number, (name, arguments) in enumerate(calls):
-            told = {"name": name, "args": arguments}
+            called = {"name": name, "args": arguments}
             if self.profile(chat.model).ids:
-                told["id"] = make_id("fc", seed, number)
-            parts.append({"functionCall": told, **(signature if number == 0 else {})})
+                called["id"] = make_id("fc", seed, number)
+            parts.append({"functionCall": called, **(signature if number == 0 else {})})
         return parts
 
 
@@ -222,11 +223,11 @@ class GeminiDouble(ProviderDouble):
         super().__init__((GenerateContentForm(),), script, key=key, clock=clock)
 
     def _authorise(self, received: Received) -> None:
-        told = received.headers.get("x-goog-api-key") or parse_qs(urlsplit(received.path).query).get("key", [None])[0]
-        if self.key is not None and told is None:
+        key = received.headers.get("x-goog-api-key") or parse_qs(urlsplit(received.path).query).get("key", [None])[0]
+        if self.key is not None and key is None:
             message = "Method doesn't allow unregistered callers (callers without established identity)."
             raise RequestRefusal(rule="", status=403, message=message)
-        if self.key not in {None, told}:
+        if self.key not in {None, key}:
             message = "API key not valid. Please pass a valid API key."
             raise RequestRefusal(rule="", message=message, code="API_KEY_INVALID")
 
@@ -237,8 +238,8 @@ def _is_objects(value: Any) -> bool:  # noqa: ANN401 - any JSON
 
 def _next_state(state: str, content: Content) -> str:
     """Return a digest of what was said so far, without signatures: it names the calls of models that name none."""
-    told = [{name: value for name, value in one.items() if name != "thoughtSignature"} for one in content["parts"]]
-    return derive_id("content", state, str(content.get("role")), json.dumps(told, sort_keys=True))
+    parts = [{name: value for name, value in one.items() if name != "thoughtSignature"} for one in content["parts"]]
+    return derive_id("content", state, str(content.get("role")), json.dumps(parts, sort_keys=True))
 
 
 def _ids_and_calls(content: Content, state: str, profile: GeminiProfile) -> tuple[tuple[str, str, str], ...]:
@@ -284,8 +285,8 @@ def _result(
     open_calls = [one for one in waiting if wanted in {None, one[0]} and one[1] == result.get("name")]
     if open_calls:
         waiting.remove(open_calls[0])
-    told = open_calls[0][0] if open_calls else "unknown"
-    return {"role": "tool", "tool_call_id": told, "content": json.dumps(result.get("response") or {})}
+    call_id = open_calls[0][0] if open_calls else "unknown"
+    return {"role": "tool", "tool_call_id": call_id, "content": json.dumps(result.get("response") or {})}
 
 
 def _common(body: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -318,14 +319,6 @@ def _plain(schema: Any) -> Any:  # noqa: ANN401 - any JSON
             for name, part in schema.items()
         }
     return [_plain(one) for one in schema] if isinstance(schema, list) else schema
-
-
-def _arguments(text: str) -> Mapping[str, Any] | None:
-    try:
-        value = json.loads(text, parse_constant=str)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _usage(tokens: TokenCount, profile: GeminiProfile) -> Mapping[str, Any]:

@@ -108,8 +108,8 @@ def decode(signature: Any) -> bytes | None:  # noqa: ANN401 - any JSON
 def sign(model: str, seed: str) -> str:
     """Return a thought signature that holds for one model; some are thousands of characters long."""
     size = 1 + 8 * (int(seed[:2], 16) % 4)
-    told = seed + "".join(opaque_text("signature", derive_id("model", model, seed), part) for part in range(size))
-    return base64.b64encode(told.encode()).decode()
+    text = seed + "".join(opaque_text("signature", derive_id("model", model, seed), part) for part in range(size))
+    return base64.b64encode(text.encode()).decode()
 
 
 def is_sentinel(signature: str | None) -> bool:
@@ -171,13 +171,13 @@ def _check_names(value: Mapping[str, Any], fields: str, place: str, rule: str = 
 def _check_turns(contents: Sequence[Content]) -> None:
     for at, content in enumerate(contents):
         before = contents[at - 1] if at else {}
-        asked, told = calls_in(before), results_in(content)
-        if told and not asked:
+        asked, answered = calls_in(before), results_in(content)
+        if answered and not asked:
             rule = "P-32" if any(calls_in(one) for one in contents[:at]) else "P-1"
             deny(rule, "Please ensure that function response turn comes immediately after a function call turn.")
-        if asked and not told:
+        if asked and not answered:
             deny("P-1", "Please ensure that function call turn is followed immediately by a function response turn.")
-        if len(asked) != len(told):
+        if len(asked) != len(answered):
             number = "the number of function response parts is equal to the number of function call parts"
             deny("P-32", f"Please ensure that {number} of the function call turn.")
         if calls_in(content) and before.get("role", "user" if at else "model") == "model":

@@ -44,7 +44,7 @@ RULES: Mapping[str, ProviderRule] = {
     "P-2": _rule("a call's id or name, or the number of calls, differs from what was given", *ALL),
     "P-3": _rule("a tool's name is odd or used twice, or there are more than 128 tools", *ALL),
     "P-4": _rule("a tool choice without tools, or of a tool that is not offered", *ALL),
-    "P-5": _rule("an unknown top-level field", "AnthropicDouble", "MistralDouble"),
+    "P-5": _rule("an unknown top-level field", "AnthropicDouble", "GeminiDouble", "MistralDouble"),
     "P-6": _rule("a request that does not begin with the one before it (counted, not refused)", *ALL, "OllamaDouble"),
     # OpenAI
     "P-7": _rule("function tools on chat completions while the model reasons", "OpenAiDouble"),

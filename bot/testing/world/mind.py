@@ -18,7 +18,6 @@ from bot.testing.world.mind_company import (
     CRITIC,
     RUN_ALL,
     SUBMIT,
-    allowed_now,
     asked_searches,
     chosen,
     closing,
@@ -141,9 +140,7 @@ class Mind:
 def offers_of(asked: Asked) -> Mapping[str, Schema]:
     """Return the moves that are offered, by name: tools that can be called now, or branches that name an action."""
     if asked.tools:
-        told = allowed_now(asked.messages)
-        among = {name: schema for name, schema in asked.tools.items() if name in told} or asked.tools
-        return among if asked.body.get("tool_choice") != "none" else {}
+        return asked.tools if asked.body.get("tool_choice") != "none" else {}
     schema = asked.schema or {}
     found = {}
     for branch in schema.get("anyOf") or (schema,):

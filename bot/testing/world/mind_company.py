@@ -22,8 +22,6 @@ SEARCH_FOR = "Search for:"
 _OPTION = re.compile(r"^([A-Z])\. (.+)$", re.MULTILINE)
 _SEARCHED = re.compile(r"^Searched: (.+)$", re.MULTILINE)
 _READ = re.compile(r"^Read: (.+)$", re.MULTILINE)
-_CALLABLE = re.compile(r"(?:You can call now:|Send exactly one of:|Answer with one call of) ([\w, -]+)\.")
-_NAME = re.compile(r"[\w-]+")
 _GOAL = re.compile(r"\bsub-goal (\w+)")
 _ASKED = re.compile(rf"{SEARCH_FOR} ([^\n]+)")
 # What is done first, where it can be: tell, look at numbers, read, search, state, be done.
@@ -41,17 +39,6 @@ def closing(offers: Mapping[str, Schema]) -> str:
 def last_words(messages: Sequence[Message]) -> str:
     """Return what the mind was told last."""
     return said(messages[-1]) if messages else ""
-
-
-def allowed_now(messages: Sequence[Message]) -> set[str]:
-    """Return the moves that can be made now, as the mind was told last; none where nothing was said of that."""
-    found: set[str] = set()
-    for message in reversed(messages):
-        if message.get("role") == "assistant" or found:
-            break
-        told = [*_CALLABLE.finditer(said(message))]
-        found = set(_NAME.findall(told[-1][1])) if told else set()
-    return found
 
 
 def asked_searches(messages: Sequence[Message]) -> list[str]:

@@ -45,7 +45,7 @@ MODEL = "simulated-forecaster"
 FINGERPRINT = "simulation"
 OWNER = "simulation"
 # Whether the demo, the simulation and the lab meet a strict server.
-STRICT = False
+STRICT = True
 # Replies that a strict server remembers. A request about an older one is checked by itself alone.
 MOST_REPLIES = 5_000
 

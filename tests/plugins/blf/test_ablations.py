@@ -1,5 +1,6 @@
 """Each ablation changes exactly what it should, and prompts name the tools that are offered in all of them."""
 
+import re
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
@@ -12,7 +13,7 @@ from bot.domain.forecast import Limits
 from bot.domain.prompt import Completion, Dialect, Prompt
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Observation, ToolResult
-from bot.errors import ConfigError, Unavailable
+from bot.errors import ConfigError, ContractError, Unavailable
 from bot.testing.desk import ScriptedDesk, ScriptedTool, offered, tool_that_says
 from bot.testing.schema import fill
 from plugins.blf.settings import NAMED_ONLY, TOOLS, BlfSettings, EarlyStop, Mode, ZeroShot
@@ -176,6 +177,31 @@ async def test_a_price_among_the_facts_of_a_market_question_is_not_shown_without
     assert "17.25" in asked(at.asked[0].prompt)
 
 
+async def test_advice_for_the_source_of_a_question_is_shown_with_it() -> None:
+    prompt = await first_prompt(BlfSettings(), policy=SourcePolicy(advice="Near one half."))
+    assert "## Questions of this source\nNear one half." in asked(prompt)
+
+
+async def test_bounds_follow_the_crowd_in_prompt_schema_and_answer_alike() -> None:
+    at = desk(search(belief=believing(0.001)), submit(0.0))
+    steps, _ = await steps_of(priced(0.02), at)
+    assert [probability(step) for step in steps] == [0.01, 0.01]
+    assert "between 0.01 and 0.99" in system(at.asked[0].prompt)
+    parameters: Any = at.asked[0].prompt.tools[-1].parameters["properties"]
+    assert (parameters["probability"]["minimum"], parameters["probability"]["maximum"]) == (0.01, 0.99)
+
+
+@pytest.mark.parametrize("dialect", [*Dialect])
+async def test_what_begins_a_conversation_is_the_same_in_every_trial_and_at_every_step(dialect: Dialect) -> None:
+    beginnings = set()
+    for trial in (1, 2):
+        at = desk(script=first_that_fits, bench=bench(), dialect=dialect, trial=trial, limits=Limits(steps=3))
+        await steps_of(priced(0.8), at)
+        assert len(at.asked) > 1
+        beginnings |= {one.prompt.messages[:2] for one in at.asked}
+    assert len(beginnings) == 1
+
+
 async def test_the_prior_is_shown_and_started_from_or_neither() -> None:
     prompts = []
     for on in (True, False):
@@ -274,18 +300,23 @@ def estimate(data: Any, **more: Any) -> ScriptedTool:
     return ScriptedTool(SERIES.tool, lambda _: result)
 
 
-async def bypassed(tool: ScriptedTool, **more: Any) -> tuple[ScriptedDesk, list[float], list[str]]:
-    at = desk(bench=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
-    steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), at)
-    assert error is None
-    return at, probabilities(steps[-1]), [step.action.name for step in steps]
+def bypassing(tool: ScriptedTool, **more: Any) -> ScriptedDesk:
+    return desk(bench=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
+
+
+async def test_a_bypass_beside_a_market_near_certainty_is_bounded_by_that() -> None:
+    at = bypassing(estimate({"probabilities": {"outcome": 0.004}}))
+    steps, _ = await steps_of(priced(0.006), at)
+    assert probability(steps[-1]) == 0.004
 
 
 async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> None:
-    tool = estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.999}})
-    at, found, actions = await bypassed(tool, models={})
-    assert actions == ["series_model", "submit"]
-    assert found == [0.3, 0.95]
+    at = bypassing(estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.999}}), models={})
+    steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), at)
+    assert error is None
+    assert [step.action.name for step in steps] == ["series_model", "submit"]
+    assert probabilities(steps[-1]) == [0.3, 0.95]
+    assert steps[-1].final
     assert at.asked == []
     assert at.graded == []
 
@@ -299,10 +330,14 @@ async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> N
         estimate({"probabilities": {DATES[0]: 0.3, DATES[1]: 0.4}}, failed=True),
     ],
 )
-async def test_a_bypass_without_an_estimate_submits_what_it_started_from(tool: ScriptedTool) -> None:
-    _, found, actions = await bypassed(tool)
-    assert actions == ["series_model", "submit"]
-    assert found == [0.555, 0.555]
+async def test_a_bypass_without_an_estimate_fails_and_submits_nothing(tool: ScriptedTool) -> None:
+    steps, error = await steps_of(question(targets=DATES[:2], source="dbnomics"), bypassing(tool))
+    assert isinstance(error, ContractError)
+    assert re.match(r"series_model gave no (usable )?estimate", str(error))
+    assert [step.action.name for step in steps] == ["series_model"]
+    # What it started from is on record, and marked as no answer of its own.
+    assert not steps[0].final
+    assert not steps[0].belief.stated
 
 
 async def test_without_the_tool_of_a_bypass_the_model_works() -> None:

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from bot.domain.belief import Prior, PriorSource
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, Choice
 from bot.domain.question import Question
 from bot.domain.resolution import Chosen, Example, Happened, Resolution, Void
 from bot.domain.step import Json
 from bot.errors import LeakError
-from plugins.blf.anchors import ENOUGH, anchor_of, kind_of
+from plugins.blf.anchors import ENOUGH, anchor_of, kind_of, prior_of
 from plugins.blf.learning import RateLearner
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import CHOICE, CUTOFF, desk, priced, question
+from tests.plugins.blf.cases import CHOICE, CUTOFF, desk, priced, question, steps_of, submit
 
 
 def start(asked: Question, settings: BlfSettings | None = None, *, rates: Json = None) -> Any:
@@ -112,3 +113,24 @@ def test_every_templated_question_of_the_real_rounds_has_a_kind_and_the_kinds_di
         "wikipedia/rank",
         "wikipedia/swimming",
     }
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings", "prior"),
+    [
+        (priced(0.8, source="fred"), BlfSettings(), Prior(PriorSource.CROWD, Binary(0.8))),
+        (question(source="fred"), BlfSettings(), Prior(PriorSource.BASE_RATE, Binary(0.422))),
+        (question(), BlfSettings(), Prior(PriorSource.EVEN, Binary(0.5))),
+        # Who does not show the crowd does not start from it.
+        (priced(0.8), BlfSettings(crowd=False), Prior(PriorSource.EVEN, Binary(0.5))),
+    ],
+)
+async def test_the_first_step_of_a_trial_says_what_it_started_from(
+    asked: Question, settings: BlfSettings, prior: Prior
+) -> None:
+    steps, _ = await steps_of(asked, desk(submit(0.7)), settings.model_copy(update={"steps": 1}))
+    assert [step.prior for step in steps] == [prior]
+
+
+def test_only_yes_or_no_has_a_prior_to_be_drawn_to() -> None:
+    assert prior_of(start(question(CHOICE))) is None

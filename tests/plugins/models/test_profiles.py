@@ -49,7 +49,7 @@ def test_what_is_recommended(model: str, wire: str, tokens: int, effort: str | N
     profile = profile_of(vendor, name) if vendor in VENDORS else library_profile(name)
     assert profile.wire == wire
     # Models that think take no temperature and no seed, or ignore them; Claude and Mistral take one while they do not.
-    assert profile.sampling == (effort is None) or vendor in {"mistral"}
+    assert profile.sampling == (effort is None) or vendor == "mistral"
 
 
 def test_a_level_that_a_model_lacks_is_the_next_lower_one() -> None:

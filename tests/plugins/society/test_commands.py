@@ -177,7 +177,7 @@ async def sat_through(folder: Path) -> dict[str, str]:
             made[f"{name} asked"] = str(len(llm.requests) - asked)
         elsewhere = replace(question(), ref=QuestionRef("lantern", "snow"))
         made["elsewhere"] = (await theatre.forecast(elsewhere, name, trials=1, **kept)).id
-    async with open_theatre(folder, ScriptedLlm(turns=[thoughts(60, 70)])) as theatre:
+    async with open_theatre(folder, ScriptedLlm(turns=[thoughts(0.6, 0.7)])) as theatre:
         made[BLF] = (await theatre.forecast(question(), BLF)).id
     return made
 

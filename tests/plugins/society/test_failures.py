@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from bot.domain.belief import unfit
+from bot.domain.forecast import Limits
 from bot.domain.prompt import Prompt
 from bot.errors import ConfigError, ContractError, Rejected, Unavailable
-from bot.testing.desk import Said, call
+from bot.testing.desk import Said, ScriptedModel, call
 from plugins.society.pacing import SEVERAL
 from plugins.society.settings import CourtSettings
 from plugins.society.votes import Aggregate
@@ -54,11 +55,56 @@ async def test_a_refusal_that_lasts_is_not_asked_for_again_and_another_failure_i
 
 
 @pytest.mark.parametrize("aggregate", [Aggregate.MEAN, Aggregate.JUDGE])
-async def test_where_no_juror_votes_the_judge_is_what_is_left(aggregate: Aggregate) -> None:
-    at = desk(Actor(answers=(0.5, 0.8)), juror=Actor(says={"vote": silence()}))
-    steps = await done(at, CourtSettings(aggregate=aggregate))
-    assert probability(steps[-1]) == 0.8
-    assert "mean" not in told(steps[-1], "tally")
+@pytest.mark.parametrize("voting", [0, 1])
+async def test_a_court_in_which_fewer_than_half_of_the_jurors_vote_has_no_verdict(
+    aggregate: Aggregate, voting: int
+) -> None:
+    jurors: Any = {f"juror_{number}": Actor(answers=(0.2,)) for number in range(1, voting + 1)}
+    at = desk(Actor(answers=(0.5, 0.8)), juror=Actor(says={"vote": silence()}), **jurors)
+    steps, error = await steps_of(at, CourtSettings(aggregate=aggregate))
+    assert error is not None
+    # What the judge said is on record, and is no answer of the court.
+    assert len(steps) == 12
+    assert not any(step.final or step.belief.stated for step in steps)
+
+
+async def test_half_of_the_jurors_are_a_verdict() -> None:
+    jurors: Any = {f"juror_{number}": Actor(answers=(0.2,)) for number in (1, 2)}
+    steps = await done(desk(juror=Actor(says={"vote": silence()}), **jurors), CourtSettings(jurors=4))
+    assert steps[-1].belief.reason == "mean of 2 of 4 jurors"
+
+
+async def test_beliefs_of_a_court_count_from_the_vote_that_makes_half_of_the_jury() -> None:
+    steps = await done(desk(Actor(answers=(0.5, 0.9))))
+    votes = named(steps, "votes")
+    stated = [step.belief.stated for step in steps]
+    assert stated.index(True) == steps.index(votes[1])
+    assert [step.belief.stated for step in votes] == [False, True, True]
+
+
+@pytest.mark.parametrize(("scenario", "jurors"), [("ten", 3), ("full", 5)])
+async def test_when_time_is_short_only_what_leads_to_a_verdict_is_done(scenario: str, jurors: int) -> None:
+    at = desk(Actor(answers=(0.5, 0.9)), seconds_left=100.0, limits=Limits(steps=200, seconds=600.0))
+    steps = await done(at, CourtSettings(scenario=scenario, rounds=2))
+    # A jury is seated and votes, and the last word is the judge's.
+    assert [step.action.name for step in steps] == ["generate_jury", *["message"] * (jurors + 1)]
+    assert steps[-1].belief.reason == f"mean of {jurors} of {jurors} jurors"
+    assert any("only time for a verdict" in remark for step in steps for remark in step.remarks)
+
+
+async def test_a_court_that_runs_late_after_a_vote_ends_with_that_one() -> None:
+    at = desk(limits=Limits(steps=200, seconds=600.0))
+
+    def last_juror(prompt: Prompt) -> Said:
+        at.seconds_left = 100.0
+        return Actor(answers=(0.8,))(prompt)
+
+    at.models = {**at.models, "juror_5": ScriptedModel(last_juror)}
+    steps = await done(at, CourtSettings(scenario="full", rounds=0))
+    # The second vote and the deliberation before it are left out.
+    assert len(named(steps, "first_vote")) == 5
+    assert named(steps, "second_vote") == []
+    assert steps[-1].belief.stated
 
 
 async def test_where_the_judge_fails_the_jury_stands_also_if_the_judge_was_to_decide() -> None:

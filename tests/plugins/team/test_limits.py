@@ -9,7 +9,7 @@ from bot.domain.prompt import Completion, Dialect, Prompt
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Observation, ToolResult
 from bot.errors import ConfigError, ContractError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.testing.desk import ScriptedModel, ScriptedTool, tool_that_says
+from bot.testing.desk import Said, ScriptedModel, ScriptedTool, tool_that_says
 from tests.plugins.team.cases import (
     Player,
     asked_for,
@@ -238,3 +238,30 @@ async def test_the_first_step_names_the_version_of_the_prompts() -> None:
     assert len(at.kept) == 1
     assert "$options" in at.kept[0]
     assert len(steps[0].observation.documents) == 5
+
+
+async def test_when_time_is_short_the_next_joint_step_is_the_last() -> None:
+    at = team_desk(Player(), limits=Limits(steps=50, seconds=600.0))
+    steps, _ = await steps_of(question(), at, members=1, steps=6)
+    assert len(steps) > 3
+
+    swift = Player()
+
+    def slow_notes(prompt: Prompt) -> Said:
+        late.seconds_left = 100.0
+        return swift(prompt)
+
+    late = team_desk(Player(instead={"take_notes": slow_notes}), limits=Limits(steps=50, seconds=600.0))
+    steps, raised = await steps_of(question(), late, members=1, steps=6)
+    assert raised is None
+    assert len(steps) == 2
+    assert steps[-1].final
+    assert steps[-1].action.name == "submit"
+
+
+async def test_what_is_believed_without_any_result_is_not_stated() -> None:
+    failing = ToolResult(observation=Observation(text="The search could not be done."), failed=True)
+    for tool, stated in ((ScriptedTool(search_tool().tool, lambda _: failing), False), (search_tool(), True)):
+        at = team_desk(Player(picks=("search", "state")), bench=[tool])
+        steps, _ = await steps_of(question(), at, members=1, steps=3)
+        assert steps[-1].belief.stated is stated

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bot.domain.belief import PriorKind
+from bot.domain.belief import PriorSource
 from bot.science.aggregate import LogitMoments, logit_moments
 from bot.science.arrays import FloatArray
 from bot.science.shrinkage import (
@@ -39,9 +39,9 @@ def test_by_default_trials_are_drawn_to_a_base_rate_as_the_vectors_have_it_and_n
 ) -> None:
     for case in vectors["aggregate"]:
         moments = logit_moments([[probability] for probability in case["trials"]])
-        with_rate = shrink(moments, DEFAULT_WEIGHTS[PriorKind.BASE_RATE], 0.15)
+        with_rate = shrink(moments, DEFAULT_WEIGHTS[PriorSource.BASE_RATE], 0.15)
         assert with_rate == pytest.approx(case["shrink_std_f.3_c.7_prior.15"], abs=1e-9)
-        with_crowd = shrink(moments, DEFAULT_WEIGHTS[PriorKind.CROWD], 0.15)
+        with_crowd = shrink(moments, DEFAULT_WEIGHTS[PriorSource.CROWD], 0.15)
         assert with_crowd == pytest.approx(case["logit_mean"], abs=1e-9)
 
 
@@ -53,7 +53,7 @@ def test_the_weights_for_trials_that_started_from_nothing_are_the_best_under_the
     moments = logit_moments(np.clip(1 / (1 + np.exp(-logits)), 0.02, 0.98))
     # In place of outcomes the true probabilities: the same minimum in expectation, with less noise.
     best = tune(moments, 1 / (1 + np.exp(-truth)))
-    assert best == DEFAULT_WEIGHTS[PriorKind.EVEN]
+    assert best == DEFAULT_WEIGHTS[PriorSource.EVEN]
 
 
 def test_the_spread_grid_finds_the_rule_of_the_vectors(

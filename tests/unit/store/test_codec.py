@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.belief import Belief, Confidence, Evidence
+from bot.domain.belief import Belief, Confidence, Evidence, Prior, PriorSource
 from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
@@ -88,7 +88,9 @@ beliefs = st.builds(
     evidence_for=st.lists(evidence, max_size=2).map(tuple),
     searches=st.lists(texts, max_size=2).map(tuple),
     reason=texts,
+    stated=st.booleans(),
 )
+priors = st.none() | st.builds(Prior, st.sampled_from(PriorSource), predictions)
 usages = st.builds(Usage, calls=st.integers(0, 9), tokens_in=st.integers(0, 10**9), cost_usd=st.floats(0, 1e6))
 steps = st.builds(
     Step,
@@ -96,6 +98,7 @@ steps = st.builds(
     observation=st.builds(Observation, text=texts, documents=st.lists(texts, max_size=2).map(tuple)),
     belief=beliefs,
     usage=usages,
+    prior=priors,
 )
 trials = st.builds(
     Trial,
@@ -105,6 +108,7 @@ trials = st.builds(
     steps=st.integers(0, 9),
     usage=usages,
     detail=texts,
+    prior=priors,
 )
 outcomes = st.one_of(
     st.builds(Happened, probabilities),

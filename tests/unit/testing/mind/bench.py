@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bot.config.model import DeskSection, LlmSection
+from bot.config.llm import LlmSection
+from bot.config.model import DeskSection
 from bot.desk.parts import Gauge
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target

@@ -66,8 +66,8 @@ class Talk:
 def responses(content: Mapping[str, Any]) -> Contents:
     made = []
     for call_ in (part["functionCall"] for part in content["parts"] if "functionCall" in part):
-        told = {"name": call_["name"], "response": {"content": "It stayed dry."}}
-        made.append({"functionResponse": {**told, **({"id": call_["id"]} if "id" in call_ else {})}})
+        response = {"name": call_["name"], "response": {"content": "It stayed dry."}}
+        made.append({"functionResponse": {**response, **({"id": call_["id"]} if "id" in call_ else {})}})
     return [{"role": "user", "parts": made}] if made else []
 
 

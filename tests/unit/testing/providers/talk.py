@@ -122,7 +122,7 @@ def changed(messages: Messages, at: int, **parts: Any) -> Messages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dialect:
+class DialectCase:
     """A double to talk to: how it is made, a model of it, and what its requests hold."""
 
     make: Callable[[Any], ProviderDouble]

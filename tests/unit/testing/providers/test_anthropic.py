@@ -201,8 +201,8 @@ async def test_a_request_names_a_model_that_exists_a_version_and_a_key() -> None
 
 
 async def test_the_same_requests_have_the_same_replies() -> None:
-    async def told() -> str:
+    async def transcript() -> str:
         async with talking("claude-opus-5") as talk:
             return json.dumps(await talk.steps(3))
 
-    assert await told() == await told()
+    assert await transcript() == await transcript()

@@ -17,11 +17,12 @@ from bot.testing.providers.dialects import (
 from bot.testing.providers.local import LlamaCppDouble, LmStudioDouble, OllamaDouble, VllmDouble
 from bot.testing.providers.openai_chat import OpenAiDouble
 from bot.testing.providers.routed import GeminiCompatDouble, OpenRouterDouble
+from bot.testing.world.mind import Mind
 from tests.unit.testing.providers.talk import (
     QUESTION,
     SYSTEM,
     TOOLS,
-    Dialect,
+    DialectCase,
     Messages,
     changed,
     plan,
@@ -31,29 +32,29 @@ from tests.unit.testing.providers.talk import (
 )
 
 DIALECTS = {
-    "gpt-4.1": Dialect(make=OpenAiDouble, model="gpt-4.1"),
-    "gpt-5": Dialect(make=OpenAiDouble, model="gpt-5"),
-    "gpt-5.4": Dialect(make=OpenAiDouble, model="gpt-5.4"),
-    "deepseek": Dialect(make=DeepSeekDouble, model="deepseek-v4-pro"),
-    "kimi": Dialect(make=KimiDouble, model="kimi-k3"),
-    "qwen": Dialect(make=QwenDouble, model="qwen4-max"),
-    "glm": Dialect(make=GlmDouble, model="glm-5.3"),
-    "grok": Dialect(make=GrokDouble, model="grok-4.6"),
-    "mistral": Dialect(make=MistralDouble, model="mistral-medium-3-5", more={"reasoning_effort": "high"}),
-    "mistral-plain": Dialect(make=MistralDouble, model="mistral-large-3"),
-    "openrouter-google": Dialect(make=OpenRouterDouble, model="google/gemini-3.1-pro-preview"),
-    "openrouter-anthropic": Dialect(make=OpenRouterDouble, model="anthropic/claude-opus-5.5"),
-    "openrouter-openai": Dialect(make=OpenRouterDouble, model="openai/gpt-6-sol"),
-    "openrouter-z-ai": Dialect(make=OpenRouterDouble, model="z-ai/glm-5.3"),
-    "gemini-compat": Dialect(make=GeminiCompatDouble, model="gemini-3.1-pro-preview"),
-    "gemini-compat-2.5": Dialect(make=GeminiCompatDouble, model="gemini-2.5-pro"),
-    "lm-studio": Dialect(make=LmStudioDouble, model="local"),
-    "vllm": Dialect(make=VllmDouble, model="local"),
-    "vllm-no-parser": Dialect(
+    "gpt-4.1": DialectCase(make=OpenAiDouble, model="gpt-4.1"),
+    "gpt-5": DialectCase(make=OpenAiDouble, model="gpt-5"),
+    "gpt-5.4": DialectCase(make=OpenAiDouble, model="gpt-5.4"),
+    "deepseek": DialectCase(make=DeepSeekDouble, model="deepseek-v4-pro"),
+    "kimi": DialectCase(make=KimiDouble, model="kimi-k3"),
+    "qwen": DialectCase(make=QwenDouble, model="qwen4-max"),
+    "glm": DialectCase(make=GlmDouble, model="glm-5.3"),
+    "grok": DialectCase(make=GrokDouble, model="grok-4.6"),
+    "mistral": DialectCase(make=MistralDouble, model="mistral-medium-3-5", more={"reasoning_effort": "high"}),
+    "mistral-plain": DialectCase(make=MistralDouble, model="mistral-large-3"),
+    "openrouter-google": DialectCase(make=OpenRouterDouble, model="google/gemini-3.1-pro-preview"),
+    "openrouter-anthropic": DialectCase(make=OpenRouterDouble, model="anthropic/claude-opus-5.5"),
+    "openrouter-openai": DialectCase(make=OpenRouterDouble, model="openai/gpt-6-sol"),
+    "openrouter-z-ai": DialectCase(make=OpenRouterDouble, model="z-ai/glm-5.3"),
+    "gemini-compat": DialectCase(make=GeminiCompatDouble, model="gemini-3.1-pro-preview"),
+    "gemini-compat-2.5": DialectCase(make=GeminiCompatDouble, model="gemini-2.5-pro"),
+    "lm-studio": DialectCase(make=LmStudioDouble, model="local"),
+    "vllm": DialectCase(make=VllmDouble, model="local"),
+    "vllm-no-parser": DialectCase(
         make=lambda script: VllmDouble(script, parser=False), model="local", more={"tool_choice": "required"}
     ),
-    "llama-cpp": Dialect(make=LlamaCppDouble, model="local"),
-    "ollama": Dialect(make=OllamaDouble, model="local"),
+    "llama-cpp": DialectCase(make=LlamaCppDouble, model="local"),
+    "ollama": DialectCase(make=OllamaDouble, model="local"),
 }
 STRICT = sorted(DIALECTS.keys() - {"ollama"})
 
@@ -83,6 +84,19 @@ async def test_usage_is_counted_from_what_was_sent(name: str) -> None:
     assert first["prompt_tokens"] == pytest.approx(size / 4, rel=0.05)
     assert first["prompt_tokens_details"]["cached_tokens"] == 0
     assert again["prompt_tokens_details"]["cached_tokens"] == again["prompt_tokens"]
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+async def test_a_simulated_mind_can_play_any_of_them(name: str) -> None:
+    dialect = DIALECTS[name]
+    async with talking(dialect.make(Mind().answer), dialect.model, **dialect.more) as talk:
+        messages: Messages = [SYSTEM, QUESTION]
+        called: list[str] = []
+        while "submit" not in called:
+            messages = await talk.step(messages)
+            called += [one["function"]["name"] for one in messages[-2]["tool_calls"]]
+    assert called[0] == "search"
+    assert 2 <= len(called) <= 8
 
 
 async def test_the_same_requests_get_the_same_replies() -> None:

@@ -85,10 +85,10 @@ async def test_both_spellings_of_fields_and_both_alphabets_of_signatures_are_tak
     part = contents[1]["parts"][0]
     seal = base64.urlsafe_b64encode(base64.b64decode(part["thoughtSignature"])).decode()
     spoken = {"role": "model", "parts": [{"function_call": part["functionCall"], "thought_signature": seal}]}
-    told = {"role": "user", "parts": [{"function_response": contents[2]["parts"][0]["functionResponse"]}]}
+    answer = {"role": "user", "parts": [{"function_response": contents[2]["parts"][0]["functionResponse"]}]}
     body: dict[str, Any] = {"tools": None, "systemInstruction": None, "system_instruction": SYSTEM}
     functions = [{"name": "search", "parameters": QUERY}, *FUNCTIONS[1:]]
-    again = await flash.ask([QUESTION, spoken, told], **{**body, "tools": [{"function_declarations": functions}]})
+    again = await flash.ask([QUESTION, spoken, answer], **{**body, "tools": [{"function_declarations": functions}]})
     assert (again.status_code, flash.double.altered_replies) == (200, 0)
 
 
@@ -96,8 +96,8 @@ async def test_foreign_calls_pass_with_the_sentinel(flash: Talk, pro: Talk) -> N
     for talk in (flash, pro):
         for signature in (SENTINEL, base64.b64encode(SENTINEL.encode()).decode()):
             spoken = {"functionCall": {"name": "search", "args": {"query": "x"}}, "thoughtSignature": signature}
-            told = {"functionResponse": {"name": "search", "response": {"content": "dry"}}}
-            history = [QUESTION, {"role": "model", "parts": [spoken]}, {"role": "user", "parts": [told]}]
+            answer = {"functionResponse": {"name": "search", "response": {"content": "dry"}}}
+            history = [QUESTION, {"role": "model", "parts": [spoken]}, {"role": "user", "parts": [answer]}]
             assert (await talk.ask(history)).status_code == 200
 
 
@@ -196,8 +196,8 @@ async def test_a_request_names_a_model_that_exists_and_a_key() -> None:
 
 
 async def test_the_same_requests_have_the_same_replies() -> None:
-    async def told() -> str:
+    async def transcript() -> str:
         async with talking("gemini-4-argon") as talk:
             return json.dumps(await talk.steps(3))
 
-    assert await told() == await told()
+    assert await transcript() == await transcript()

@@ -9,6 +9,7 @@ from bot.testing.model_server import call, cut_short
 from bot.testing.providers.dialects import GrokDouble
 from bot.testing.providers.exchange import ReplySwitch
 from bot.testing.providers.openai_chat import OpenAiDouble
+from bot.testing.world.mind import Mind
 from tests.unit.testing.providers.talk import (
     FLAT_TOOLS,
     QUESTION,
@@ -222,6 +223,13 @@ async def test_three_steps_pass_with_items_that_come_back_whole(responses: Talk)
     double = responses.double
     assert (double.refusals, double.altered_replies, double.shared_prefixes) == ([], 0, [1.0, 1.0])
     assert [one.turn for one in double.asked] == [0, 1, 2]
+
+
+async def test_a_simulated_mind_can_play_responses() -> None:
+    async with talking(OpenAiDouble(Mind().answer), "gpt-6-astra") as talk:
+        items = await talk.begin_items()
+        answer = (await talk.items(items)).json()
+    assert [items[2]["name"], answer["output"][-1]["type"]] == ["search", "function_call"]
 
 
 async def test_a_call_needs_its_reasoning_and_reasoning_its_call(responses: Talk) -> None:
