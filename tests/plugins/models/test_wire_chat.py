@@ -264,6 +264,7 @@ def test_a_prompt_that_was_plainly_cut_is_told() -> None:
     # What was counted whole, what nobody counted, and what is too short to tell.
     require_uncut(call, Usage(tokens_in=1_400), where="")
     require_uncut(call, Usage(tokens_in=0), where="")
+    require_uncut(call, Usage(tokens_in=100), where="")
     require_uncut(wire_call("local/small", user("word " * 700)), Usage(tokens_in=10), where="")
 
 
