@@ -63,10 +63,11 @@ class BinaryForm:
 
     def schema(self, margin: float) -> dict[str, Json]:
         if not self.percent:
-            said = "Probability of yes, from 0 to 1: 0.07 means 7 %."
+            said = "Probability of yes, from 0 to 1."
             return {"type": "number", "minimum": margin, "maximum": round(1.0 - margin, 9), "description": said}
         least, most = round(100.0 * margin, 7), round(100.0 * (1.0 - margin), 7)
-        said = "Probability of yes in percent: 7.5 means 7.5 %."
+        # No number for an example: small models give it back as their answer.
+        said = "Probability of yes in percent, from 0 to 100."
         plain: dict[str, Json] = {"type": "number", "minimum": max(least, LEAST_PERCENT), "maximum": most}
         if least >= LEAST_PERCENT:
             return {**plain, "description": said}

@@ -18,7 +18,7 @@ from bot.agent.dialects.native import NativeSpeech
 from bot.agent.handover import call_text, handover_text, transcript_text
 from bot.agent.tally import Tally
 from bot.agent.texts import names_of, repair_text, turn_text
-from bot.domain.prompt import Answer, Completion, Dialect, Finish, Message, Speaker, Tool
+from bot.domain.prompt import Answer, Completion, Dialect, Finish, Message, Prompt, Speaker, Tool
 from bot.domain.step import Json, Usage
 from bot.errors import (
     ConfigError,
@@ -111,6 +111,8 @@ class Voice:
     # The model that speaks in this conversation, "" before it has said anything.
     model: str = ""
     _tools: tuple[Tool, ...] = ()
+    # Those of the last request, as they were sent.
+    _sent: tuple[Tool, ...] = ()
     _described: dict[str, Tool] = field(default_factory=dict)
     # How many of them are described in the first message.
     _first: int = 0
@@ -137,23 +139,21 @@ class Voice:
     def restart(self, opening: Sequence[Message]) -> None:
         """Begin another conversation with these messages; tools may be others then."""
         self.messages[:] = opening
-        self.model, self._tools, self._turn = "", (), ""
+        self.model, self._tools, self._sent, self._turn = "", (), (), ""
         self._described.clear()
         self._open, self._said_at = False, -1
 
     def declare(self, tools: Sequence[Tool]) -> None:
         """Name all tools that this conversation will ever offer, so that every request has the same list of them.
 
-        A tool that is offered without having been named changes the list: what providers signed is void then, and is
-        left out from there on.
+        A tool that is offered without having been named changes the list, as a belief does that is asked for from some
+        move on: what providers signed is void then, and is left out from there on.
         """
         known = {tool.name: tool for tool in self._tools}
         known.update({tool.name: tool for tool in tools})
         declared = tuple(known.values())
         if declared != self._tools:
             self._tools = declared
-            if not self.percent:
-                self._forget_native()
 
     def say(self, said: str) -> None:
         """Say something to the model: in answer to its last move, or added to what was said before and not answered."""
@@ -211,16 +211,14 @@ class Voice:
             return None
 
         speech: Speech = JsonSpeech() if self.percent else NativeSpeech()
-        before, described = list(self.messages), dict(self._described)
-        standing = (self._open, self._said_at, self.model, self._turn, self._first)
+        before = replace(self, messages=list(self.messages), _described=dict(self._described))
         self._turn = "" if self.percent else call_text(tool)
         if asked := self._listing(speech, (tool,)).strip("\n") or self._turn:
             self.say(asked)
         heard = await self._hear(speech, (tool,), fault)
         self.keep(heard)
         if not keep:
-            self.messages[:], self._described = before, described
-            self._open, self._said_at, self.model, self._turn, self._first = standing
+            self._take_back(before)
         return Filled(
             value=values[0] if heard.failure is None else None,
             why=str(heard.failure or ""),
@@ -272,9 +270,7 @@ class Voice:
 
     async def _ask(self, speech: Speech, offered: tuple[Tool, ...], heard: Heard) -> bool:
         """Ask once and count the answer; without one, say why in ``heard``."""
-        prompt = replace(
-            speech.prompt(self.messages, self._tools, offered), model=self.model, handover=self._handover(speech)
-        )
+        prompt = self._prompt(speech, offered)
         try:
             answer = await self.desk.ask(self.role, prompt, seed=self.seed)
         except STOPS as error:
@@ -292,6 +288,14 @@ class Voice:
         heard.add(answer)
         self.tally.heard(answer.model)
         return True
+
+    def _prompt(self, speech: Speech, offered: tuple[Tool, ...]) -> Prompt:
+        prompt = speech.prompt(self.messages, self._tools, offered)
+        if self._sent and prompt.tools != self._sent:
+            self._forget_native()
+            prompt = speech.prompt(self.messages, self._tools, offered)
+        self._sent = prompt.tools
+        return replace(prompt, model=self.model, handover=self._handover(speech))
 
     def _ask_again(self, heard: Heard, why: str, offered: tuple[Tool, ...]) -> None:
         completion = heard.completion
@@ -319,6 +323,13 @@ class Voice:
         """Answer the last move where nobody did: providers refuse a call without an answer."""
         if self._open:
             self.say(NOTED)
+
+    def _take_back(self, before: Voice) -> None:
+        """Make the conversation what it was before; what it cost and how the model did stays."""
+        self.messages[:], self.model = before.messages, before.model
+        self._tools, self._sent, self._turn = before._tools, before._sent, before._turn
+        self._described, self._first = before._described, before._first
+        self._open, self._said_at = before._open, before._said_at
 
     def _offer(self, offered: tuple[Tool, ...]) -> None:
         known = {id(tool) for tool in self._tools}

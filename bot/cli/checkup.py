@@ -5,13 +5,13 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bot.app import LEDGER_FILE, folder_of
 from bot.cli.checkup_leave import leave
-from bot.cli.checkup_models import demotions, means, troubles
+from bot.cli.checkup_models import demotions, failed_trials, means, troubles
 from bot.cli.checkup_ready import Left, clock_fault, left, live_venues, readiness
 from bot.cli.finding import Finding, Verdict
 from bot.cli.output.figures import ago, size
@@ -21,6 +21,7 @@ from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
 from bot.domain.submission import Mode
 from bot.errors import ConfigError, StoreError
+from bot.limits import short_limits
 from bot.llm.roles import Roles
 from bot.members import with_members
 from bot.outfit import idle_roles, lacking_roles
@@ -137,6 +138,7 @@ def _models(config: Config, registry: Registry) -> Iterator[Finding]:
         lacking = lacking_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
         if lacking is not None:
             yield Finding(Verdict.FAIL, "models", lacking, "mend config.toml")
+    yield from _limits(config, registry, [name for name in used if name in registry.forecasters])
     try:
         Roles(config.llm, frozenset(registry.models.names))
     except ConfigError as error:
@@ -149,6 +151,13 @@ def _models(config: Config, registry: Registry) -> Iterator[Finding]:
         told = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
         yield Finding(Verdict.OK, "models", told)
     yield from answers
+
+
+def _limits(config: Config, registry: Registry, used: Iterable[str]) -> Iterator[Finding]:
+    try:
+        yield from [Finding(Verdict.WARN, "limits", why) for why in short_limits(config, registry, used)]
+    except ConfigError:
+        return  # as the check of the settings says
 
 
 def _state(config: Config) -> Finding:
@@ -226,6 +235,7 @@ def _ledger(path: Path, now: datetime) -> Iterator[Finding]:
     yield _backup(path, now)
     yield from _store_halt(path)
     yield from demotions(path, now)
+    yield from failed_trials(path, now)
     if mark := restored(path):
         found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing leaves"
         yield Finding(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.app import folder_of
+from bot.cli.failed_trials import RECENTLY, failures_line, out_of_steps
 from bot.cli.finding import Finding, Verdict
 from bot.cli.output.figures import moment
 from bot.clock import SeededRandom, SystemClock
@@ -27,12 +28,15 @@ from bot.ports import Llm
 from bot.registry import Registry
 from bot.specs import Can
 from bot.store.conducts import Demotion
+from bot.store.failures import RecentFailures, failures_since
 from bot.store.ledger import read_ledger
 
 MEND = "mend config.toml"
 # A server on this machine or nearby answers at once.
 REACH = HttpLimits(deadline_s=5.0, connect_s=3.0, attempts=1)
 REACH_BYTES = 2**20
+# The check that finds trials which failed.
+TRIALS = "trials"
 
 
 def means(config: Config, registry: Registry) -> Iterator[Finding]:
@@ -76,6 +80,26 @@ def troubles(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
 async def _reports(config: Config, path: Path, now: datetime) -> Sequence[ModelReport]:
     async with read_ledger(path) as ledger:
         return await report_models(ledger.conducts, config.llm.health, now=now)
+
+
+def failed_trials(path: Path, now: datetime) -> Iterator[Finding]:
+    """Yield what went wrong with trials in the last day, out of a ledger; it fails where questions have no forecast."""
+    try:
+        found = asyncio.run(_failed(path, now))
+    except StoreError:
+        return  # as the soundness says
+    if line := failures_line(found):
+        verdict = Verdict.FAIL if found.put_off else Verdict.WARN
+        remedy = "mend what it names; every trial: foxcast show QUESTION"
+        yield Finding(verdict, TRIALS, f"in the last 24 hours: {line}", remedy)
+    for line in out_of_steps(found):
+        remedy = "raise steps in [forecasters.NAME] and in its settings, or name another model in [llm.roles]"
+        yield Finding(Verdict.WARN, "steps", f"in the last 24 hours {line}", remedy)
+
+
+async def _failed(path: Path, now: datetime) -> RecentFailures:
+    async with read_ledger(path) as ledger:
+        return await failures_since(ledger.forecasts.readers, now - RECENTLY)
 
 
 async def _demoted(path: Path, now: datetime) -> tuple[Demotion, ...]:

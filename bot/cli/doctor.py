@@ -8,6 +8,7 @@ from rich.text import Text
 
 from bot.cli.call import Call
 from bot.cli.checkup import checkup
+from bot.cli.checkup_models import TRIALS
 from bot.cli.exits import ExitCode
 from bot.cli.finding import Finding, Verdict
 from bot.cli.output.console import Column, Kind, emit, stdout, table
@@ -33,6 +34,8 @@ def doctor(
         stdout().print(table(COLUMNS, [_cells(finding) for finding in findings]))
     if any(finding.verdict is Verdict.FAIL for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
+    if any(finding.check == TRIALS for finding in findings):
+        raise typer.Exit(ExitCode.TRIALS_FAILED)
 
 
 def _cells(finding: Finding) -> tuple[Text, str, str]:

@@ -31,6 +31,7 @@ class ExitCode(IntEnum):
     LEAK = 7
     NOT_FOUND = 8
     REFUSED = 9
+    TRIALS_FAILED = 10
     INTERRUPTED = 130
     PIPE = 141
     TERMINATED = 143
@@ -47,6 +48,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.LEAK: "data from after the cutoff",
     ExitCode.NOT_FOUND: "no such question, round or file",
     ExitCode.REFUSED: "a file or an answer is not in its documented form",
+    ExitCode.TRIALS_FAILED: "done, but some trials of the forecasts failed",
     ExitCode.INTERRUPTED: "interrupted by the keyboard",
     ExitCode.PIPE: "nobody read the output any more",
     ExitCode.TERMINATED: "ended by SIGTERM",

@@ -16,6 +16,7 @@ from bot.cli.agree import agree_to
 from bot.cli.beside import Beside as Following
 from bot.cli.beside import newest_attempt
 from bot.cli.call import Call
+from bot.cli.exits import ExitCode
 from bot.cli.explain import explanation_of
 from bot.cli.here import Here, converses, is_current, shared, tried
 from bot.cli.interrupt import Terminated, run_until_told
@@ -25,6 +26,7 @@ from bot.cli.output.console import PlainConsole, emit, stdout
 from bot.cli.output.deliver import require_writable
 from bot.cli.output.forecast import Beside, Made, as_plain, print_made
 from bot.cli.output.live import View
+from bot.cli.output.plain import plain
 from bot.cli.output.several import Aside, Several, print_several
 from bot.cli.output.several import as_plain as several_as_plain
 from bot.cli.session import equipped
@@ -32,7 +34,7 @@ from bot.cli.wanted import Sources, Wanted, chosen, free_ones, remark_on, requir
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.question import Question
-from bot.errors import InstanceLocked, Unavailable, unnamed
+from bot.errors import InstanceLocked, Unavailable
 from bot.jobs.attend import require_open
 from bot.limits import limits_of
 from bot.members import with_members
@@ -129,6 +131,18 @@ def forecast(ctx: typer.Context, options: Options) -> None:
         if options.plot is not None:
             draw(made.found.trace, options.plot)
         _tell(ctx, options, made)
+    if line := _failed(made):
+        # What was made is on record; it is made of fewer trials than wanted, or by fewer forecasters.
+        typer.echo(plain(f"foxcast: warning: {line}"), err=True)
+        raise typer.Exit(ExitCode.TRIALS_FAILED)
+
+
+def _failed(made: Several | Made | None) -> str:
+    """Return in one line what failed though there is a forecast; "" where nothing did."""
+    if isinstance(made, Several):
+        told = [(aside.name, aside.made.failed if aside.made else aside.why) for aside in made.asides]
+        return "; ".join(f"{name}: {why}" for name, why in told if why)
+    return made.failed if made is not None else ""
 
 
 def _tell(ctx: typer.Context, options: Options, made: Made) -> None:
@@ -139,9 +153,6 @@ def _tell(ctx: typer.Context, options: Options, made: Made) -> None:
         closer = ctx.ensure_object(Call).next("explain", made.forecast.id)
         # A command that is broken into lines cannot be copied.
         stdout().print(f"look closer with: {closer}", soft_wrap=True)
-    if made.cut_short is not None:
-        # The forecast is made and on record, of what was learned until then: a warning, and no failure.
-        typer.echo(f"foxcast: warning: no trial came to its end: {unnamed(made.cut_short)}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A forecast that this process makes: watched, paid for with a person's yes, and behind those that it builds on."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -14,21 +14,37 @@ from bot.desk.desk import cutoff_of
 from bot.desk.workshop import Workshop, is_backdated
 from bot.domain.forecast import Forecast
 from bot.domain.question import Question
-from bot.errors import ConfigError, FoxcastError, Rejected, StoreError, Unauthorized, Unavailable
+from bot.errors import (
+    BudgetExhausted,
+    ConfigError,
+    ContextExceeded,
+    FoxcastError,
+    QuotaExhausted,
+    Rejected,
+    ServerUnreachable,
+    StoreError,
+    Unauthorized,
+    Unavailable,
+)
 from bot.jobs.sitting import ASKED_FOR, NoAnswer, Seat, begin
 from bot.llm.roles import models_of, provider_of
 from bot.outfit import no_search
 from bot.registry import Registry
 from bot.store.codec import version_of
-from bot.store.forecasts import Trace
 
 T = TypeVar("T")
 
 # Well before the tools of a desk would take the moment for one long past.
 SHARED = timedelta(hours=1)
 
-# What the failure of every trial is told as.
-CAUSES: tuple[type[FoxcastError], ...] = (ConfigError, Unauthorized, Rejected, Unavailable)
+# What the failure of trials is told as.
+CAUSES: Mapping[str, type[FoxcastError]] = {
+    kind.__name__: kind
+    for kind in (
+        *(ConfigError, Unauthorized, QuotaExhausted, Unavailable, ServerUnreachable),
+        *(Rejected, BudgetExhausted, ContextExceeded),
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +60,7 @@ class Here:
     known_until: datetime | None = None
 
     async def forecast(self, name: str) -> str:
-        """Forecast, after those that it builds on, and return the id; raises why the first trial failed.
+        """Forecast, after those that it builds on, and return the id; raises why too many trials failed.
 
         A member that is there as it would be made now is not made again; one that fails is left out.
         """
@@ -81,7 +97,7 @@ class Here:
         except NoAnswer as nothing:
             forecasts = opened.ledger.forecasts
             await forecasts.fail(sitting.running.id, why=str(nothing), at=opened.clock.now())
-            raise _cause(await forecasts.trace(sitting.running.id)) from nothing
+            raise _cause(nothing) from nothing
 
     async def _member(self, name: str, view: View) -> None:
         opened, question = self.opened, self.question
@@ -131,9 +147,7 @@ def _say_no_search(opened: App, seat: Seat, question: Question, view: View) -> N
         view.say(why)
 
 
-def _cause(trace: Trace) -> FoxcastError:
-    details = [record.trial.detail for record in trace.trials if record.trial is not None]
-    first = details[0] if details else ""
-    name, _, text = first.partition(": ")
-    kind: Callable[[str], FoxcastError] = {one.__name__: one for one in CAUSES}.get(name, Unavailable)
-    return kind(text if name in {one.__name__ for one in CAUSES} else f"no trial has an answer: {first}")
+def _cause(nothing: NoAnswer) -> FoxcastError:
+    """Return the error of the first trial that failed, with the reasons of all of them."""
+    name = nothing.details[0].partition(": ")[0] if nothing.details else ""
+    return CAUSES.get(name, Unavailable)(str(nothing))

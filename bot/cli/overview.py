@@ -6,12 +6,14 @@ from datetime import datetime
 from pathlib import Path
 
 from bot.app import LEDGER_FILE, folder_of, open_records
+from bot.cli.failed_trials import RECENTLY
 from bot.cli.vitals import last_beat
 from bot.config.model import Config
 from bot.domain.submission import IntentState, Mode
 from bot.gate.brake import STOP_FILE, besides
 from bot.store import stops
 from bot.store.backup import Backup, backups
+from bot.store.failures import RecentFailures, failures_since
 from bot.store.journal import Event, JobRun
 from bot.store.ledger import BACKUP_FOLDER, Ledger
 from bot.store.lock import is_running, last_holder
@@ -25,8 +27,9 @@ UNDECIDED_COUNTED = 10_000
 class Overview:
     """How one Foxcast stands: ``counts`` is None without a ledger, ``halted`` is the stop file if it is there.
 
-    ``stops`` are those that nobody has resumed, but for the one that made the stop file. ``halt`` is how the disk ended
-    the last run, ``restored`` the restore that still holds everything back.
+    ``failures`` is what went wrong with trials in the last day; None without a ledger. ``stops`` are those that nobody
+    has resumed, but for the one that made the stop file. ``halt`` is how the disk ended the last run, ``restored`` the
+    restore that still holds everything back.
     """
 
     modes: Mapping[str, Mode]
@@ -39,6 +42,7 @@ class Overview:
     ledger: Path
     counts: Mapping[str, int] | None
     last_backup: Backup | None
+    failures: RecentFailures | None
     runs: tuple[JobRun, ...]
 
 
@@ -52,11 +56,13 @@ async def overview_of(config: Config, now: datetime) -> Overview:
     runs: tuple[JobRun, ...] = ()
     halt: Event | None = None
     standing: Sequence[Stop] = ()
+    failures: RecentFailures | None = None
     if path.exists():
         async with open_records(config) as records:
             counts, runs = await _counts(records.ledger, now), tuple(await records.ledger.journal.last_runs())
             halt = await records.ledger.journal.standing_halt()
             standing = await records.ledger.leave.read(stops.standing)
+            failures = await failures_since(records.ledger.forecasts.readers, now - RECENTLY)
     return Overview(
         modes={name: config.mode_of(name) for name in config.venues},
         running=holder is not None and is_running(holder),
@@ -68,6 +74,7 @@ async def overview_of(config: Config, now: datetime) -> Overview:
         ledger=path,
         counts=counts,
         last_backup=copies[0] if copies else None,
+        failures=failures,
         runs=runs,
     )
 

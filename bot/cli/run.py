@@ -16,6 +16,7 @@ from bot.app import PATIENCE_S, App, open_app
 from bot.cli.agree import held_back
 from bot.cli.call import Call
 from bot.cli.exits import SIGNALS, ExitCode
+from bot.cli.failed_trials import failures_code, failures_line
 from bot.cli.output.console import progress, stdout
 from bot.cli.output.plain import plain
 from bot.cli.output.summary import print_summary
@@ -30,6 +31,7 @@ from bot.daemon.watch import DRAIN_S, Exit, ExitReason, Watch
 from bot.errors import ConfigError
 from bot.gate.brake import STOP_FILE
 from bot.ports import Clock
+from bot.store.failures import RecentFailures, failures_since
 
 app = typer.Typer(add_completion=False)
 log = structlog.get_logger()
@@ -74,13 +76,16 @@ def run(
 
 def _one_pass(opening: Opening, call: Call) -> NoReturn:
     stops: list[signal.Signals] = []
-    end = asyncio.run(_once(opening, call, stops))
+    end, failed = asyncio.run(_once(opening, call, stops))
     if stops and end.reason in {ExitReason.ASKED, ExitReason.CUT}:
         told = f"; {end.detail}" if end.detail else ""
         typer.echo(plain(f"foxcast: interrupted{told}; what is left is done by the next run"), err=True)
         raise typer.Exit(SIGNALS[stops[0]])
     _say_unclean(end)
-    raise typer.Exit(CODES.get(end.reason, ExitCode.FAILED))
+    if line := failures_line(failed):
+        typer.echo(plain(f"foxcast: {line}"), err=True)
+    code = CODES.get(end.reason, ExitCode.FAILED)
+    raise typer.Exit(failures_code(failed) if code is ExitCode.DONE else code)
 
 
 def _say_unclean(end: Exit) -> None:
@@ -97,8 +102,11 @@ async def _for_ever(opening: Opening, watch: Watch) -> Exit:
             return await serve(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
 
 
-async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> Exit:
-    """Do one pass and tell of it; the signal that stopped it, if one did, is added to the list."""
+async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> tuple[Exit, RecentFailures]:
+    """Do one pass, tell of it, and return its end with what went wrong with its trials.
+
+    The signal that stopped it, if one did, is added to the list.
+    """
 
     def stop(number: signal.Signals) -> None:
         stops.append(number)
@@ -106,14 +114,14 @@ async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> Ex
         typer.echo(f"foxcast: stopping; what runs may finish within {DRAIN_S:g} s, {again} stops at once", err=True)
 
     async with opening as opened:
-        tally = Tally(Recorder(opened.ledger, opened.folder))
+        tally, began = Tally(Recorder(opened.ledger, opened.folder)), opened.clock.now()
         with obey_signals(opened.stopping, stop), progress() as bars:
             async with _shown(opened, bars):
                 end = await one_pass(opened.jobs(), clock=opened.clock, record=tally, stop=opened.stopping)
         print_summary(stdout(), await summary_of(opened, tally.runs), call)
         if held := await held_back(opened):
             stdout().print(f"\n{held}")
-        return end
+        return end, await failures_since(opened.ledger.forecasts.readers, began)
 
 
 @asynccontextmanager

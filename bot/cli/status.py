@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from bot.app import LEDGER_FILE, folder_of
 from bot.cli.costs import today_of
+from bot.cli.failed_trials import failures_code, failures_line, out_of_steps
 from bot.cli.output.console import Column, Kind, emit, heading, stdout, table
-from bot.cli.output.costs import today_as_plain, today_in_words
+from bot.cli.output.costs import Today, today_as_plain, today_in_words
 from bot.cli.output.figures import ago
 from bot.cli.overview import Overview, overview_of
 from bot.cli.records import read
@@ -19,6 +19,7 @@ from bot.clock import SystemClock
 from bot.domain.submission import IntentState
 from bot.gate.brake import reason_of
 from bot.store.codec import stamp
+from bot.store.failures import RecentFailures
 from bot.store.stops import Stop
 
 app = typer.Typer(add_completion=False)
@@ -32,14 +33,19 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how things stand: modes, heartbeat, counts, last runs, last backup."""
+    """Say how things stand: modes, heartbeat, failed trials, counts, last runs."""
     config, now = configured(ctx), SystemClock().now()
     found = asyncio.run(overview_of(config, now))
     today = None if found.counts is None else read(config, lambda records: today_of(records, now))
     if as_json:
         emit(_plain(found) | {"models": None if today is None else today_as_plain(today)})
-        return
-    console = stdout()
+    else:
+        _print(stdout(), found, today, now, models=bool(config.llm.roles))
+    if found.failures is not None and (code := failures_code(found.failures)):
+        raise typer.Exit(code)
+
+
+def _print(console: Console, found: Overview, today: Today | None, now: datetime, *, models: bool) -> None:
     console.print("venues: " + (", ".join(f"{name} ({mode})" for name, mode in found.modes.items()) or "none"))
     console.print(f"daemon: {_daemon(found, now)}")
     if found.halted:
@@ -53,12 +59,15 @@ def status(
     if found.restored:
         console.print(f"restored: nothing leaves until what was sent since {found.restored.backup.name} is settled")
     if found.counts is None:
-        console.print(f"there is no ledger at {folder_of(config) / LEDGER_FILE} yet; make one with: foxcast run --once")
+        console.print(f"there is no ledger at {found.ledger} yet; make one with: foxcast run --once")
         return
     # Nobody who asks no model wants to read about them.
-    if today is not None and (config.llm.roles or today.left[0].spent_usd):
+    if today is not None and (models or today.left[0].spent_usd):
         for line in today_in_words(today):
             console.print(f"today, {line}")
+    if found.failures is not None:
+        for line in filter(None, (failures_line(found.failures), *out_of_steps(found.failures))):
+            console.print(f"in the last 24 hours: {line}")
     _print_counts(console, found, now)
 
 
@@ -93,6 +102,16 @@ def _print_counts(console: Console, found: Overview, now: datetime) -> None:
         console.print(table(RUNS, rows))
 
 
+def _failures(found: RecentFailures) -> dict[str, Any]:
+    return {
+        "trials": len(found.trials),
+        "questions_without_forecast": found.put_off,
+        "forecasts_of_fewer_trials": found.short,
+        "told": failures_line(found),
+        "out_of_steps": [*out_of_steps(found)],
+    }
+
+
 def _plain(found: Overview) -> dict[str, Any]:
     return {
         "modes": {name: str(mode) for name, mode in found.modes.items()},
@@ -107,6 +126,7 @@ def _plain(found: Overview) -> dict[str, Any]:
         "restored": str(found.restored.backup) if found.restored else None,
         "ledger": str(found.ledger) if found.counts is not None else None,
         "counts": found.counts,
+        "failures": None if found.failures is None else _failures(found.failures),
         "last_backup": {"path": str(found.last_backup.path), "made_at": stamp(found.last_backup.made_at)}
         if found.last_backup
         else None,

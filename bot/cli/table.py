@@ -15,7 +15,7 @@ class Entry:
 COMMANDS: dict[str, Entry] = {
     "run": Entry("bot.cli.run", "Find questions, forecast, submit, resolve and score: for ever, or once."),
     "demo": Entry("bot.cli.demo", "Show everything at work in a simulated world: no keys, no network, nothing real."),
-    "status": Entry("bot.cli.status", "Say how things stand: modes, heartbeat, counts, last runs, last backup."),
+    "status": Entry("bot.cli.status", "Say how things stand: modes, heartbeat, failed trials, counts, last runs."),
     "questions": Entry("bot.cli.questions", "List questions, soonest close first."),
     "show": Entry("bot.cli.show", "Show one question: forecasts, every change of mind, decision, outcome, score."),
     "explain": Entry(

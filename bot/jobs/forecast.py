@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -43,15 +43,15 @@ class Forecasting:
 async def forecast_due(parts: Forecasting) -> str:
     """Claim and forecast, soonest close first, until nothing is due, patience ends or the daemon stops.
 
-    Patience bounds one pass, so that what is ready is submitted while a long queue is worked off.
-    Raises Unauthorized at the end where a forecaster made nothing for want of credentials.
+    Patience bounds one pass, so that what is ready is submitted while a long queue is worked off. The line that is
+    returned says how many trials failed, and why. Raises Unauthorized at the end where a forecaster made nothing for
+    want of credentials.
     """
     tally = await _Pass(parts).work()
     missed = await _missed(parts)
     told = ((tally.failed, "postponed"), (tally.held, "held"), (missed, "windows missed"))
     said = ", ".join([f"{tally.done} forecasts made", *(f"{count} {what}" for count, what in told if count)])
-    tally.mishaps.settle(said)
-    return said
+    return tally.mishaps.settle(said)
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class _Pass:
         if free <= 0:
             return
         held = await self._held()
-        longest = max((seat.limits.seconds for seat in parts.seats.values()), default=0.0)
+        longest = max((seat.limits.seconds + seat.warm_start_s for seat in parts.seats.values()), default=0.0)
         claims = await parts.means.ledger.schedule.claim(
             now=parts.means.clock.now(),
             owner=parts.owner,
@@ -157,7 +157,7 @@ async def _missed(parts: Forecasting) -> int:
 
 async def _attempt(parts: Forecasting, claim: Claim, mishaps: Mishaps) -> bool:
     """Forecast one claim; False if that gave no answer, and the question was put off."""
-    means, seat = parts.means, parts.seats.get(claim.forecaster)
+    means, seat = replace(parts.means, watch=mishaps), parts.seats.get(claim.forecaster)
     if seat is None:
         unused = f"{claim.forecaster} is not in use"
         await means.ledger.schedule.postpone(claim, until=means.clock.now() + UNUSED_WAIT, why=unused)

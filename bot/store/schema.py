@@ -8,7 +8,7 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_lanes, schema_models, schema_scores, schema_setups, schema_trading
+from bot.store import schema_lanes, schema_models, schema_scores, schema_setups, schema_trading, schema_views
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -272,50 +272,12 @@ create table job_run (
     "create index job_run_by_job on job_run (job, id)",
 )
 
-_VIEWS = (
-    """
-create view latest_forecast as
-select f.* from forecast f
-where f.state = 'done' and not exists (
-  select 1 from forecast later
-  where later.ref = f.ref and later.forecaster = f.forecaster and later.revision > f.revision and later.state = 'done')
-""",
-    """
-create view current_resolution as
-select r.* from resolution r
-where not exists (
-  select 1 from resolution later where later.ref = r.ref and later.target = r.target and later.id > r.id)
-""",
-    """
-create view scored as
-select s.forecast, s.target, s.rule, s.value as score, f.ref, q.title, q.venue, q.source, q.family, q.batch,
-       f.forecaster, f.revision, f.cutoff, f.made_at, t.horizon_days, p.probability, p.raw_probability,
-       c.probability as crowd_probability, r.kind as outcome_kind, r.value as outcome, r.body as outcome_body,
-       r.resolved_at
-from score s
-join current_resolution r on r.id = s.resolution
-join prediction p on p.forecast = s.forecast and p.target = s.target
-join forecast f on f.id = s.forecast
-join question q on q.ref = f.ref
-join target t on t.version = f.version and t.target = s.target
-left join price c on c.id = f.price
-""",
-)
-
 
 @MIGRATIONS(name="0001_tables")
 def tables(database: Database) -> None:
     """Create the first tables."""
-    for statement in (
-        _DOCUMENTS,
-        *_QUESTIONS,
-        *_SCHEDULE,
-        *_FORECASTS,
-        *_SUBMISSIONS,
-        *schema_scores.TABLES,
-        *_JOURNAL,
-        *_VIEWS,
-    ):
+    first = (_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_FORECASTS, *_SUBMISSIONS, *schema_scores.TABLES, *_JOURNAL)
+    for statement in (*first, *schema_views.STATEMENTS):
         database.execute(statement)
 
 
@@ -375,3 +337,10 @@ def beliefs(database: Database) -> None:
     """Keep how many updates of beliefs of a model could not be read, and how many requests to it failed."""
     for statement in schema_models.BELIEFS:
         database.execute(statement)
+
+
+@MIGRATIONS(name="0010_ends_of_trials")
+def ends_of_trials(database: Database) -> None:
+    """Find the trials and forecasts that failed of late without reading all of them."""
+    database.execute("create index trial_ended on trial (ended_at, ending) where ended_at is not null")
+    database.execute("create index forecast_failed on forecast (ended_at, ref) where state = 'failed'")

@@ -28,6 +28,8 @@ from plugins.models._wire_call import (
 FORM = "a chat-completions endpoint"
 # A prompt shorter than this is too short to tell by its count of tokens whether all of it was read.
 LEAST_JUDGED_TOKENS = 1_000
+# No server has a context so short: whoever counts fewer tokens than this for a long prompt has not counted.
+LEAST_COUNTED_TOKENS = 256
 _TICKS = 1e10
 
 _FINISHES = {
@@ -84,7 +86,7 @@ def require_uncut(call: WireCall, usage: Usage, *, where: str) -> None:
     Only texts are counted, four characters a token: markup, tools and earlier reasoning would make it more.
     """
     sent = prompt_chars(call.prompt) // CHARS_PER_TOKEN
-    if sent >= LEAST_JUDGED_TOKENS and 0 < usage.tokens_in < sent / 2:
+    if sent >= LEAST_JUDGED_TOKENS and LEAST_COUNTED_TOKENS <= usage.tokens_in < sent / 2:
         message = (
             f"{call.shown}: the server read {usage.tokens_in} tokens of a prompt of at least {sent}: it cut off the "
             f"beginning, and with it the question. {where}"

@@ -99,10 +99,15 @@ class Remedy:
         return f"the account has no money or no quota left; top it up, or set {self.key} to the key of another one"
 
 
-def fault(refusal: HttpRefusal, *, shown: str, remedy: Remedy, wait_s: float | None = None) -> FoxcastError:
-    """Return the error that an answer other than 200 stands for; ``wait_s`` is what its headers ask for."""
+def fault(
+    refusal: HttpRefusal, *, shown: str, remedy: Remedy, wait_s: float | None = None, named: bool = True
+) -> FoxcastError:
+    """Return the error that an answer other than 200 stands for; ``wait_s`` is what its headers ask for.
+
+    ``named`` says that its status is worth telling.
+    """
     status, text = refusal.status, remedy.clean(refusal.body)
-    said = f"{shown}: status {status}: {message_in(text)}" if text.strip() else f"{shown}: status {status}"
+    said = ": ".join(filter(None, (shown, f"status {status}" if named else "", message_in(text))))
     if found := _account_fault(status, text, said=said, shown=shown, remedy=remedy):
         error: FoxcastError = found
     elif status in _TRY_AGAIN or status >= 500 or (status == BROKE and _IN_FLIGHT.search(text)):
@@ -127,7 +132,7 @@ def translated(error: FoxcastError, *, shown: str, remedy: Remedy) -> FoxcastErr
 
 def raise_fault(text: str, *, shown: str, remedy: Remedy) -> NoReturn:
     """Raise what an error within an answer of status 200 means; one that names no status may pass."""
-    raise fault(HttpRefusal(status=status_in(text), body=text), shown=shown, remedy=remedy)
+    raise fault(HttpRefusal(status=status_in(text), body=text), shown=shown, remedy=remedy, named=False)
 
 
 def status_in(text: str) -> int:
@@ -137,7 +142,7 @@ def status_in(text: str) -> int:
         return int(found[1])
     if _CONTEXT.search(text) or _STATE.search(text) or "invalid_request" in text or "invalid_prompt" in text:
         return 400
-    return FULL if re.search("rate_limit|slow_down", text) else 503
+    return FULL if _QUOTA.search(text) or re.search("rate_limit|slow_down", text) else 503
 
 
 def message_in(text: str) -> str:

@@ -28,6 +28,7 @@ from plugins.models._wire_call import (
     decoded,
     estimated,
     filled,
+    foreign_id,
     next_id,
     schema_request,
     sendable,
@@ -227,9 +228,8 @@ def _content(call: WireCall, turn: Turn) -> Json:
     if not isinstance(turn, UserTurn):
         kept = call.received(turn)
         return _model(turn, call) if kept is None else kept
-    kept = None if turn.asked is None else call.received(turn.asked)
-    functions = _functions_of(kept)
-    parts: list[Json] = [_response(message, turn.asked, functions) for message in turn.ordered()]
+    ids = _ids(call, turn.asked)
+    parts: list[Json] = [_response(message, turn.asked, ids) for message in turn.ordered()]
     parts += [{"text": filled(message.text)} for message in turn.texts]
     return {"role": "user", "parts": parts}
 
@@ -241,15 +241,30 @@ def _functions_of(kept: Json) -> list[Mapping[str, Json]]:
     return [function for function in found if isinstance(function, dict)]
 
 
-def _response(message: Message, asked: Message | None, functions: Sequence[Mapping[str, Json]]) -> Json:
-    """Return a result, with the id that the call had, where it had one: older models refuse ids."""
+def _response(message: Message, asked: Message | None, ids: Sequence[Json]) -> Json:
+    """Return a result, with the id that its call has, where it has one."""
     calls = asked.calls if asked else ()
     place = next((place for place, made in enumerate(calls) if made.id == message.answers), None)
     name = calls[place].name if place is not None else "unknown"
     response: dict[str, Json] = {"name": name, "response": {"content": sendable(message.text)}}
-    if place is not None and place < len(functions) and functions[place].get("id"):
-        response = {"id": functions[place]["id"], **response}
+    if place is not None and place < len(ids) and ids[place]:
+        response = {"id": ids[place], **response}
     return {"functionResponse": response}
+
+
+def _ids(call: WireCall, asked: Message | None) -> Sequence[Json]:
+    """Return the ids of the calls of a message as it went back: those it came with, else ours, where ids are taken."""
+    if asked is None:
+        return ()
+    kept = call.received(asked)
+    if kept is not None:
+        return [function.get("id") for function in _functions_of(kept)]
+    return [foreign_id(made.id) if _takes_ids(call) else None for made in asked.calls]
+
+
+def _takes_ids(call: WireCall) -> bool:
+    """Say whether a call may have an id; the models before those with levels of thinking refuse them."""
+    return call.profile.thinking is ThinkingStyle.LEVEL
 
 
 def _model(message: Message, call: WireCall) -> Json:
@@ -258,7 +273,10 @@ def _model(message: Message, call: WireCall) -> Json:
     if message.text.strip() or not message.calls:
         parts.append({"text": filled(message.text)})
     for nth, made in enumerate(message.calls):
-        part: dict[str, Json] = {"functionCall": {"name": made.name, "args": arguments_of(made)}}
+        function: dict[str, Json] = {"name": made.name, "args": arguments_of(made)}
+        part: dict[str, Json] = {"functionCall": function}
+        if _takes_ids(call):
+            part = {"functionCall": {"id": foreign_id(made.id), **function}}
         if nth == 0 and call.profile.thinking is ThinkingStyle.LEVEL:
             part["thoughtSignature"] = NO_SIGNATURE
         parts.append(part)

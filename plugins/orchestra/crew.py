@@ -196,7 +196,8 @@ class Crew:
         # After the next round there may be none for some of them: then all of them report in that one.
         ahead = 2 * min(len(runs) + waiting, self.scene.settings.concurrency)
         spent = max((run.last for run in runs), default=0) * ahead
-        self._hurry = self.turns_left - len(runs) < ahead or self.tokens_left < spent
+        late = self.scene.desk.is_late(f"subagents after {sum(run.turns for run in self.runs)} moves")
+        self._hurry = late or self.turns_left - len(runs) < ahead or self.tokens_left < spent
         for run in runs:
             run.open()
         made = await at_once([self._move(run, place) for place, run in enumerate(runs)])

@@ -16,6 +16,7 @@ from bot.cli.output.explanation import Explanation
 from bot.cli.output.explanation import as_plain as explanation_as_plain
 from bot.cli.output.figures import in_short, moment
 from bot.cli.output.steps import cost_of
+from bot.desk.failures import failures_in_words, reason_of
 from bot.domain.belief import Evidence
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import CurveShape, Prediction
@@ -52,12 +53,10 @@ class Made:
     beside: tuple[Beside, ...] = ()
 
     @property
-    def cut_short(self) -> str | None:
-        """Why no trial came to its end, where none did."""
+    def failed(self) -> str:
+        """How many of its trials failed and why, in one line; "" where none did."""
         trials = [record.trial for record in self.found.trace.trials if record.trial is not None]
-        if not trials or any(trial.end != "failed" for trial in trials):
-            return None
-        return trials[0].detail
+        return failures_in_words(reason_of(trial) for trial in trials if not trial.counts)
 
 
 def print_made(console: Console, made: Made) -> None:
@@ -86,7 +85,7 @@ def as_plain(made: Made) -> dict[str, Any]:
             one.name: {"why": one.why, "forecast": None if one.forecast is None else FORECAST.plain(one.forecast)}
             for one in made.beside
         },
-        "cut_short": made.cut_short,
+        "failed": made.failed or None,
     }
     plain: dict[str, Any] = in_order(told, made.found.trace.question.shape)
     return plain

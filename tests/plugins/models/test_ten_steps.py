@@ -11,6 +11,7 @@ import pytest
 
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Completion, Message, Prompt, Sampling, Speaker
+from bot.domain.step import Json
 from bot.http import HttpReader
 from bot.ports import Llm
 from bot.specs import Workplace
@@ -125,7 +126,7 @@ def researching(*, parallel: bool) -> Script:
     """Search nine times, once several at a time, once with words, once with words alone; then submit."""
 
     def play(asked: Asked) -> Reply:
-        found = {"query": f"rain {asked.turn}", "deep": {"b": 1, "a": [1.5, None]}}
+        found: dict[str, Json] = {"query": f"rain {asked.turn}", "deep": {"b": 1, "a": [1.5, None]}}
         if asked.turn == 3 and parallel:
             return call(("search", found), ("search", {"query": "é “quoted”"}), ("submit", {}))
         if asked.turn == 4:

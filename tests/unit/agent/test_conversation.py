@@ -208,6 +208,30 @@ async def test_a_tool_that_was_not_named_changes_the_list_and_voids_what_was_sig
     assert [message.native for message in last.messages] == [None] * len(last.messages)
 
 
+async def test_a_belief_that_is_asked_for_from_some_move_on_changes_the_list_as_well() -> None:
+    at, voice = opened(signed(vote(), 1), signed(vote(), 2), signed(vote(), 3))
+    await voice.fill(VOTE, percent)
+    voice.believe({"type": "object", "properties": {}})
+    voice.answer(await voice.hear((VOTE,)), "Once more.")
+    voice.answer(await voice.hear((VOTE,)), "Thanks.")
+    second, third = (one.prompt for one in at.asked[1:])
+    assert [message.native is not None for message in second.messages if message.calls] == [False]
+    # From there on the list is the same again.
+    assert [message.native is not None for message in third.messages if message.calls] == [False, True]
+
+
+async def test_an_answer_that_is_not_kept_voids_nothing() -> None:
+    at, voice = opened(signed(vote(), 1), call("argue", '{"percent": 1}'), signed(vote(), 3))
+    voice.declare([VOTE])
+    voice.answer(await voice.hear((VOTE,)), "Once more.")
+    await voice.fill(ARGUE, percent, keep=False)
+    await voice.hear((VOTE,))
+    first, other, last = (one.prompt for one in at.asked)
+    assert [message.native for message in other.messages] == [None] * 4
+    assert (last.tools, last.messages[: len(first.messages)]) == (first.tools, first.messages)
+    assert last.messages[2].native is not None
+
+
 async def test_in_json_no_tool_is_part_of_the_request_so_nothing_is_void() -> None:
     said = signed(spoken(), 1)
     at, voice = opened(said, Completion(text='{"action": "argue", "arguments": {"percent": 1}}'), dialect=Dialect.JSON)

@@ -7,6 +7,7 @@ from typing import Any
 
 from bot.agent.handover import PART_CHARS, TRANSCRIPT_CHARS, transcript_text
 from bot.agent.voice import voice_for
+from bot.desk.untrusted import quoted
 from bot.domain.prompt import Completion, Dialect, Message, NativeMessage, Prompt, Speaker, Tool, ToolCall
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Json
@@ -170,6 +171,16 @@ async def test_an_answer_that_is_not_kept_hands_nothing_over() -> None:
     before = list(voice.messages)
     assert (await voice.fill(VOTE, share, keep=False)).value == 60
     assert (voice.messages, voice.model) == (before, MAIN)
+
+
+def test_a_text_of_others_that_is_cut_stays_fenced() -> None:
+    long, short = quoted("x" * 9000, "page_1"), quoted("short", "page_2")
+    told = transcript_text([Message(speaker=Speaker.TOOL, text=f"{short}\n{long}\n\nStep 2 of 3.", answers="a")])
+    assert "Step 2" not in told
+    for fenced in (long, short):
+        opening, closing = fenced.partition(" ")[0], fenced.rpartition("\n")[2]
+        assert (told.count(opening), told.count(closing)) == (1, 1)
+    assert told.endswith(long.rpartition("\n")[2])
 
 
 def test_of_a_long_conversation_the_end_is_told_and_no_message_fills_it_alone() -> None:

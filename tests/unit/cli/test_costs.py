@@ -14,6 +14,7 @@ from bot.cli.costs import bill_of, bill_of_lab, budgets_left, today_of
 from bot.cli.output.costs import Bill, as_plain, print_bill, today_in_words
 from bot.config.model import Config
 from bot.errors import NotFound, Unavailable
+from bot.jobs.sitting import NoAnswer
 from bot.store.calls import CostBy, Spent
 from bot.store.conducts import Demotion
 from bot.testing.llm import ScriptedLlm
@@ -76,7 +77,8 @@ async def test_a_line_tells_counts_share_and_cost_of_a_forecast(theatre: Theatre
 
 async def test_failed_calls_are_counted(theatre: Theatre) -> None:
     theatre.llm.turns = [thoughts(0.3, 0.7), Unavailable("down")]
-    await theatre.forecast(question(), trials=1)
+    with pytest.raises(NoAnswer):
+        await theatre.forecast(question(), trials=1)
     total = (await bill(theatre, CostBy.MODEL)).total
     assert (total.calls, total.failed) == (2, 1)
 
@@ -126,7 +128,8 @@ async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre
     broken = Unavailable("the connection broke")
     broken.__cause__ = ConnectionResetError()
     theatre.llm.turns = [thoughts(0.3, 0.7), broken]
-    await theatre.forecast(question(), trials=1)
+    with pytest.raises(NoAnswer):
+        await theatre.forecast(question(), trials=1)
     found = await bill(theatre, CostBy.MODEL)
     ((worst_usd,),) = rows(theatre.path, "select worst_usd from model_call where state = 'failed'")
     assert (found.losses.calls, found.losses.cost_usd) == (1, worst_usd)
@@ -137,7 +140,8 @@ async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre
 
 async def test_what_was_refused_cost_nothing_and_is_no_loss(theatre: Theatre) -> None:
     theatre.llm.turns = [thoughts(0.3, 0.7), Unavailable("down")]
-    await theatre.forecast(question(), trials=1)
+    with pytest.raises(NoAnswer):
+        await theatre.forecast(question(), trials=1)
     found = await bill(theatre, CostBy.MODEL)
     assert found.losses.calls == 0
     assert "worst case" not in "\n".join(printed(found))

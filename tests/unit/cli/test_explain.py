@@ -147,7 +147,7 @@ async def test_trials_that_do_not_count_say_why(theatre: Theatre) -> None:
     forecast = await theatre.forecast(question(), "plain", trials=3)
     told = printed(await explanation_of(records(theatre), forecast.id))
     assert "aggregate: logit-mean of the trials 1, 3" in told
-    assert "left out: trial 2, it was cut short (failed), and others came to their end" in told
+    assert "left out: trial 2, it failed: RuntimeError (test_explain.py:" in told
     assert "detail: RuntimeError (test_explain.py:" in told
     assert "no more ink" not in told
 
@@ -165,11 +165,17 @@ async def test_calibration_is_told_as_a_move(theatre: Theatre) -> None:
 
 
 async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
-    theatre.llm.turns = [thoughts(0.3, 0.55), Unavailable("the line is dead")]
-    forecast = await theatre.forecast(question(), trials=1)
+    # The two trials ask by turns; the first one gets no answer to its second question.
+    theatre.llm.turns = [
+        thoughts(0.3, 0.55),
+        thoughts(0.3, 0.55),
+        Unavailable("the line is dead"),
+        thoughts(0.3, 0.55),
+    ]
+    forecast = await theatre.forecast(question(), trials=2)
     told = printed(await explanation_of(records(theatre), forecast.id))
     assert "trial 1, model failed: " in told
-    assert "the line is dead" in told
+    assert "left out: trial 1, it failed: " in told
     assert "Steps, ended: failed" in told
 
 

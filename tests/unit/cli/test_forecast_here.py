@@ -26,7 +26,8 @@ async def failing(error: Exception) -> str:
 
 async def test_a_failure_is_a_reason_unless_nothing_can_be_written_any_more() -> None:
     assert await tried(failing(Unavailable("down"))) == (None, "down")
-    nothing = NoAnswer([Trial(number=1, end=TrialEnd.FAILED, belief=None, steps=0, detail="Rejected: no money")])
+    failed = Trial(number=1, end=TrialEnd.FAILED, belief=None, steps=0, detail="Rejected: no money")
+    nothing = NoAnswer([failed], wanted=1)
     assert await tried(failing(nothing)) == (None, str(nothing))
     with pytest.raises(StoreError, match="the disk is full"):
         await tried(failing(StoreError("the disk is full")))

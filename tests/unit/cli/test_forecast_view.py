@@ -190,10 +190,9 @@ def test_the_end_tells_evidence_with_its_source_trials_pooling_calibration_and_w
     assert row.split() == ["outcome", "20.0%", "40.0%", "20.0%"]
 
 
-def test_a_forecast_without_a_trial_that_came_to_its_end_says_why() -> None:
-    assert made().cut_short is None
-    assert made(end=TrialEnd.STEP_LIMIT).cut_short is None
-    assert made(end=TrialEnd.FAILED).cut_short == "Rejected: no money"
+def test_a_forecast_says_how_many_of_its_trials_failed_and_why() -> None:
+    assert made(end=TrialEnd.STEP_LIMIT).failed == ""
+    assert made(end=TrialEnd.FAILED).failed == "2 trials failed: no money"
 
 
 def test_as_json_the_crowd_and_the_others_stand_beside_the_explanation() -> None:
@@ -212,7 +211,7 @@ def test_the_belief_about_a_number_is_told_by_its_quantiles() -> None:
 
 
 BUDGET = (
-    "Rejected: prime:big, for file:rain: the budget of the question does not allow the call: it may cost 0.1 US "
+    "BudgetExhausted: prime:big, for file:rain: the budget of the question does not allow the call: it may cost 0.1 US "
     "dollars, and of 1 there are {} left; raise [llm.budget] question_usd in config.toml to go on"
 )
 

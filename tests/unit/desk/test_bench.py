@@ -302,3 +302,25 @@ async def test_arguments_nested_beyond_what_can_be_written_down_are_refused(desk
     result = await (await desk.bench()).use("web_search", {"query": nested})
     assert result.failed
     assert "query is not a text" in result.observation.text
+
+
+async def test_a_trial_is_late_when_only_the_time_for_its_final_answer_is_left(desk: Desk) -> None:
+    furnish(desk)
+    limits = Limits(seconds=600.0)
+    bench = await desk.bench(market(), limits=limits)
+    assert (limits.final_seconds, limits.call_seconds, bench.seconds_left) == (120.0, 598.0, 598.0)
+    assert not bench.is_late("step 1")
+    await bench.ask("main", says("a"))
+    desk.clock.pass_unnoticed(478.0)
+    assert bench.seconds_left == 120.0
+    assert bench.is_late("step 2")
+    # On record before what follows from it: resumed with all of its time, or replayed, the trial is late there again.
+    await bench.ask("main", says("only the answer now"))
+    for again in (await desk.bench(market(), limits=limits), await desk.bench(market(), limits=limits, sealed=True)):
+        assert [again.is_late(place) for place in ("step 1", "step 2", "step 3")] == [False, True, False]
+
+
+def test_a_short_trial_keeps_a_fifth_of_its_time_for_the_answer() -> None:
+    assert Limits(seconds=60.0).final_seconds == 12.0
+    assert Limits(seconds=60.0).call_seconds == 58.0
+    assert Limits(seconds=10.0).call_seconds == 9.5

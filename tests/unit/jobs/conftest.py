@@ -76,6 +76,7 @@ class House:
     asks: bool = False
     spending: Spending = field(default_factory=Spending)
     trials: int = 1
+    changes: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int = 4
     mode: Mode = Mode.PAPER
     policy: Reforecast = field(default_factory=Reforecast)
@@ -109,6 +110,7 @@ class House:
                 limits=Limits(),
                 asks=self.asks,
                 members=self.members.get(name, ()),
+                **self.changes,
             )
             for name, one in self.forecasters.items()
         }

@@ -117,7 +117,7 @@ async def test_a_forecaster_that_fails_is_tried_again_later(house: House) -> Non
     house.forecasters = {FIRST: ScriptedForecaster(Unavailable("the model is down"))}
     house.offer("rain")
     await house.discover()
-    assert await house.forecast() == "0 forecasts made, 1 postponed"
+    assert await house.forecast() == "0 forecasts made, 1 postponed; 1 trial failed: the model is down"
     house.forecasters = {FIRST: ScriptedForecaster(say(0.3))}
     assert await house.forecast() == "0 forecasts made"
     await house.clock.advance(300)
@@ -128,7 +128,8 @@ async def test_one_failing_question_does_not_stop_the_others(house: House) -> No
     house.forecasters = {FIRST: ScriptedForecaster(say(0.3)), SECOND: ScriptedForecaster(KeyError("bug"))}
     house.offer("rain", "snow")
     await house.discover([FIRST, SECOND])
-    assert await house.forecast() == "2 forecasts made, 2 postponed"
+    said = await house.forecast()
+    assert said.startswith("2 forecasts made, 2 postponed; 2 trials failed: KeyError (forecaster.py:")
 
 
 async def test_a_lock_holds_a_question_back_until_it_expires(house: House) -> None:
@@ -220,7 +221,8 @@ async def test_a_window_that_closed_without_a_forecast_raises_the_alarm_once(hou
     await house.forecast()
     await house.clock.advance(3600)
     with capture_logs() as logs:
-        assert await house.forecast() == "0 forecasts made, 1 postponed, 1 windows missed"
+        said = await house.forecast()
+        assert said.startswith("0 forecasts made, 1 postponed, 1 windows missed; 1 trial failed: ")
         assert "missed" not in await house.forecast()
     alarms = [entry for entry in logs if entry["event"] == "windows missed"]
     assert [(entry["log_level"], entry["first"]) for entry in alarms] == [("warning", f"{VENUE}:rain")]
