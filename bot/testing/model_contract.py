@@ -17,25 +17,17 @@ from pydantic import ValidationError
 
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import (
-    Completion,
-    Finish,
     Message,
-    ModelDefaults,
-    NativeMessage,
     Prompt,
     Sampling,
     Speaker,
     Tool,
     ToolCall,
 )
-from bot.domain.step import Json, Usage
+from bot.domain.step import Json
 from bot.errors import (
-    ContextExceeded,
     ContractError,
     FoxcastError,
-    QuotaExhausted,
-    Rejected,
-    Unauthorized,
     Unavailable,
 )
 from bot.http import HttpReader
@@ -44,20 +36,15 @@ from bot.llm.faults import is_unreached, may_be_billed
 from bot.llm.place import place_of
 from bot.ports import Llm
 from bot.specs import API_VERSION, ModelSpec, Settings, Workplace
+from bot.testing.model_cases import ANSWERS, BROKEN_OFF, FAILURES
 from bot.testing.model_server import (
     ModelServer,
     Reply,
     call,
-    cut_short,
     drip,
     fail,
     hang,
-    hang_up,
-    huge,
-    page,
-    refuse,
     say,
-    torn,
 )
 
 KEY = "key-that-nobody-may-see"
@@ -70,96 +57,9 @@ SEARCH = Tool(
 )
 SUBMIT = Tool(name="submit", description="End.", parameters={"type": "object", "properties": {}})
 SCHEMA: Mapping[str, Json] = {"type": "object", "properties": {"percent": {"type": "integer"}}, "required": ["percent"]}
-USAGE = Usage(calls=1, tokens_in=100, tokens_out=20)
 # Less comes back empty from models that think.
 LEAST_TOKENS = 4_000
 STATE = "What only this model may see again."
-
-
-def _problem(status: int, code: str) -> Reply:
-    """Answer with an error that has a code."""
-    reply = fail(status)
-    body = {"error": {"message": "as scripted", "type": "invalid_request_error", "param": None, "code": code}}
-    return replace(reply, raw=json.dumps(body).encode())
-
-
-# What goes over the wire -> what it means. Source: the API reference of chat completions. Where a server counts no
-# tokens, they are estimated: a quarter of the characters asked (13) and answered, rounded up.
-ANSWERS = {
-    "text": (say("42 %, perhaps"), Completion(text="42 %, perhaps", usage=USAGE)),
-    "a call": (
-        Reply(calls=(("search", '{"query": "rain"}'),)),
-        Completion(
-            calls=(ToolCall(id="call_1_1", name="search", arguments='{"query": "rain"}'),),
-            finish=Finish.CALLS,
-            usage=USAGE,
-        ),
-    ),
-    "calls in parallel": (
-        Reply(calls=(("search", "{}"), ("submit", "not even JSON"))),
-        Completion(
-            calls=(
-                ToolCall(id="call_1_1", name="search", arguments="{}"),
-                ToolCall(id="call_1_2", name="submit", arguments="not even JSON"),
-            ),
-            finish=Finish.CALLS,
-            usage=USAGE,
-        ),
-    ),
-    "thoughts": (
-        Reply(text="9 %", thinking="Clouds are rare."),
-        Completion(text="9 %", thinking="Clouds are rare.", usage=USAGE),
-    ),
-    "a refusal": (refuse("I must not."), Completion(text="I must not.", finish=Finish.REFUSED, usage=USAGE)),
-    "a filter": (
-        Reply(text="I", finish="content_filter"),
-        Completion(text="I", finish=Finish.REFUSED, usage=USAGE),
-    ),
-    "a cut": (cut_short('{"percent": 4'), Completion(text='{"percent": 4', finish=Finish.LENGTH, usage=USAGE)),
-    # No error: the gateway asks once more, with twice the tokens.
-    "thoughts that left no room": (
-        Reply(thinking="Clouds are", finish="length"),
-        Completion(thinking="Clouds are", finish=Finish.LENGTH, usage=USAGE),
-    ),
-    "cached tokens": (
-        Reply(text="x", tokens_in=1000, tokens_cached=900, tokens_out=7),
-        Completion(text="x", usage=Usage(calls=1, tokens_in=1000, tokens_cached=900, tokens_out=7)),
-    ),
-    "an escaped emoji": (
-        Reply(raw=rb'{"choices": [{"message": {"content": "\u00e9 \ud83e\udd8a"}, "finish_reason": "stop"}]}'),
-        Completion(text="é 🦊", usage=Usage(calls=1, tokens_in=4, tokens_out=1)),
-    ),
-}
-
-FAILURES: dict[str, tuple[Reply, type[FoxcastError]]] = {
-    "400": (fail(400), Rejected),
-    "401": (fail(401), Unauthorized),
-    "402": (fail(402), QuotaExhausted),
-    "403": (fail(403), Unauthorized),
-    "404": (fail(404), Rejected),
-    "409": (fail(409), Unavailable),
-    "413": (fail(413), Rejected),
-    "422": (fail(422), Rejected),
-    "429": (fail(429), Unavailable),
-    "500": (fail(500), Unavailable),
-    "502": (fail(502), Unavailable),
-    "503": (fail(503), Unavailable),
-    "529": (fail(529), Unavailable),
-    "no answer": (hang_up(), Unavailable),
-    "half a body": (torn(say("a text that is long enough to be torn")), Unavailable),
-    "no quota": (_problem(429, "insufficient_quota"), QuotaExhausted),
-    "too long": (_problem(400, "context_length_exceeded"), ContextExceeded),
-    "an error of status 200": (Reply(raw=b'{"error": {"message": "slow down", "code": 429}}'), Unavailable),
-    "a web page": (page(), ContractError),
-    "broken JSON": (Reply(raw=b'{"choices": ['), ContractError),
-    "an empty object": (Reply(raw=b"{}"), ContractError),
-    "a list": (Reply(raw=b"[]"), ContractError),
-    "no choice": (Reply(raw=b'{"choices": []}'), ContractError),
-    "a wrong type": (Reply(raw=b'{"choices": [{"message": {"content": 5}, "finish_reason": "stop"}]}'), ContractError),
-    "too many bytes": (huge(3 * 2**20), ContractError),
-}
-
-BROKEN_OFF = {"no answer", "half a body"}
 
 
 class ModelContract:
@@ -193,12 +93,6 @@ class ModelContract:
     @pytest.fixture
     async def llm(self, server: ModelServer, tmp_path: Path) -> AsyncIterator[Llm]:
         async with self.opened(server.base_url, tmp_path) as llm:
-            yield llm
-
-    @pytest.fixture
-    async def llm_unopened(self, tmp_path: Path) -> AsyncIterator[Llm]:
-        """The provider, which will not be asked."""
-        async with self.opened("http://127.0.0.1:1/v1", tmp_path) as llm:
             yield llm
 
     def test_it_is_built_for_this_version(self) -> None:
@@ -336,23 +230,6 @@ class ModelContract:
         _, assistant, *answers = server.requests[1].messages
         assert assistant == said
         assert [one["tool_call_id"] for one in answers] == ["a" * 300, "b"]
-
-    async def test_what_another_model_said_is_built_anew(self, server: ModelServer, llm: Llm) -> None:
-        made = ToolCall(id="c1", name="search", arguments="{}")
-        native = NativeMessage(provider="another", model="other", text='{"secret": "signature"}')
-        spoken = Message(speaker=Speaker.ASSISTANT, text="hm", calls=(made,), native=native)
-        result = Message(speaker=Speaker.TOOL, text="dry", answers="c1")
-        await llm.complete(self.model, Prompt(messages=(*QUESTION.messages, spoken, result), tools=(SEARCH,)), SAMPLING)
-        _, assistant, _ = server.requests[0].messages
-        assert "signature" not in json.dumps(assistant)
-        assert (assistant["content"], len(assistant["tool_calls"])) == ("hm", 1)
-
-    def test_what_it_recommends_leaves_room_to_answer(self, llm_unopened: Llm) -> None:
-        recommended = getattr(llm_unopened, "defaults", None)
-        if recommended is not None:
-            found = recommended(self.model)
-            assert isinstance(found, ModelDefaults)
-            assert found.max_tokens >= 4_096
 
     async def test_a_schema_is_asked_for(self, server: ModelServer, llm: Llm) -> None:
         server.script = say('{"percent": 4}')
