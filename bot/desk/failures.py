@@ -8,7 +8,7 @@ from bot.errors import BudgetExhausted, unnamed
 
 # Reasons beyond these are counted and not told: all of it is one line.
 REASONS_SHOWN = 5
-REASON_CHARS = 240
+REASON_CHARS = 400
 # What differs between reasons that are the same: the question, identifiers of requests, amounts and times.
 _VARYING = re.compile(r", for \S+:|\breq_\w+|\b[0-9a-f]{8}[0-9a-f-]{8,}|\d+(?:[.,]\d+)*")
 

@@ -193,16 +193,14 @@ async def test_what_the_budget_does_not_allow_is_told_and_fails(tmp_path: Path) 
         assert desk.server.count == 0
 
 
-async def test_a_budget_that_ends_all_trials_half_way_leaves_a_forecast_and_a_warning_with_its_own_word(
+async def test_a_budget_that_ends_all_trials_after_evidence_leaves_a_forecast_and_has_its_own_word(
     tmp_path: Path,
 ) -> None:
     config = CONFIG + ROLE + "max_tokens = 100\n" + PRICE + "[llm.budget]\nquestion_usd = 0.006\n"
     async with serving(tmp_path, searching(9, probability=0.2), config=config) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
         assert made.code == 0
-        assert made.err.splitlines()[-1].startswith(
-            "foxcast: warning: no trial came to its end: openai_compatible:here"
-        )
+        assert "trials failed" not in made.err
         assert "the budget of the question does not allow" in made.err
         assert ": budget: as trial " in made.out
         assert made.out.count("does not allow the call") == 2
@@ -255,18 +253,18 @@ async def test_a_model_that_refuses_the_key_ends_with_the_code_for_that(tmp_path
         assert "status 401" in made.err.splitlines()[-1]
 
 
-async def test_trials_that_were_all_cut_short_are_an_answer_with_a_warning(tmp_path: Path) -> None:
-    search = searching(1)
+async def test_trials_that_a_provider_cut_short_are_no_answer_whatever_they_believed(tmp_path: Path) -> None:
+    search = searching(3)
 
     def play(asked: Asked) -> Reply:
-        return search(asked) if asked.turn == 0 else fail(401, why="the key has run out")
+        return search(asked) if asked.turn < 2 else fail(401, why="the key has run out")
 
     async with serving(tmp_path, play) as desk:
         made = await desk("forecast", desk.write("q.toml", RAIN))
-        assert made.code == 0
-        assert "look closer with" in made.out
+        assert made.code == 4
+        assert "look closer with" not in made.out
         last = made.err.splitlines()[-1]
-        assert last.startswith("foxcast: warning: no trial came to its end: ")
+        assert last.startswith("foxcast: 2 trials failed: ")
         assert "status 401" in last
         assert "Unauthorized" not in made.out + made.err
 

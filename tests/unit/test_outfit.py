@@ -262,3 +262,13 @@ async def test_hosts_that_give_answers_away_are_known_also_of_venues_that_are_of
         hosts = hosts_of(outfitter(tmp_path, stack).registry)
     assert {"polymarket.com", "manifold.markets", "metaculus.com", "kalshi.com"} <= hosts
     assert not any(host.startswith("#") or host != host.strip() or not host for host in hosts)
+
+
+async def test_a_forecaster_with_fewer_steps_than_it_needs_is_warned_of_once_at_start(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        outfit = outfitter(tmp_path, stack, "[forecasters.blf]\nsteps = 3\n")
+        with capture_logs() as logs:
+            seats = await outfit.seats(["blf", "blf"])
+    [told] = [entry for entry in logs if entry["event"] == "a forecaster has less than it needs"]
+    assert told["why"].startswith("[forecasters.blf] steps = 3 is less than the 10 that a trial of blf takes at most")
+    assert seats["blf"].limits.steps == 3

@@ -105,6 +105,7 @@ def _trial(found: Explanation, record: TrialRecord) -> dict[str, Any]:
     return {
         "number": record.number,
         "trial": None if record.trial is None else TRIAL.plain(record.trial),
+        "counts": record.trial is not None and record.trial.counts,
         "no_search": found.grounds.get(record.number, Grounds()).unsearched,
         "steps": [_step(found, record.number, logged) for logged in record.steps],
     }

@@ -12,7 +12,7 @@ import pytest
 from bot.cli.output.console import PlainConsole
 from bot.cli.output.memory import memory_as_plain, memory_line, print_memory, print_memory_line
 from bot.clock import SeededRandom
-from bot.config.model import LlmSection
+from bot.config.llm import LlmSection
 from bot.domain.learning import Round
 from bot.domain.resolution import Happened, Resolution, Void
 from bot.lab.backtest import Subject, Window, backtest

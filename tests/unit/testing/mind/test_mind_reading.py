@@ -168,7 +168,7 @@ def test_a_call_that_was_not_run_is_no_move() -> None:
         {"id": one, "type": "function", "function": {"name": "web_search", "arguments": json.dumps({"query": one})}}
         for one in ("rain", "snow")
     ]
-    heard = [
+    heard: list[dict[str, Any]] = [
         {"role": "user", "content": prompt()},
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "rain", "content": "dry"},

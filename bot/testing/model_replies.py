@@ -1,7 +1,4 @@
-"""What the endpoint of the contract kit of models answers, and what each answer means.
-
-Source: the API reference of chat completions.
-"""
+"""What a chat-completions endpoint may send, and what each of it means: the cases of the contract kit of providers."""
 
 import json
 from dataclasses import replace
