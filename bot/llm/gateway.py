@@ -145,7 +145,7 @@ class Gateway:
             model=model,
             messages=tuple(part.digest for part in parts.messages),
             offer=parts.offer.digest,
-            sampling=sampling_of(table, line.defaults(model), seed=inquiry.seed),
+            sampling=sampling_of(inquiry.role, table, line.defaults(model), seed=inquiry.seed),
             nth=inquiry.nth,
             place=line.place(model),
         )
