@@ -8,19 +8,19 @@ from bot.agent.bounds import QUANTILES, Levels, Margin
 from bot.agent.course import SEARCH, Course, course_for
 from bot.agent.dialects.move import Move
 from bot.agent.loop import Turn, Way, walk
+from bot.agent.prompt_files import checked_prompts, filled, template, unfilled
 from bot.agent.reading import Misread
-from bot.agent.start import Anchor, first_state, starting_point
+from bot.agent.start import Anchor, first_state, margins_for, starting_point
 from bot.agent.state import Item, State
 from bot.agent.texts import (
     SUBMIT,
     bounds_of,
-    filled,
+    judging_name,
+    judging_text,
     names_of,
     question_text,
     submit_tool,
     task_of,
-    template,
-    unfilled,
 )
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
 from bot.desk.combine import Pool, combine, mixed, pooled
@@ -71,6 +71,7 @@ from bot.errors import (
     ContextExceeded,
     ContractError,
     FoxcastError,
+    HttpRefusal,
     LeakError,
     LimitReached,
     NotFound,
@@ -198,6 +199,7 @@ __all__ = [
     "Historian",
     "Hit",
     "Http",
+    "HttpRefusal",
     "Instead",
     "Intent",
     "IntentAction",
@@ -316,6 +318,7 @@ __all__ = [
     "ballot_for",
     "belief_schema",
     "bounds_of",
+    "checked_prompts",
     "combine",
     "course_for",
     "coverage",
@@ -326,9 +329,12 @@ __all__ = [
     "first_state",
     "hookimpl",
     "json_of",
+    "judging_name",
+    "judging_text",
     "keep_secret",
     "load_told",
     "loss_of",
+    "margins_for",
     "merged",
     "mixed",
     "names_of",

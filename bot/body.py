@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import TYPE_CHECKING, NoReturn
 
 from bot.errors import ContractError, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import httpcore
 
 _GZIP = 16 + zlib.MAX_WBITS
+QUOTED_BYTES, QUOTED_CHARS = 262_144, 300
+# Parts of a header's value that are shorter than this are words, not keys.
+_KEY_CHARS = 8
+_NO_KEYS = frozenset({"content-type", "content-length", "accept"})
 
 
 def header(response: httpcore.Response, wanted: bytes) -> str:
@@ -31,6 +38,38 @@ async def body_of(response: httpcore.Response, max_bytes: int, shown: str) -> by
     async for chunk in response.aiter_stream():
         body.feed(chunk)
     return body.whole()
+
+
+async def refusal_said(response: httpcore.Response, headers: Mapping[str, str]) -> str:
+    """Return what the other side says about a refusal, without our keys; nothing where that is too long or broken."""
+    try:
+        text = (await body_of(response, QUOTED_BYTES, "")).decode(errors="replace")
+    except (ContractError, Unavailable):
+        return ""
+    values = [value for name, value in headers.items() if name.lower() not in _NO_KEYS]
+    for key in sorted({part for value in values for part in value.split()}, key=len, reverse=True):
+        text = text.replace(key, "***") if len(key) >= _KEY_CHARS else text
+    return text
+
+
+def quoted(said: str, *, sentence: bool) -> str:
+    """Return the beginning of what was said, in one line, or nothing; only the words for people where ``sentence``."""
+    text = " ".join((_message_in(said) if sentence else said).split())
+    return f": {text[:QUOTED_CHARS]}" if text else ""
+
+
+def _message_in(text: str) -> str:
+    """Return the words for people in a JSON object, wherever usual replies have them; else all of the text."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    for _ in range(2):
+        if not isinstance(said, dict):
+            break
+        found = [said[name] for name in ("message", "error", "detail", "error_description") if said.get(name)]
+        said = next((one for one in found if isinstance(one, str)), found[0] if found else text)
+    return said if isinstance(said, str) else text
 
 
 class _Body:

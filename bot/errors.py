@@ -20,11 +20,26 @@
         └── InstanceLocked   operator: another Foxcast uses this state folder
 """
 
+from dataclasses import dataclass
+
 from bot.redact import foreign, said
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRefusal:
+    """An HTTP answer other than 200: its status and the beginning of its body, with our keys hidden."""
+
+    status: int
+    body: str
+
+
 class FoxcastError(Exception):
-    """The root: whatever Foxcast raises on purpose."""
+    """The root: whatever Foxcast raises on purpose.
+
+    ``refusal`` is the answer that the error stands for, where a request got one that was no 200.
+    """
+
+    refusal: HttpRefusal | None = None
 
 
 class ConfigError(FoxcastError):

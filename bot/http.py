@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from urllib.parse import urljoin, urlsplit
 
 from bot.address import public
-from bot.body import body_of, header
+from bot.body import body_of, header, quoted, refusal_said
 from bot.errors import (
     ConfigError,
     ContractError,
+    FoxcastError,
+    HttpRefusal,
     NotFound,
     Rejected,
     ServerUnreachable,
@@ -48,10 +50,6 @@ _GONE = frozenset({404, 410})
 _TRY_LATER, _FULL = frozenset({408, 425, 429}), 429
 _UNREACHED = "cannot be reached: look at the address and the network, and whether the server runs"
 _LOST = "dropped the connection before its answer was whole; it may help to try again"
-QUOTED_BYTES, QUOTED_CHARS = 16_384, 300
-# Parts of a header's value that are shorter than this are words, not keys.
-_KEY_CHARS = 8
-_NO_KEYS = frozenset({"content-type", "content-length", "accept"})
 _OURS = {"Accept-Encoding": "gzip", "User-Agent": "foxcast", "Accept": "*/*"}
 # Many servers close what was idle for five seconds, and a question sent at that moment would be lost.
 _KEPT_S = 5.0
@@ -155,7 +153,8 @@ class HttpReader:
 
         Where it broke off after the question had begun to leave, which may have been worked on and billed, Unavailable
         has a TimeoutError or a ConnectionError as its cause. Where nobody was reached it is ServerUnreachable.
-        A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says.
+        A redirect is a ContractError, and an error below 500 quotes the beginning of what the other side says; each
+        error that stands for an answer has it as its ``refusal``.
         Half a surrogate pair, which has no UTF-8 form, goes out as a question mark.
         """
         _require_address(url)
@@ -222,16 +221,22 @@ class HttpReader:
         status = response.status
         if status == 200:
             return
-        quoted = request.method == "POST" and status < 500
-        message = f"{public(url)}: status {status}" + (await _quoted(response, request.headers) if quoted else "")
+        said = await refusal_said(response, request.headers) if request.method == "POST" else ""
+        beginning = quoted(said, sentence=status == _FULL) if status < 500 else ""
+        error = self._refusal(response, f"{public(url)}: status {status}{beginning}")
+        error.refusal = HttpRefusal(status=status, body=said)
+        raise error
+
+    def _refusal(self, response: httpcore.Response, message: str) -> FoxcastError:
+        status = response.status
         if status in _REFUSED_CREDENTIALS:
-            raise Unauthorized(message)
+            return Unauthorized(message)
         if status in _GONE:
-            raise NotFound(message)
+            return NotFound(message)
         if status in _TRY_LATER or status >= 500:
             asked_s = retry_after_s(header(response, b"retry-after"), now=self._clock.now())
-            raise Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
-        raise Rejected(message) if status >= 400 else ContractError(message)
+            return Unavailable(message, retry_after_s=0.0 if asked_s is None and status == _FULL else asked_s)
+        return Rejected(message) if status >= 400 else ContractError(message)
 
     def _wait_s(self, attempt: int, asked_s: float) -> float:
         self._jitter = self._jitter or self._random.stream("http", "jitter")
@@ -328,34 +333,6 @@ class _Request:
         except UnicodeEncodeError:
             message = f"a header for {public(self.url)} has a character that headers cannot carry; correct it in config"
             raise ConfigError(message) from None
-
-
-async def _quoted(response: httpcore.Response, headers: Mapping[str, str]) -> str:
-    """Return the beginning of what the other side says about a refusal, in one line, without our keys, or nothing."""
-    try:
-        said = await body_of(response, QUOTED_BYTES, "")
-    except (ContractError, Unavailable):
-        return ""
-    text = said.decode(errors="replace")
-    text = " ".join((_message_in(text) if response.status == _FULL else text).split())
-    values = [value for name, value in headers.items() if name.lower() not in _NO_KEYS]
-    for key in sorted({part for value in values for part in value.split()}, key=len, reverse=True):
-        text = text.replace(key, "***") if len(key) >= _KEY_CHARS else text
-    return f": {text[:QUOTED_CHARS]}" if text else ""
-
-
-def _message_in(text: str) -> str:
-    """Return the words for people in a JSON object, wherever usual replies have them; else all of the text."""
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    for _ in range(2):
-        if not isinstance(said, dict):
-            break
-        found = [said[name] for name in ("message", "error", "detail", "error_description") if said.get(name)]
-        said = next((one for one in found if isinstance(one, str)), found[0] if found else text)
-    return said if isinstance(said, str) else text
 
 
 def _same_host(url: str, location: str) -> str:

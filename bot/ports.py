@@ -245,7 +245,7 @@ class PriceFeed(Protocol):
 
 
 class SearchEngine(Protocol):
-    """A search engine. Dates are in the signature: one that cannot bound them is refused whenever a cutoff is set."""
+    """A search engine. Dates are in the signature: one that cannot bound them is asked for live questions only."""
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
         """Return at most ``limit`` hits, published before the moment where one is given."""
@@ -286,10 +286,8 @@ class Llm(Protocol):
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         """Ask once, without retries; cancelling ends the request.
 
-        Raises Unauthorized, Unavailable (with ``retry_after_s`` where the provider named one), ServerUnreachable where
-        no connection was made, QuotaExhausted for an account without money or quota, Rejected for a request that it
-        will never take, ContextExceeded for one that is too long, and ContractError for an answer that is not of its
-        documented form.
+        Raises Unauthorized or QuotaExhausted, Unavailable (``retry_after_s`` if named) or ServerUnreachable, Rejected
+        or ContextExceeded for what it never takes, and ContractError for an answer not of its documented form.
         """
         ...
 
@@ -364,8 +362,8 @@ class Desk(Protocol):
         """Ask the model in a role, within budget and limits; on record first, as above.
 
         Without a seed the same question may be answered from the record of another trial. Raises Unavailable when
-        nobody answered in time, Rejected for what no model takes or the budget does not allow, Unauthorized,
-        ContractError, and ConfigError for a role without a model.
+        nobody answered in time, LimitReached when the time of the trial is over, Rejected for what no model takes or
+        the budget does not allow, Unauthorized, ContractError, and ConfigError for a role without a model.
         """
         ...
 

@@ -21,7 +21,8 @@ class Manner:
 
     ``option_floor`` is the least probability of an option; ``quantiles`` are the percentages at which a number or a
     date is asked for, rising, ``curve_step_mass`` the least probability of one step of its grid. ``step_margin`` and
-    ``submit_margin`` keep a yes-or-no probability from 0 and 1 on the way and in the end. ``compaction_chars`` is the
+    ``submit_margin`` keep a yes-or-no probability from 0 and 1 on the way and in the end; ``margins_for`` narrows both
+    for a question whose crowd or base rate is nearer to certainty. ``compaction_chars`` is the
     length of evidence and open questions from which they are shortened (0: never). ``believes`` false is a loop whose
     moves carry no belief, so that only submitting changes it.
     """
@@ -44,7 +45,7 @@ class Ballot:
 
     @property
     def percent(self) -> bool:
-        """Whether probabilities are asked for as whole percentages."""
+        """Whether probabilities are asked for as percentages."""
         return isinstance(self.form, BinaryForm | ChoiceForm) and self.form.percent
 
     def schema(self, margin: float) -> dict[str, Json]:
@@ -52,12 +53,15 @@ class Ballot:
         one = self.form.schema(margin)
         if len(self.targets) == 1:
             return {self.form.field: one}
+        # Said once for all dates.
+        said = one.pop("description", "")
         return {
             self.form.field: {
                 "type": "object",
                 "properties": {target: dict(one) for target in self.targets},
                 "required": list(self.targets),
                 "additionalProperties": False,
+                "description": f"One answer for each date. {said}",
             }
         }
 
@@ -101,7 +105,7 @@ class Ballot:
 
 
 def ballot_for(question: Question, manner: Manner, *, percent: bool) -> Ballot:
-    """Return the ballot of a question; ``percent`` asks for whole percentages instead of fractions."""
+    """Return the ballot of a question; ``percent`` asks for percentages instead of fractions."""
     form: Form
     match question.shape:
         case BinaryShape():

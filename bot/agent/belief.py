@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.agent.ballot import Ballot
+from bot.agent.forms import BinaryForm, ChoiceForm, CurveForm, Form
 from bot.agent.reading import Misread, text
 from bot.agent.state import Item, State
 from bot.domain.belief import Confidence
@@ -42,20 +43,25 @@ class Merge:
 
 def belief_schema(ballot: Ballot, margin: float) -> dict[str, Json]:
     """Return the JSON schema of an update. The reason comes before the number, so that it is written before it."""
-    item: dict[str, Json] = _record(
-        {"text": _string(ITEM_CHARS), "source": _string(SOURCE_CHARS)}, required=["text", "source"]
-    )
-    items: dict[str, Json] = {"type": "array", "items": item, "maxItems": NEW_ITEMS}
+    speaks_for, speaks_against = _sides(ballot.form)
     stated = ballot.schema(margin)
     properties: dict[str, Json] = {
-        "update_reasoning": _string(REASON_CHARS),
-        "base_rate_anchor": _string(ITEM_CHARS),
-        "evidence_for": items,
-        "evidence_against": dict(items),
-        "contradicted": {"type": "array", "items": _string(8), "maxItems": 10},
-        "key_uncertainties": {"type": "array", "items": _string(ITEM_CHARS), "maxItems": OPEN_QUESTIONS},
-        "searches_tried": {"type": "array", "items": _string(ITEM_CHARS), "maxItems": 10},
-        "confidence": {"type": "string", "enum": [str(confidence) for confidence in Confidence]},
+        "update_reasoning": _string(REASON_CHARS, "What changed your mind since the last step, or why nothing did."),
+        "base_rate_anchor": _string(
+            ITEM_CHARS, "The base rate that you started from: which kind of thing, how often, in how long a time."
+        ),
+        "evidence_for": _evidence(f"New evidence for {speaks_for}."),
+        "evidence_against": _evidence(f"New evidence for {speaks_against}."),
+        "contradicted": _texts_of(10, 8, "Names of items that you gave before and that turned out wrong."),
+        "key_uncertainties": _texts_of(
+            OPEN_QUESTIONS, ITEM_CHARS, "What could still change your answer most; replaces the list before."
+        ),
+        "searches_tried": _texts_of(10, ITEM_CHARS, "Searches that need not be made again."),
+        "confidence": {
+            "type": "string",
+            "enum": [str(confidence) for confidence in Confidence],
+            "description": "How well what you found supports your numbers, however high or low they are.",
+        },
         **stated,
     }
     return _record(properties, required=["update_reasoning", "confidence", *stated])
@@ -163,8 +169,37 @@ def _complaints(update: Mapping[str, Json]) -> Iterator[str]:
         yield "the update named no confidence"
 
 
-def _string(limit: int) -> dict[str, Json]:
-    return {"type": "string", "maxLength": limit}
+def _sides(form: Form) -> tuple[str, str]:
+    """Return what evidence for and against speaks for."""
+    match form:
+        case BinaryForm():
+            return "yes", "no"
+        case ChoiceForm():
+            return "the option that you find most likely", "any other option"
+        case CurveForm(dated=True):
+            return "a later date", "an earlier date"
+        case _:
+            return "a higher value", "a lower value"
+
+
+def _string(limit: int, description: str) -> dict[str, Json]:
+    return {"type": "string", "maxLength": limit, "description": description}
+
+
+def _texts_of(most: int, limit: int, description: str) -> dict[str, Json]:
+    items: Json = {"type": "string", "maxLength": limit}
+    return {"type": "array", "items": items, "maxItems": most, "description": description}
+
+
+def _evidence(description: str) -> dict[str, Json]:
+    item = _record(
+        {
+            "text": _string(ITEM_CHARS, "One fact, with its date and figures."),
+            "source": _string(SOURCE_CHARS, "Where it stands."),
+        },
+        required=["text", "source"],
+    )
+    return {"type": "array", "items": item, "maxItems": NEW_ITEMS, "description": description}
 
 
 def _record(properties: dict[str, Json], *, required: Sequence[str]) -> dict[str, Json]:

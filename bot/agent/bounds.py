@@ -6,6 +6,8 @@ from pydantic import AfterValidator, Field
 
 # At which a number or a date is asked for, unless settings say otherwise.
 QUANTILES = (5, 10, 25, 50, 75, 90, 95)
+# Smaller percentages than this are asked for as texts: without the sign, 0.7 may be meant as 70 %.
+LEAST_PERCENT = 1.0
 
 
 def _rising(levels: tuple[int, ...]) -> tuple[int, ...]:

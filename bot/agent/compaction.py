@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import structlog
 
@@ -11,9 +12,9 @@ from bot.agent.belief import ITEM_CHARS, SOURCE_CHARS
 from bot.agent.dialects.json_object import JsonSpeech
 from bot.agent.dialects.move import Garble, Speech
 from bot.agent.dialects.native import NativeSpeech
+from bot.agent.prompt_files import SHARED, template
 from bot.agent.reading import text
 from bot.agent.state import Item, State
-from bot.agent.texts import HERE, template
 from bot.agent.voice import STOPS
 from bot.desk.untrusted import quoted
 from bot.domain.conduct import Conduct
@@ -39,10 +40,13 @@ class Compacted:
     note: str = ""
 
 
-async def compacted(state: State, question: Question, desk: Desk, *, seed: int) -> Compacted:
+async def compacted(
+    state: State, question: Question, desk: Desk, *, seed: int, folder: Path | None = None
+) -> Compacted:
     """Return the state with shorter lists, or as it was, with the reason, where that did not work out.
 
-    Only evidence and open questions change: probabilities, anchor and the reason of the last update stay.
+    Only evidence and open questions change: probabilities, anchor and the reason of the last update stay. ``folder``
+    holds prompt files that replace the shipped ones.
     """
     try:
         dialect = desk.dialect(ROLE)
@@ -50,7 +54,7 @@ async def compacted(state: State, question: Question, desk: Desk, *, seed: int) 
         return Compacted(state=state, note=f"notes not shortened: no model plays the role {ROLE}")
     speech: Speech = JsonSpeech() if dialect is Dialect.JSON else NativeSpeech()
     tool = _tool()
-    heading = template(HERE, "compact").substitute() + speech.listing([tool])
+    heading = template(SHARED, "compact", folder).substitute() + speech.listing([tool])
     messages = (
         Message(speaker=Speaker.SYSTEM, text=heading),
         Message(speaker=Speaker.USER, text=_notes(state, question)),

@@ -140,7 +140,8 @@ class Course:
         limit = self.manner.compaction_chars
         if not (limit and self.manner.believes) or self.state.chars < self._compact_from:
             return ""
-        found = await compacted(self.state, self.question, self.desk, seed=self.voice.seed)
+        voice = self.voice
+        found = await compacted(self.state, self.question, self.desk, seed=voice.seed, folder=voice.folder)
         self.state = found.state
         heard.usage += found.usage
         heard.documents += found.documents
@@ -221,8 +222,13 @@ class Course:
     def _step(self, action: Action, told: str, heard: Heard, remarks: tuple[str, ...] = ()) -> Step:
         observation = Observation(text=told, documents=(*self.documents, *heard.documents))
         began, self._began, self.documents = self._began, (), ()
-        held, usage = self.state.belief, heard.usage
-        return Step(action=action, observation=observation, belief=held, usage=usage, remarks=(*began, *remarks))
+        return Step(
+            action=action,
+            observation=observation,
+            belief=self.state.belief,
+            usage=heard.usage,
+            remarks=(*began, *remarks),
+        )
 
 
 def course_for(question: Question, voice: Voice, anchor: Anchor, *, steps: int, manner: Manner) -> Course:

@@ -9,12 +9,15 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Protocol
 
-from bot.agent.reading import Misread, moment, number, share
+from bot.agent.bounds import LEAST_PERCENT
+from bot.agent.reading import Misread, in_percent, moment, number, share, short
 from bot.domain.curves import curve_through, quantiles_of
 from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
 from bot.domain.step import Json
 
 DATE = "date"
+# How far the percentages of all options may sum from 100, so that it is still plain that they are percentages.
+SUM_SLACK = 10.0
 
 
 class Form(Protocol):
@@ -25,7 +28,7 @@ class Form(Protocol):
     @property
     def aliases(self) -> tuple[str, ...]: ...
     def schema(self, margin: float) -> dict[str, Json]:
-        """Return the JSON schema of one target's value."""
+        """Return the JSON schema of one target's value, with its description."""
         ...
 
     def read(self, field: str, raw: Json) -> Prediction:
@@ -43,7 +46,10 @@ class Form(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BinaryForm:
-    """Yes or no: a probability, or a whole number of percent for models that are held by a grammar."""
+    """Yes or no: a probability, or a percentage for models that are held by a grammar.
+
+    Where the bounds permit less than one percent, such a percentage is a text with its sign ("0.5 %").
+    """
 
     percent: bool
 
@@ -56,10 +62,17 @@ class BinaryForm:
         return ("probability", "probabilities", "percent", "percents")
 
     def schema(self, margin: float) -> dict[str, Json]:
-        if self.percent:
-            least = math.ceil(round(100.0 * margin, 6))
-            return {"type": "integer", "minimum": least, "maximum": 100 - least}
-        return {"type": "number", "minimum": margin, "maximum": 1.0 - margin}
+        if not self.percent:
+            said = "Probability of yes, from 0 to 1."
+            return {"type": "number", "minimum": margin, "maximum": round(1.0 - margin, 9), "description": said}
+        least, most = round(100.0 * margin, 7), round(100.0 * (1.0 - margin), 7)
+        # No number for an example: small models give it back as their answer.
+        said = "Probability of yes in percent, from 0 to 100."
+        plain: dict[str, Json] = {"type": "number", "minimum": max(least, LEAST_PERCENT), "maximum": most}
+        if least >= LEAST_PERCENT:
+            return {**plain, "description": said}
+        said += ' Less than 1 is written as a text with the sign: "0.5 %" means one in two hundred.'
+        return {"anyOf": [plain, {"type": "string", "maxLength": 10}], "description": said}
 
     def read(self, field: str, raw: Json) -> Prediction:
         return Binary(share(raw, field, percent=field.startswith("percent")))
@@ -89,18 +102,18 @@ class ChoiceForm:
         return ("probabilities", "probability", "percents", "percent")
 
     def schema(self, margin: float) -> dict[str, Json]:
-        one: dict[str, Json] = (
-            {"type": "integer", "minimum": 0, "maximum": 100}
-            if self.percent
-            else {"type": "number", "minimum": 0.0, "maximum": 1.0}
-        )
-        return _record({option: dict(one) for option in self.options})
+        most, unit = (100, "Percentages") if self.percent else (1, "Probabilities")
+        one: dict[str, Json] = {"type": "number", "minimum": 0, "maximum": most}
+        said = f"{unit} of the options, which sum to {most}."
+        return {**_record({option: dict(one) for option in self.options}), "description": said}
 
     def read(self, field: str, raw: Json) -> Prediction:
         _require_keys(raw, self.options, field)
         assert isinstance(raw, dict)  # noqa: S101 - _require_keys refuses anything else
-        percent = field.startswith("percent")
-        weights = {option: share(raw[option], f"{field}[{option}]", percent=percent) for option in self.options}
+        if field.startswith("percent"):
+            weights = self._percentages(field, raw)
+        else:
+            weights = {option: share(raw[option], f"{field}[{option}]", percent=False) for option in self.options}
         if (total := math.fsum(weights.values())) <= 0.0:
             message = f"{field}: some option must be possible, all are 0"
             raise Misread(message)
@@ -114,6 +127,24 @@ class ChoiceForm:
         return ", ".join(
             f"{option} {_in_words(given[option], percent=self.percent)}" for option in self.options if option in given
         )
+
+    def _percentages(self, field: str, raw: Mapping[str, Json]) -> dict[str, float]:
+        """Return the percentages that were sent; raises Misread where 0.7 beside them may mean 70 % or 0.7 %.
+
+        Their sum tells: near 100 they are percentages, and where none is above 1 they are all fractions, which the
+        division by their sum makes the same of.
+        """
+        given = {option: in_percent(raw[option], f"{field}[{option}]") for option in self.options}
+        total = math.fsum(given.values())
+        if max(given.values()) > 1.0 and abs(total - 100.0) > SUM_SLACK:
+            for option, value in given.items():
+                if 0.0 < value < LEAST_PERCENT and not isinstance(raw[option], str):
+                    message = (
+                        f"{field}[{option}] is {short(raw[option])} beside percentages that sum to {total:g}; "
+                        "give percentages that sum to 100"
+                    )
+                    raise Misread(message)
+        return given
 
     def _floored(self, weights: Mapping[str, float]) -> Choice:
         count = len(self.options)
@@ -140,14 +171,22 @@ class CurveForm:
     def aliases(self) -> tuple[str, ...]:
         return ("quantiles",)
 
+    @property
+    def dated(self) -> bool:
+        """Whether values are dates."""
+        return self.shape.unit == DATE
+
     def schema(self, margin: float) -> dict[str, Json]:
-        one: dict[str, Json] = {"type": "string", "maxLength": 25} if self._dated else {"type": "number"}
-        return _record({f"p{percentage}": dict(one) for percentage in self.percentages})
+        one: dict[str, Json] = {"type": "string", "maxLength": 25} if self.dated else {"type": "number"}
+        what = "Dates such as 2026-03-01" if self.dated else "Values"
+        earlier = "comes before p10" if self.dated else "stays below p10"
+        said = f"{what} at percentages of your distribution: the outcome {earlier} in one case of ten."
+        return {**_record({f"p{percentage}": dict(one) for percentage in self.percentages}), "description": said}
 
     def read(self, field: str, raw: Json) -> Prediction:
         _require_keys(raw, tuple(f"p{percentage}" for percentage in self.percentages), field)
         assert isinstance(raw, dict)  # noqa: S101 - _require_keys refuses anything else
-        one = moment if self._dated else number
+        one = moment if self.dated else number
         values = {percentage / 100: one(raw[f"p{percentage}"], f"p{percentage}") for percentage in self.percentages}
         if any(after < before for before, after in pairwise(values.values())):
             given = ", ".join(f"p{round(100 * level)} {self._sent(value)}" for level, value in values.items())
@@ -169,24 +208,26 @@ class CurveForm:
         values = quantiles_of(prediction, self.shape, levels)
         return ", ".join(f"p{round(100 * level)} {self._value(value)}" for level, value in values.items())
 
-    @property
-    def _dated(self) -> bool:
-        return self.shape.unit == DATE
-
     def _curve(self, values: Mapping[float, float]) -> Curve:
         steps = len(self.shape.grid) - 1
         return curve_through(values, self.shape, step_mass=min(self.step_mass, 0.1 / steps))
 
     def _sent(self, value: float) -> str:
         # What is far too great is seen best with all its digits.
-        return f"{value:.0f}" if not self._dated and 1e5 <= abs(value) < 1e15 else self._value(value)
+        return f"{value:.0f}" if not self.dated and 1e5 <= abs(value) < 1e15 else self._value(value)
 
     def _value(self, value: float) -> str:
-        return datetime.fromtimestamp(value, UTC).date().isoformat() if self._dated else f"{value:.6g}"
+        return datetime.fromtimestamp(value, UTC).date().isoformat() if self.dated else f"{value:.6g}"
 
 
 def _in_words(probability: float, *, percent: bool) -> str:
-    return f"{100.0 * probability:.4g} %" if percent else f"{probability:.4g}"
+    """Return a probability as models are shown it: in percent with one decimal below 10 and above 90."""
+    if not percent:
+        return f"{probability:.2g}" if probability < 0.001 else f"{round(probability, 3):g}"
+    value = 100.0 * probability
+    if 0.0 < value < 0.1:
+        return f"{value:.2g} %"
+    return f"{value:.0f} %" if 10.0 <= value <= 90.0 else f"{value:.1f} %"
 
 
 def _record(properties: dict[str, Json]) -> dict[str, Json]:

@@ -6,6 +6,7 @@ conversation of its own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from bot.domain.prompt import Message, Speaker, Tool
@@ -13,6 +14,8 @@ from bot.domain.prompt import Message, Speaker, Tool
 # Of a long conversation the end is shown; what was found early is in the belief, where there is one.
 TRANSCRIPT_CHARS = 24_000
 PART_CHARS = 4_000
+# How a text of others begins. Source: ``bot.desk.untrusted``.
+_FENCE = re.compile(r"<untrusted-([0-9a-f]+) ")
 
 
 def handover_text(done: str) -> str:
@@ -42,7 +45,15 @@ def _lines(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
         if message.speaker is Speaker.ASSISTANT:
             parts = [message.text.strip(), *(f"Call: {call.name}({call.arguments})" for call in message.calls)]
-            yield "\n".join(["Assistant:", *(part[:PART_CHARS] for part in parts if part)])
+            yield "\n".join(["Assistant:", *(_cut(part) for part in parts if part)])
         elif message.text:
-            shown = message.text[:PART_CHARS]
-            yield f"{'Result' if message.speaker is Speaker.TOOL else 'User'}:\n{shown}"
+            yield f"{'Result' if message.speaker is Speaker.TOOL else 'User'}:\n{_cut(message.text)}"
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a text; a fence around words of others that is cut open is closed."""
+    if len(text) <= PART_CHARS:
+        return text
+    kept = text[:PART_CHARS]
+    still_open = [mark for mark in _FENCE.findall(kept) if f"</untrusted-{mark}>" not in kept]
+    return "\n".join([f"{kept} [cut here]", *(f"</untrusted-{mark}>" for mark in still_open)])

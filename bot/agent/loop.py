@@ -92,7 +92,8 @@ async def walk(voice: Voice, way: Way, *, steps: int, begin: int = 1) -> AsyncGe
     further walk can go on from there.
     """
     voice.declare(way.tools)
-    under_way = _Walk(voice=voice, way=way, steps=steps, offered=way.offer(begin))
+    under_way = _Walk(voice=voice, way=way, steps=steps, offered=())
+    under_way.offer(begin)
     voice.say(voice.turn(begin, steps, under_way.offered))
     for number in range(begin, steps + 1):
         turn = await under_way.turn(number)
@@ -112,6 +113,14 @@ class _Walk:
     offered: tuple[Tool, ...]
     _tokens: int = 0
     _calls: Counter[str] = field(default_factory=Counter)
+
+    def offer(self, number: int) -> None:
+        """Decide what may be called at a step: only what closes the loop, once there is no time for more."""
+        offered = self.way.offer(number)
+        voice = self.voice
+        closing = tuple(tool for tool in offered if tool.name in self.way.closing)
+        is_late = voice.desk.is_late(f"{voice.role} {voice.seed} {number}")
+        self.offered = (closing or offered) if is_late else offered
 
     async def turn(self, number: int) -> Turn:
         heard = await self.voice.hear(self.offered, lambda move: self._fault(number, move))
@@ -156,7 +165,7 @@ class _Walk:
         return f"There is no tool {move.name!r} here. Tools that there are: {others}."
 
     def _next(self, number: int) -> str:
-        self.offered = self.way.offer(number)
+        self.offer(number)
         return self.voice.turn(number, self.steps, self.offered)
 
     def _fault(self, number: int, move: Move) -> str | None:

@@ -40,19 +40,36 @@ def number(raw: Json, what: str) -> float:
 
 
 def share(raw: Json, what: str, *, percent: bool) -> float:
-    """Return a probability in [0, 1], given as such or in percent; raises Misread."""
-    written_so = isinstance(raw, str) and raw.strip().endswith("%")
-    given = number(raw, what)
-    if percent and not written_so and 0.0 < given < 1.0:
+    """Return a probability in [0, 1], given as such or in percent; raises Misread.
+
+    A percentage between 0 and 1 counts only as a text with its sign.
+    """
+    value = round(in_percent(raw, what) / 100.0, 12) if percent else number(raw, what)
+    if percent and 0.0 < value < 0.01 and not _has_sign(raw):
         # 0.7 may be seven in a thousand or a fraction; to guess wrong would cost most of what there is to lose.
-        message = f"{what} should be a whole percentage, not {short(raw)}"
+        given = round(100.0 * value, 10)
+        message = (
+            f"{what} is {short(raw)}, which may mean {given:g} % or {100.0 * given:g} %; write {100.0 * given:g}, or "
+            f'"{given:g} %" if you mean less than one percent'
+        )
         raise Misread(message)
-    value = given / (100.0 if percent and not written_so else 1.0)
     if not 0.0 <= value <= 1.0:
-        bounds = "0 and 100" if percent else "0 and 1"
-        message = f"{what} should be between {bounds}, not {short(raw)}"
+        message = f"{what} should be between 0 and 1, not {short(raw)}"
         raise Misread(message)
     return value
+
+
+def in_percent(raw: Json, what: str) -> float:
+    """Return a percentage in [0, 100], with or without its sign; raises Misread."""
+    given = number(raw, what) * (100.0 if _has_sign(raw) else 1.0)
+    if not 0.0 <= given <= 100.0:
+        message = f"{what} should be between 0 and 100, not {short(raw)}"
+        raise Misread(message)
+    return given
+
+
+def _has_sign(raw: Json) -> bool:
+    return isinstance(raw, str) and raw.strip().endswith("%")
 
 
 def moment(raw: Json, what: str) -> float:

@@ -1,14 +1,19 @@
-"""Where a trial starts: the crowd's estimate, else even odds; a forecaster may know something better."""
+"""Where a trial starts: the crowd's estimate, else even odds; and how near to certainty it may end from there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from bot.agent.ballot import Ballot
+from bot.agent.ballot import Ballot, Manner
 from bot.agent.state import State
-from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
+from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction
 from bot.domain.question import Question
+
+# A market or base rate may be moved from half way to certainty: one at 1 % leaves answers from 0.5 % on.
+ANCHOR_SHARE = 0.5
+# However certain the start is; longer odds than one in a thousand rest on nothing that is counted.
+LEAST_MARGIN = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,20 @@ def first_state(anchor: Anchor, question: Question, ballot: Ballot, margin: floa
     """Return the state before anything was done."""
     predictions = {target.key: anchor.prediction for target in question.targets}
     return State(predictions=ballot.bounded(predictions, margin), anchor=anchor.text, reason="where the trial starts")
+
+
+def margins_for(question: Question, anchor: Anchor, manner: Manner) -> Manner:
+    """Return the manner with the margins of a yes-or-no question: those of ``manner`` are the widest.
+
+    They are at most ``ANCHOR_SHARE`` of the distance of the crowd's price or base rate to certainty, and at least
+    ``LEAST_MARGIN`` unless ``manner`` has less. Even odds and other questions leave them as they are.
+    """
+    start = anchor.prediction
+    if anchor.kind == "even" or not isinstance(question.shape, BinaryShape) or not isinstance(start, Binary):
+        return manner
+    distance = min(start.probability, 1.0 - start.probability)
+    room = max(LEAST_MARGIN, round(ANCHOR_SHARE * distance, 6))
+    return replace(manner, step_margin=min(manner.step_margin, room), submit_margin=min(manner.submit_margin, room))
 
 
 def _even(question: Question) -> Prediction:

@@ -49,6 +49,10 @@ class Tally:
         if self.last and not isinstance(error, NO_FAULT):
             self.errors[self.last] += 1
 
+    def replaced(self, model: str) -> None:
+        """Count a request that a model did not answer, so that another one took over."""
+        self.errors[model] += 1
+
     def verdicts(
         self, role: str, *, believed: Predictions | None, submitted: Predictions | None, free: bool = True
     ) -> Iterator[Conduct]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from bot.agent.ballot import Predictions
@@ -17,7 +18,7 @@ from bot.agent.dialects.native import NativeSpeech
 from bot.agent.handover import call_text, handover_text, transcript_text
 from bot.agent.tally import Tally
 from bot.agent.texts import names_of, repair_text, turn_text
-from bot.domain.prompt import Answer, Completion, Dialect, Finish, Message, Speaker, Tool
+from bot.domain.prompt import Answer, Completion, Dialect, Finish, Message, Prompt, Speaker, Tool
 from bot.domain.step import Json, Usage
 from bot.errors import (
     ConfigError,
@@ -95,19 +96,23 @@ class Voice:
     """A role's conversation. It only grows, and offers the same tools in each request.
 
     So providers find its beginning in their cache, and take back the reasoning that they signed for it. What a model
-    answered stays as it came. ``summary`` says in words what was done so far, for a model that takes over.
+    answered stays as it came. ``summary`` says in words what was done so far, for a model that takes over. ``folder``
+    holds prompt files that replace the shipped ones.
     """
 
     desk: Desk
     role: str
     speech: Speech
     seed: int
+    folder: Path | None = None
     messages: list[Message] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     summary: Callable[[], str] | None = None
     # The model that speaks in this conversation, "" before it has said anything.
     model: str = ""
     _tools: tuple[Tool, ...] = ()
+    # Those of the last request, as they were sent.
+    _sent: tuple[Tool, ...] = ()
     _described: dict[str, Tool] = field(default_factory=dict)
     # How many of them are described in the first message.
     _first: int = 0
@@ -134,23 +139,21 @@ class Voice:
     def restart(self, opening: Sequence[Message]) -> None:
         """Begin another conversation with these messages; tools may be others then."""
         self.messages[:] = opening
-        self.model, self._tools, self._turn = "", (), ""
+        self.model, self._tools, self._sent, self._turn = "", (), (), ""
         self._described.clear()
         self._open, self._said_at = False, -1
 
     def declare(self, tools: Sequence[Tool]) -> None:
         """Name all tools that this conversation will ever offer, so that every request has the same list of them.
 
-        A tool that is offered without having been named changes the list: what providers signed is void then, and is
-        left out from there on.
+        A tool that is offered without having been named changes the list, as a belief does that is asked for from some
+        move on: what providers signed is void then, and is left out from there on.
         """
         known = {tool.name: tool for tool in self._tools}
         known.update({tool.name: tool for tool in tools})
         declared = tuple(known.values())
         if declared != self._tools:
             self._tools = declared
-            if not self.percent:
-                self._forget_native()
 
     def say(self, said: str) -> None:
         """Say something to the model: in answer to its last move, or added to what was said before and not answered."""
@@ -179,8 +182,8 @@ class Voice:
     def turn(self, number: int, steps: int, offered: tuple[Tool, ...]) -> str:
         """Return the line that opens a turn, with a description of each tool that is offered for the first time."""
         listing = self._listing(self.speech, offered)
-        self._turn = turn_text(number, steps, offered, "")
-        return turn_text(number, steps, offered, listing)
+        self._turn = turn_text(number, steps, offered, "", folder=self.folder)
+        return turn_text(number, steps, offered, listing, folder=self.folder)
 
     async def hear(self, offered: tuple[Tool, ...], fault: Fault = none) -> Heard:
         """Ask for one move; ``fault`` says why one cannot stand, which is repaired once.
@@ -208,16 +211,14 @@ class Voice:
             return None
 
         speech: Speech = JsonSpeech() if self.percent else NativeSpeech()
-        before, described = list(self.messages), dict(self._described)
-        standing = (self._open, self._said_at, self.model, self._turn, self._first)
+        before = replace(self, messages=list(self.messages), _described=dict(self._described))
         self._turn = "" if self.percent else call_text(tool)
         if asked := self._listing(speech, (tool,)).strip("\n") or self._turn:
             self.say(asked)
         heard = await self._hear(speech, (tool,), fault)
         self.keep(heard)
         if not keep:
-            self.messages[:], self._described = before, described
-            self._open, self._said_at, self.model, self._turn, self._first = standing
+            self._take_back(before)
         return Filled(
             value=values[0] if heard.failure is None else None,
             why=str(heard.failure or ""),
@@ -269,9 +270,7 @@ class Voice:
 
     async def _ask(self, speech: Speech, offered: tuple[Tool, ...], heard: Heard) -> bool:
         """Ask once and count the answer; without one, say why in ``heard``."""
-        prompt = replace(
-            speech.prompt(self.messages, self._tools, offered), model=self.model, handover=self._handover(speech)
-        )
+        prompt = self._prompt(speech, offered)
         try:
             answer = await self.desk.ask(self.role, prompt, seed=self.seed)
         except STOPS as error:
@@ -282,6 +281,7 @@ class Voice:
             # Another model took over, and goes on from what it was told.
             self.messages[:], self._said_at = prompt.handover, len(prompt.handover) - 1
             heard.notes += (f"{answer.model} took over from {self.model}",)
+            self.tally.replaced(self.model)
             self.model = ""
         self._first = self._first if self.model else len(self._described)
         self.model = answer.model
@@ -289,13 +289,21 @@ class Voice:
         self.tally.heard(answer.model)
         return True
 
+    def _prompt(self, speech: Speech, offered: tuple[Tool, ...]) -> Prompt:
+        prompt = speech.prompt(self.messages, self._tools, offered)
+        if self._sent and prompt.tools != self._sent:
+            self._forget_native()
+            prompt = speech.prompt(self.messages, self._tools, offered)
+        self._sent = prompt.tools
+        return replace(prompt, model=self.model, handover=self._handover(speech))
+
     def _ask_again(self, heard: Heard, why: str, offered: tuple[Tool, ...]) -> None:
         completion = heard.completion
         if _is_empty(completion):
             # Nothing came that could go back, and no provider takes an empty message: the same is asked once more.
             return
         self._keep(completion, heard.move)
-        self.say(repair_text(why, offered))
+        self.say(repair_text(why, offered, folder=self.folder))
 
     def _close(self, heard: Heard, why: str) -> None:
         """Keep an answer that ends a turn for nothing: what is said next comes after it, and changes no message."""
@@ -315,6 +323,13 @@ class Voice:
         """Answer the last move where nobody did: providers refuse a call without an answer."""
         if self._open:
             self.say(NOTED)
+
+    def _take_back(self, before: Voice) -> None:
+        """Make the conversation what it was before; what it cost and how the model did stays."""
+        self.messages[:], self.model = before.messages, before.model
+        self._tools, self._sent, self._turn = before._tools, before._sent, before._turn
+        self._described, self._first = before._described, before._first
+        self._open, self._said_at = before._open, before._said_at
 
     def _offer(self, offered: tuple[Tool, ...]) -> None:
         known = {id(tool) for tool in self._tools}
@@ -351,10 +366,13 @@ def _is_empty(completion: Completion) -> bool:
     return not completion.calls and not completion.text.strip()
 
 
-def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None) -> Voice:
+def voice_for(
+    desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | None = None, folder: Path | None = None
+) -> Voice:
     """Return a voice in the first of the roles that a model plays; raises ConfigError where none does.
 
-    ``belief`` is the schema of what the model sends with every move (``belief_schema``).
+    ``belief`` is the schema of what the model sends with every move (``belief_schema``); ``folder`` holds prompt files
+    that replace the shipped ones.
     """
     missing: FoxcastError | None = None
     for role in roles:
@@ -364,7 +382,8 @@ def voice_for(desk: Desk, *roles: str, seed: int, belief: Mapping[str, Json] | N
         except (ConfigError, NotFound) as error:
             missing = missing or error
             continue
-        return Voice(desk=desk, role=role, speech=JsonSpeech(belief) if percent else NativeSpeech(belief), seed=seed)
+        speech: Speech = JsonSpeech(belief) if percent else NativeSpeech(belief)
+        return Voice(desk=desk, role=role, speech=speech, seed=seed, folder=folder)
     raise missing or ConfigError("a voice needs a role")
 
 

@@ -15,6 +15,7 @@ from bot.cli.agree import agree
 from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
 from bot.cli.output.console import progress, stdout
 from bot.cli.output.deliver import STDOUT, deliver, require_writable
+from bot.cli.output.memory import memory_as_plain, print_memory_line
 from bot.cli.output.report import Outlay, print_outlay, print_report
 from bot.cli.session import equipped
 from bot.cli.usual import usual_usd
@@ -26,6 +27,7 @@ from bot.errors import NotFound
 from bot.jobs.learn import best_known
 from bot.lab.backtest import Subject, Window
 from bot.lab.backtest import backtest as tested
+from bot.lab.model_memory import MemoryReport, memory_in_rounds
 from bot.lab.report import report_of
 from bot.lab.rows import Scored
 from bot.means import school_of
@@ -75,18 +77,34 @@ def backtest(ctx: typer.Context, options: Options) -> None:
     require_archive(config, registry, options.venue)
     venue, archive = archive_of(config, registry, options.venue, options.rounds)
     random = SeededRandom(config.seed)
-    found, outlay = asyncio.run(_tested(_Test(config, registry, archive, random), options))
+    result = asyncio.run(_tested(_Test(config, registry, archive, random), options))
+    found, outlay, memory = result.scored, result.outlay, result.memory
     if not found:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFound(message)
     report = report_of(found.rows, graded=found.graded, rng=random.stream("report"))
     if options.json is not None:
         head = {"forecaster": options.forecaster, "venue": venue}
-        deliver({**head, **report.to_json(), "costs": None if outlay is None else asdict(outlay)}, options.json)
+        models = {
+            "costs": None if outlay is None else asdict(outlay),
+            "memory": None if memory is None else memory_as_plain(memory),
+        }
+        deliver({**head, **report.to_json(), **models}, options.json)
     if options.json != STDOUT:
         print_report(stdout(), report, title=f"{options.forecaster} on {len(report.by_round)} rounds of {venue}")
         if outlay is not None:
             print_outlay(stdout(), outlay)
+        if memory is not None:
+            print_memory_line(stdout(), memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacktestResult:
+    """The scores of a backtest; what it cost and what its models may remember, for forecasters that ask models."""
+
+    scored: Scored
+    outlay: Outlay | None = None
+    memory: MemoryReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +162,27 @@ async def outlay_of(scopes: Iterable[str], ledger: Ledger, *, began: datetime) -
     )
 
 
-def _scopes(archive: Archive, window: Window, subject: Subject) -> Iterator[str]:
-    for a_round in map(archive.round, archive.rounds()):
-        if window.holds(a_round):
-            yield from (subject.scope(question.ref) for question in a_round.questions)
+def _rounds(archive: Archive, window: Window) -> Iterator[Round]:
+    return filter(window.holds, map(archive.round, archive.rounds()))
 
 
-async def _tested(test: _Test, options: Options) -> tuple[Scored, Outlay | None]:
+async def _tested(test: _Test, options: Options) -> BacktestResult:
     window = Window(first=options.first, last=options.last)
     clock = SystemClock()
     async with open_bay(test.config, test.registry, options.forecaster, clock=clock) as bay:
         subject = test.subject(bay, options.run)
         if bay.workshop is None:
-            return await _scored(test, subject, window), None
+            return BacktestResult(scored=await _scored(test, subject, window))
         ledger, began = bay.workshop.ledger, clock.now()
-        scopes = list(_scopes(test.archive, window, subject))
-        await _agree(bay, await unheard(subject, scopes, ledger), len(scopes), options=options, test=test)
-        found = await _scored(test, subject, window)
-        return found, await outlay_of(scopes, ledger, began=began)
+        rounds = list(_rounds(test.archive, window))
+        scopes = {question.ref: subject.scope(question.ref) for one in rounds for question in one.questions}
+        new = await unheard(subject, scopes.values(), ledger)
+        await _agree(bay, new, len(scopes), options=options, test=test)
+        return BacktestResult(
+            scored=await _scored(test, subject, window),
+            outlay=await outlay_of(scopes.values(), ledger, began=began),
+            memory=await memory_in_rounds(rounds, scopes, ledger, test.config.llm),
+        )
 
 
 async def _agree(bay: Bay, new: int, questions: int, *, options: Options, test: _Test) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bot.app import LEDGER_FILE, folder_of
 from bot.cli.checkup_leave import leave
-from bot.cli.checkup_models import demotions, failed_trials, means
+from bot.cli.checkup_models import demotions, failed_trials, means, troubles
 from bot.cli.checkup_ready import Left, clock_fault, left, live_venues, readiness
 from bot.cli.finding import Finding, Verdict
 from bot.cli.output.figures import ago, size
@@ -70,6 +70,8 @@ def _checked(config_path: Path | None, now: datetime) -> Iterator[Finding]:
     yield _clock(folder / LEDGER_FILE, now, clock_fault(found, live_venues(config)))
     yield _daemon(folder, now)
     yield from _ledger(folder / LEDGER_FILE, now)
+    if (folder / LEDGER_FILE).exists():
+        yield from troubles(config, folder / LEDGER_FILE, now)
     yield from leave(config, folder / LEDGER_FILE, now)
     yield from _readiness(config, found, now)
 
@@ -145,7 +147,7 @@ def _models(config: Config, registry: Registry) -> Iterator[Finding]:
     for idle in idle_roles(config, registry):
         yield Finding(Verdict.WARN, "roles", idle)
     answers = [*means(config, registry)]
-    if config.llm.roles and not any(found.check == "keys" for found in answers):
+    if config.llm.roles and not any(found.check in {"keys", "endpoints"} for found in answers):
         told = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
         yield Finding(Verdict.OK, "models", told)
     yield from answers

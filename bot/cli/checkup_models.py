@@ -1,7 +1,7 @@
 """The doctor's checks of what forecasters work with: models and their prices, search, and who was found wanting."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
@@ -16,9 +16,10 @@ from bot.config.model import Config
 from bot.config.nearest import instead
 from bot.config.plugin_settings import settings_of
 from bot.desk.leaks.content import ROLE as FILTER
-from bot.errors import ConfigError, FoxcastError, StoreError
-from bot.http import HttpReader
+from bot.errors import ConfigError, FoxcastError, ServerUnreachable, StoreError
+from bot.http import HttpLimits, HttpReader
 from bot.llm.estimate import Prices
+from bot.llm.health import ModelReport, report_models
 from bot.llm.lacking import lacking
 from bot.llm.price import Tariff
 from bot.llm.roles import Roles, models_of, name_of, provider_of
@@ -31,6 +32,9 @@ from bot.store.failures import RecentFailures, failures_since
 from bot.store.ledger import read_ledger
 
 MEND = "mend config.toml"
+# A server on this machine or nearby answers at once.
+REACH = HttpLimits(deadline_s=5.0, connect_s=3.0, attempts=1)
+REACH_BYTES = 2**20
 # The check that finds trials which failed.
 TRIALS = "trials"
 
@@ -42,6 +46,7 @@ def means(config: Config, registry: Registry) -> Iterator[Finding]:
     faults = [*_endpoint_faults(config, registry)]
     yield from faults
     if not faults:
+        yield from asyncio.run(_reached(config, registry))
         yield from asyncio.run(_answers(config, registry))
     yield from _search(config, registry)
 
@@ -56,6 +61,25 @@ def demotions(path: Path, now: datetime) -> Iterator[Finding]:
         role = f" as {one.role}" if one.role else ""
         told = f"{one.model} is replaced{role} until {moment(one.until)} UTC, where there is a fallback: {one.why}"
         yield Finding(Verdict.WARN, "demoted", told, "name another model in [llm.roles], or wait")
+
+
+def troubles(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
+    """Yield the models that do badly in the roles that they play now, out of a ledger: a line for each."""
+    try:
+        found = asyncio.run(_reports(config, path, now))
+    except StoreError:
+        return  # as the soundness says
+    for one in found:
+        table = config.llm.roles.get(one.role)
+        if one.troubles and table is not None and one.model in {table.model, table.fallback}:
+            told = f"{one.forecaster} {one.role} {one.model}".strip() + f": {'; '.join(one.troubles)}"
+            remedy = f"look at a trial with foxcast explain, or name another model in [llm.roles.{one.role}]"
+            yield Finding(Verdict.WARN, "model health", told, remedy)
+
+
+async def _reports(config: Config, path: Path, now: datetime) -> Sequence[ModelReport]:
+    async with read_ledger(path) as ledger:
+        return await report_models(ledger.conducts, config.llm.health, now=now)
 
 
 def failed_trials(path: Path, now: datetime) -> Iterator[Finding]:
@@ -85,7 +109,7 @@ async def _demoted(path: Path, now: datetime) -> tuple[Demotion, ...]:
 
 def _endpoint_faults(config: Config, registry: Registry) -> Iterator[Finding]:
     for model in models_of(config.llm):
-        endpoints = _endpoints(model, config, registry)
+        endpoints = _setting(model, "endpoints", config, registry)
         if endpoints is None:
             continue
         endpoint, _, name = name_of(model).partition("/")
@@ -95,19 +119,52 @@ def _endpoint_faults(config: Config, registry: Registry) -> Iterator[Finding]:
             yield Finding(Verdict.FAIL, "endpoints", f"{found} ({known})", MEND)
 
 
-def _endpoints(model: str, config: Config, registry: Registry) -> Mapping[str, Any] | None:
-    """Return the endpoints of a provider whose models are named ``ENDPOINT/NAME``; None for other providers.
+def _setting(model: str, name: str, config: Config, registry: Registry) -> Mapping[str, Any] | None:
+    """Return a table of a provider's settings by the part of a model before the slash; None where it has no such one.
 
-    What those know of prices only they can tell, and to ask them would load their libraries.
+    ``endpoints`` has what is named ``ENDPOINT/NAME``, ``base_urls`` the addresses of providers behind a library. What
+    else a provider knows only it can tell, and to ask it would load its library.
     """
     provider = provider_of(model)
     if provider not in registry.models:
         return None
     try:
-        endpoints = getattr(settings_of(registry.models[provider], config), "endpoints", None)
+        table = getattr(settings_of(registry.models[provider], config), name, None)
     except ConfigError:
         return None  # as the check of the settings says
-    return endpoints if isinstance(endpoints, Mapping) else None
+    return table if isinstance(table, Mapping) else None
+
+
+def _address(model: str, config: Config, registry: Registry) -> str | None:
+    """Return the address that config names for a model, if it does."""
+    server = name_of(model).partition("/")[0]
+    endpoint = (_setting(model, "endpoints", config, registry) or {}).get(server)
+    found = getattr(endpoint, "base_url", None) or (_setting(model, "base_urls", config, registry) or {}).get(server)
+    return found if isinstance(found, str) else None
+
+
+async def _reached(config: Config, registry: Registry) -> list[Finding]:
+    """Look whether there is somebody at each address that config names for a model; no key and no prompt is sent."""
+    models: dict[str, list[str]] = {}
+    for model in models_of(config.llm):
+        if (address := _address(model, config, registry)) is not None:
+            models.setdefault(address, []).append(model)
+    clock = SystemClock()
+    async with HttpReader(clock=clock, random=SeededRandom(config.seed), limits=REACH) as http:
+        whys = await asyncio.gather(*(_why_unreached(http, address) for address in models))
+    remedy = "start the server, or correct its address in the settings of [models]"
+    found = zip(models.values(), whys, strict=True)
+    return [Finding(Verdict.FAIL, "endpoints", f"{', '.join(named)}: {why}", remedy) for named, why in found if why]
+
+
+async def _why_unreached(http: HttpReader, address: str) -> str:
+    try:
+        await http.get(f"{address}/models", max_bytes=REACH_BYTES)
+    except ServerUnreachable as error:
+        return str(error)
+    except FoxcastError:
+        pass  # whatever it says, somebody is there
+    return ""
 
 
 async def _answers(config: Config, registry: Registry) -> list[Finding]:

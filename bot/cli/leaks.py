@@ -17,6 +17,7 @@ from bot.cli.exits import ExitCode
 from bot.cli.options import day, spread
 from bot.cli.output.console import emit, stdout
 from bot.cli.output.leaks import audit_as_plain, print_audit, print_proofs, proofs_as_plain
+from bot.cli.output.memory import memory_as_plain, print_memory
 from bot.cli.session import configured, equipped
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
@@ -24,6 +25,7 @@ from bot.desk.parts import Models
 from bot.errors import ConfigError, NotFound
 from bot.http import HttpReader
 from bot.lab.leaks import ROLE, Audit, Audition, ModelAuditor
+from bot.lab.model_memory import MemoryReport, memory_on_record
 from bot.lab.planted import Planting, Proof
 from bot.outfit import Outfitter, hosts_of
 from bot.registry import Registry
@@ -60,11 +62,12 @@ def leaks(ctx: typer.Context, options: Options) -> None:
         _prove(as_json=options.as_json)
         return
     config, registry = equipped(ctx)
-    audit = asyncio.run(_audited(config, registry, options))
+    audit, memory = asyncio.run(_audited(config, registry, options))
     if options.as_json:
-        emit(audit_as_plain(audit))
+        emit({**audit_as_plain(audit), "memory": memory_as_plain(memory)})
     else:
         print_audit(stdout(), audit)
+        print_memory(stdout(), memory)
     # A model's opinion is one; what a rule finds is a fault.
     if any(one.finding is not None for one in audit.documents):
         raise typer.Exit(ExitCode.LEAK)
@@ -87,7 +90,7 @@ async def _proofs() -> list[Proof]:
             return await Planting(ledger, clock).prove()
 
 
-async def _audited(config: Config, registry: Registry, options: Options) -> Audit:
+async def _audited(config: Config, registry: Registry, options: Options) -> tuple[Audit, MemoryReport]:
     path = (config.state / LAB_FOLDER if options.backtests else folder_of(config)) / LEDGER_FILE
     if not path.exists():
         first = "foxcast backtest" if options.backtests else "foxcast run --once"
@@ -106,7 +109,7 @@ async def _audited(config: Config, registry: Registry, options: Options) -> Audi
             auditor=None if models is None else ModelAuditor(models),
             since=since,
         )
-        return await audition.run()
+        return await audition.run(), await memory_on_record(ledger, config.llm, since=since)
 
 
 @asynccontextmanager

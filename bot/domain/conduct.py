@@ -11,7 +11,7 @@ class Conduct:
     were none; ``submitted`` says whether it ended by submitting, None where it was not asked to; ``half`` whether
     it ended at exactly 0.5; ``gap`` is the distance in probability between what it last believed and what it submitted.
     ``beliefs`` counts the updates of a belief that it was asked for, ``unread_beliefs`` those that could not be read,
-    and ``errors`` the requests to it that failed and ended a turn.
+    and ``errors`` the requests that failed after it had answered: they ended a turn, or another model took over.
     """
 
     role: str

@@ -12,8 +12,9 @@ from bot.domain.question import QuestionRef
 class Hit:
     """One result of a search. ``published_at`` is the engine's word for the age of the page; None if it has none.
 
-    ``text`` is the text of the page, from engines that bring it. ``source_url`` is where the page really stands, or
-    its publisher, from engines whose ``url`` is an address of their own that only leads there; empty elsewhere.
+    ``snippet`` is all that an engine gives as an excerpt, in up to 5,000 characters; ``text`` is the text of the page,
+    or long extracts of it, from engines that bring them. ``source_url`` is where the page really stands, or its
+    publisher, from engines whose ``url`` is an address of their own that only leads there; empty elsewhere.
     """
 
     url: str
@@ -77,6 +78,7 @@ class SourcePolicy:
 
     ``tools`` names what may be used (None: everything); ``first`` is to be used before anything else; ``searches``
     bounds the web searches of a trial; with ``bypass`` what ``first`` estimates is the answer and no model is asked.
+    ``advice`` says in words how to judge such questions; models are shown it with the question.
     Source: BLF (arXiv 2604.18576v3), tables 5 and 6.
     """
 
@@ -84,6 +86,7 @@ class SourcePolicy:
     first: str | None = None
     searches: int | None = None
     bypass: bool = False
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +95,10 @@ class SeriesModel:
 
     A line is fitted to the last ``window`` points or days. ``trust`` in [0, 1] is its weight against one half, and
     ``trend_share`` in [0, 1] its weight against the same day of earlier years, where these are known. With ``seasonal``
-    the season alone is believed: what stood above the last value at that time of the year. Source: BLF (arXiv
-    2604.18576v3), appendix I, equations 17-23, with the constants of its published code for daily prices.
+    the season alone is believed: what stood above the last value at that time of the year. ``shows_season`` says that
+    the season is told beside the probability; of prices it says nothing, and a model that reads it takes it for
+    evidence. Source: BLF (arXiv 2604.18576v3), appendix I, equations 17-23, with the constants of its published code
+    for daily prices.
     """
 
     window: int = 60
@@ -101,6 +106,7 @@ class SeriesModel:
     trust: float = 0.1
     trend_share: float = 0.5
     seasonal: bool = False
+    shows_season: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a window without points, and weights that are none."""

@@ -1,7 +1,8 @@
 """Whether models still do their work: one that does not is replaced by its role's fallback for a while.
 
 The figures are those by which a weak model gives itself away: it does not come to an end, writes what cannot be read,
-answers exactly one half, or submits something other than it believes.
+answers exactly one half, or submits something other than it believes. One to which requests fail in mid-trial is
+replaced too: its trials do not count, whatever it is worth when it answers.
 
 The trials of one question answer alike for a good reason: it may truly be even. So answers of one half are counted by
 question, each with the share of its trials, and there is no verdict on fewer questions than trials are wanted.
@@ -9,20 +10,24 @@ question, each with the share of its trials, and there is no verdict on fewer qu
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from bot.config.model import HealthSection
+from bot.config.llm import HealthSection
 from bot.domain.conduct import Conduct
 from bot.domain.inquiry import Charge
 from bot.ports import Clock
-from bot.store.conducts import Conducts, Demotion
+from bot.store.conducts import Conducts, Demotion, LatestConducts
 
 log = structlog.get_logger(__name__)
 
 # Before every demotion.
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+# A report only tells, so it needs fewer trials than a demotion, and looks no further back than a person remembers.
+REPORT_TRIALS = 3
+REPORT_WITHIN = timedelta(days=7)
 
 
 class Health:
@@ -77,21 +82,101 @@ class Health:
         return max(ends, default=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReport:
+    """How a model did in a role in its last trials of one forecaster: shares from 0 to 1, None where none was asked.
+
+    ``submitted`` is the share of trials that ended by submitting, ``unparsed`` of moves and ``unread_beliefs`` of
+    updates of a belief that could not be read, ``errors`` of trials in which a request failed for good. ``troubles``
+    says in words what is out of bounds.
+    """
+
+    forecaster: str
+    role: str
+    model: str
+    trials: int
+    submitted: float | None
+    unparsed: float | None
+    unread_beliefs: float | None
+    errors: float
+    troubles: tuple[str, ...] = ()
+
+
+async def report_models(conducts: Conducts, section: HealthSection, *, now: datetime) -> Sequence[ModelReport]:
+    """Return how each model did in each role in its last trials of each forecaster, at most a week old."""
+    latest = await conducts.latest(limit=section.window, after=now - REPORT_WITHIN)
+    return [_reported(one, section) for one in latest]
+
+
+def _reported(latest: LatestConducts, section: HealthSection) -> ModelReport:
+    recent = latest.conducts
+    return ModelReport(
+        forecaster=latest.forecaster,
+        role=latest.role,
+        model=latest.model,
+        trials=len(recent),
+        submitted=_submitted(recent),
+        unparsed=_unparsed(recent),
+        unread_beliefs=_unread_beliefs(recent),
+        errors=_errors(recent),
+        troubles=tuple(_troubles(recent, section)),
+    )
+
+
+def _troubles(recent: Sequence[Conduct], section: HealthSection) -> Iterator[str]:
+    count = len(recent)
+    if count < REPORT_TRIALS:
+        return
+    submitted = _submitted(recent)
+    if submitted is not None and submitted < section.submit_rate:
+        # Those that ended because a request failed are told as that.
+        ended = sum(one.submitted is False and not one.errors for one in recent)
+        if ended:
+            yield f"{ended} of the last {count} trials ended at a limit without submitting"
+    yield from _strays(recent, section)
+
+
 def faults_of(recent: Sequence[Conduct], section: HealthSection) -> Iterator[str]:
     """Yield in words each figure of the last trials that is out of bounds; nothing while there are too few trials."""
     count = len(recent)
     if count < section.least:
         return
-    over = f"in its last {count} trials"
-    told = [conduct.submitted for conduct in recent if conduct.submitted is not None]
-    if told and (rate := sum(told) / len(told)) < section.submit_rate:
-        yield f"it submitted in {rate:.0%} {over}, less than {section.submit_rate:.0%}"
-    asked = sum(conduct.asked for conduct in recent)
-    unparsed = sum(conduct.unparsed for conduct in recent)
-    if asked and (share := unparsed / asked) > section.unparsed:
+    rate = _submitted(recent)
+    if rate is not None and rate < section.submit_rate:
+        yield f"it submitted in {rate:.0%} in its last {count} trials, less than {section.submit_rate:.0%}"
+    yield from _strays(recent, section)
+
+
+def _strays(recent: Sequence[Conduct], section: HealthSection) -> Iterator[str]:
+    """Yield in words each figure out of bounds but that of submitting."""
+    over = f"in its last {len(recent)} trials"
+    if (share := _unparsed(recent)) is not None and share > section.unparsed:
         yield f"{share:.0%} of its moves {over} could not be read, more than {section.unparsed:.0%}"
-    if (gap := sum(conduct.gap for conduct in recent) / count) > section.gap:
+    if (share := _unread_beliefs(recent)) is not None and share > section.unparsed_beliefs:
+        yield f"{share:.0%} of its belief updates {over} could not be read, more than {section.unparsed_beliefs:.0%}"
+    if (share := _errors(recent)) > section.errors:
+        yield f"requests to it failed in {share:.0%} of its last {len(recent)} trials, more than {section.errors:.0%}"
+    if (gap := sum(conduct.gap for conduct in recent) / len(recent)) > section.gap:
         yield f"what it submitted {over} was {gap:.3f} from what it believed on average, more than {section.gap:g}"
+
+
+def _submitted(recent: Sequence[Conduct]) -> float | None:
+    told = [conduct.submitted for conduct in recent if conduct.submitted is not None]
+    return sum(told) / len(told) if told else None
+
+
+def _unparsed(recent: Sequence[Conduct]) -> float | None:
+    asked = sum(conduct.asked for conduct in recent)
+    return sum(conduct.unparsed for conduct in recent) / asked if asked else None
+
+
+def _unread_beliefs(recent: Sequence[Conduct]) -> float | None:
+    asked = sum(conduct.beliefs for conduct in recent)
+    return sum(conduct.unread_beliefs for conduct in recent) / asked if asked else None
+
+
+def _errors(recent: Sequence[Conduct]) -> float:
+    return sum(conduct.errors > 0 for conduct in recent) / len(recent)
 
 
 def evasions_of(halves: Sequence[float], section: HealthSection) -> Iterator[str]:

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.config.model import ProviderSection
+from bot.config.llm import ProviderSection
 from bot.errors import FoxcastError, QuotaExhausted, ServerUnreachable, Unavailable
 from bot.llm.breaker import MOMENT_S, Breaker, Passage, Turn, Verdict
 from bot.llm.errands import Alarm
@@ -135,7 +135,8 @@ class Lane:
         was_empty = self._is_empty
         minutes = round(EMPTY_S / 60)
         self._empty = (
-            f"{error}. The account behind {self.name} needs money or quota; it is not asked again for {minutes} minutes"
+            f"{error}; until its account has money or quota nothing is sent to {self.name}, which is tried again in "
+            f"{minutes} minutes"
         )
         self._empty_until = self._world.clock.monotonic() + EMPTY_S
         if not was_empty:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bot.config.model import LlmSection, ModelSection, RoleSection
+from bot.config.llm import LlmSection, ModelSection, RoleSection
 from bot.config.nearest import instead
 from bot.domain.prompt import Dialect, Prompt
 from bot.errors import ConfigError

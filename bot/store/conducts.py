@@ -12,14 +12,25 @@ from bot.domain.conduct import Conduct
 from bot.store.codec import clean, moment, stamp
 from bot.store.runs import Runs
 
-ADD = """
-insert into conduct (scope, trial, role, model, at, asked, unparsed, submitted, half, gap)
-values (:scope, :trial, :role, :model, :at, :asked, :unparsed, :submitted, :half, :gap) on conflict do nothing
-"""
-RECENT = """
-select role, model, asked, unparsed, submitted, half, gap from conduct
+# In the order in which they are read back; SQL names no other columns of a conduct's own.
+COLUMNS = "role, model, asked, unparsed, submitted, half, gap, beliefs, unread_beliefs, errors"
+ADD = f"""
+insert into conduct (scope, trial, at, {COLUMNS})
+values (:scope, :trial, :at, {", ".join(f":{name}" for name in COLUMNS.split(", "))}) on conflict do nothing
+"""  # noqa: S608 - made of constants
+RECENT = f"""
+select {COLUMNS} from conduct
 where model = :model and (:role is null or role = :role) and at > :after order by at desc, id desc limit :limit
-"""
+"""  # noqa: S608 - made of constants
+# Of each forecaster by itself; who forecast is told by the calls.
+LATEST = f"""
+with latest as (
+  select conduct.*, coalesce((select c.forecaster from model_call c where c.scope = conduct.scope limit 1), '') as who
+  from conduct where at > :after order by id desc limit :rows),
+numbered as (
+  select *, row_number() over (partition by who, role, model order by at desc, id desc) as nth from latest)
+select who, {COLUMNS} from numbered where nth <= :limit order by who, role, model, nth
+"""  # noqa: S608 - made of constants
 # The trials of a question belong together, also those of a later forecast of it. Of whom nobody was asked through the
 # gateway has no call, and stands for itself.
 HALVES = """
@@ -28,8 +39,9 @@ with recent as (
   from conduct where model = :model and role = :role and at > :after order by at desc, id desc limit :rows)
 select avg(half) from recent group by question order by max(at) desc, max(id) desc limit :limit
 """
-# So many trials are looked through for the last questions.
+# So many trials are looked through for the last questions, and for the last trials of everybody.
 HALVES_ROWS = 2000
+LATEST_ROWS = 10_000
 MODELS = "select distinct model from conduct order by model"
 DEMOTE = "insert into demotion (model, at, until, why) values (:model, :at, :until, :why)"
 # The table has no column for the role: it stands first in the reason, as a person would write it.
@@ -46,6 +58,16 @@ class Demotion:
     until: datetime
     why: str
     role: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestConducts:
+    """How a model did in a role in its last trials of one forecaster, newest first."""
+
+    forecaster: str
+    role: str
+    model: str
+    conducts: tuple[Conduct, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +93,9 @@ class Conducts:
             "submitted": conduct.submitted,
             "half": conduct.half,
             "gap": conduct.gap,
+            "beliefs": conduct.beliefs,
+            "unread_beliefs": conduct.unread_beliefs,
+            "errors": conduct.errors,
         }
         await self.writer.run(lambda database: _run(database, ADD, row))
 
@@ -81,6 +106,11 @@ class Conducts:
         since = "" if after is None else stamp(after)
         wanted: dict[str, object] = {"model": model, "role": role, "limit": limit, "after": since}
         return await self.readers.run(lambda database: _recent(database, wanted))
+
+    async def latest(self, *, limit: int, after: datetime) -> Sequence[LatestConducts]:
+        """Return for each forecaster, role and model the last trials after a moment, at most so many of each."""
+        wanted: dict[str, object] = {"limit": limit, "after": stamp(after), "rows": LATEST_ROWS}
+        return await self.readers.run(lambda database: _latest(database, wanted))
 
     async def halves(self, model: str, *, role: str, limit: int, after: datetime | None = None) -> Sequence[float]:
         """Return for the last questions of a model in a role, newest first, which share of their trials ended at 0.5.
@@ -117,17 +147,33 @@ def _run(database: Database, statement: str, row: Mapping[str, Any]) -> None:
 
 
 def _recent(database: Database, wanted: dict[str, object]) -> tuple[Conduct, ...]:
+    return tuple(_conduct(*row) for row in database.execute(RECENT, wanted))
+
+
+def _latest(database: Database, wanted: dict[str, object]) -> tuple[LatestConducts, ...]:
+    found: dict[tuple[str, str, str], list[Conduct]] = {}
+    for who, *row in database.execute(LATEST, wanted):
+        conduct = _conduct(*row)
+        found.setdefault((who, conduct.role, conduct.model), []).append(conduct)
     return tuple(
-        Conduct(
-            role=role,
-            model=model,
-            asked=asked,
-            unparsed=unparsed,
-            submitted=None if submitted is None else bool(submitted),
-            half=bool(half),
-            gap=gap,
-        )
-        for role, model, asked, unparsed, submitted, half, gap in database.execute(RECENT, wanted)
+        LatestConducts(forecaster=who, role=role, model=model, conducts=tuple(conducts))
+        for (who, role, model), conducts in found.items()
+    )
+
+
+def _conduct(role: str, model: str, *figures: Any) -> Conduct:  # noqa: ANN401 - as the database has them
+    asked, unparsed, submitted, half, gap, beliefs, unread_beliefs, errors = figures
+    return Conduct(
+        role=role,
+        model=model,
+        asked=asked,
+        unparsed=unparsed,
+        submitted=None if submitted is None else bool(submitted),
+        half=bool(half),
+        gap=gap,
+        beliefs=beliefs,
+        unread_beliefs=unread_beliefs,
+        errors=errors,
     )
 
 

@@ -249,45 +249,6 @@ create table attempt (
 """,
 )
 
-_OUTCOMES = (
-    """
-create table resolution (
-  id integer primary key,
-  ref text not null references question (ref),
-  target text not null,
-  kind text not null check (kind in ('happened', 'chosen', 'landed', 'void')),
-  value real,
-  body text not null,
-  resolved_at text not null,
-  seen_at text not null
-) strict
-""",
-    "create index resolution_by_target on resolution (ref, target, id)",
-    """
-create table score (
-  forecast text not null,
-  target text not null,
-  rule text not null,
-  resolution integer not null references resolution (id),
-  value real not null,
-  at text not null,
-  primary key (forecast, target, rule, resolution),
-  foreign key (forecast, target) references prediction (forecast, target)
-) strict, without rowid
-""",
-    """
-create table fitted (
-  digest text primary key references document (digest),
-  forecaster text not null,
-  before text not null,
-  examples integer not null check (examples >= 0),
-  provenance text not null,
-  at text not null
-) strict
-""",
-    "create index fitted_by_forecaster on fitted (forecaster, before)",
-)
-
 _JOURNAL = (
     """
 create table event (
@@ -315,7 +276,7 @@ create table job_run (
 @MIGRATIONS(name="0001_tables")
 def tables(database: Database) -> None:
     """Create the first tables."""
-    first = (_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_FORECASTS, *_SUBMISSIONS, *_OUTCOMES, *_JOURNAL)
+    first = (_DOCUMENTS, *_QUESTIONS, *_SCHEDULE, *_FORECASTS, *_SUBMISSIONS, *schema_scores.TABLES, *_JOURNAL)
     for statement in (*first, *schema_views.STATEMENTS):
         database.execute(statement)
 
@@ -371,7 +332,14 @@ def labels(database: Database) -> None:
     database.execute("alter table question add column labels text not null default '{}'")
 
 
-@MIGRATIONS(name="0009_ends_of_trials")
+@MIGRATIONS(name="0009_beliefs")
+def beliefs(database: Database) -> None:
+    """Keep how many updates of beliefs of a model could not be read, and how many requests to it failed."""
+    for statement in schema_models.BELIEFS:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0010_ends_of_trials")
 def ends_of_trials(database: Database) -> None:
     """Find the trials and forecasts that failed of late without reading all of them."""
     database.execute("create index trial_ended on trial (ended_at, ending) where ended_at is not null")

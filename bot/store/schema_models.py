@@ -101,3 +101,9 @@ create table demotion (
 )
 
 STATEMENTS: tuple[str, ...] = (*_EXCHANGES, *_CALLS, *_CONDUCTS)
+
+# Of trials from before this nothing is known, and nothing is held against them.
+BELIEFS: tuple[str, ...] = tuple(
+    f"alter table conduct add column {name} integer not null default 0 check ({name} >= 0)"
+    for name in ("beliefs", "unread_beliefs", "errors")
+)

@@ -1,7 +1,47 @@
-"""Choices and curves are scored anew: their scores have rules of their own since each kind of question has its own.
+"""The tables of outcomes and scores, and how choices and curves came to be scored by rules of their own.
 
-Until then a choice had its Brier score under the name of the other one for yes or no, and a curve had none.
+Until 0004 a choice had its Brier score under the name of the other one for yes or no, and a curve had none; both are
+scored anew.
 """
+
+TABLES: tuple[str, ...] = (
+    """
+create table resolution (
+  id integer primary key,
+  ref text not null references question (ref),
+  target text not null,
+  kind text not null check (kind in ('happened', 'chosen', 'landed', 'void')),
+  value real,
+  body text not null,
+  resolved_at text not null,
+  seen_at text not null
+) strict
+""",
+    "create index resolution_by_target on resolution (ref, target, id)",
+    """
+create table score (
+  forecast text not null,
+  target text not null,
+  rule text not null,
+  resolution integer not null references resolution (id),
+  value real not null,
+  at text not null,
+  primary key (forecast, target, rule, resolution),
+  foreign key (forecast, target) references prediction (forecast, target)
+) strict, without rowid
+""",
+    """
+create table fitted (
+  digest text primary key references document (digest),
+  forecaster text not null,
+  before text not null,
+  examples integer not null check (examples >= 0),
+  provenance text not null,
+  at text not null
+) strict
+""",
+    "create index fitted_by_forecaster on fitted (forecaster, before)",
+)
 
 STATEMENTS: tuple[str, ...] = (
     """

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from bot.domain.learning import Fitted
 from bot.domain.prompt import Answer, Completion, Dialect, Finish, Prompt, Tool, ToolCall
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Json, Observation, ToolResult, Usage
-from bot.errors import ConfigError
+from bot.errors import ConfigError, FoxcastError
 from bot.ids import digest
 from bot.testing.forecaster import Hang
 
@@ -57,11 +57,15 @@ def offered(prompt: Prompt) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedModel:
-    """What plays a role: how it is asked, what it says, and the name it goes by in config."""
+    """What plays a role: how it is asked, what it says, and the name it goes by in config.
+
+    ``fallback`` is asked where the script says an error of Foxcast, and from then on in that conversation.
+    """
 
     script: Script
     dialect: Dialect = Dialect.TOOLS
     name: str = "scripted:main"
+    fallback: "ScriptedModel | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +150,7 @@ class ScriptedDesk:
         return self._model(role).dialect
 
     async def ask(self, role: str, prompt: Prompt, *, seed: int | None = None) -> Answer:
-        model = self._model(role)
-        self.asked.append(Asked(role, prompt, seed))
-        said = model.script(prompt)
+        model, said = self._said(role, prompt, seed)
         match said:
             case Hang():
                 await asyncio.Event().wait()
@@ -173,11 +175,53 @@ class ScriptedDesk:
     def _is_permitted(self, scripted: ScriptedTool) -> bool:
         return self.policy.tools is None or scripted.tool.name in self.policy.tools
 
+    def _said(self, role: str, prompt: Prompt, seed: int | None) -> tuple[ScriptedModel, Said]:
+        """Ask the role's model, or its fallback, and return who answered and what."""
+        model = self._model(role)
+        while model.fallback is not None and prompt.model == model.fallback.name:
+            model = model.fallback
+        while True:
+            sent = _addressed(prompt, model.name)
+            self.asked.append(Asked(role, sent, seed))
+            said = model.script(sent)
+            if model.fallback is None or not isinstance(said, FoxcastError):
+                return model, said
+            model = model.fallback
+
     def _model(self, role: str) -> ScriptedModel:
         if role not in self.models:
             message = f"no model plays the role {role} here"
             raise ConfigError(message)
         return self.models[role]
+
+
+def prefix_faults(asked: Sequence[Asked]) -> list[str]:
+    """Return where a request does not begin with the one before it: one conversation has one role and one seed.
+
+    The tools are the same objects in each, and no message that was sent is another one later. A model that takes over
+    begins anew, so its requests count from there.
+    """
+    found: list[str] = []
+    last: dict[tuple[str, int | None], Prompt] = {}
+    for number, one in enumerate(asked, 1):
+        before, now = last.get((one.role, one.seed)), one.prompt
+        last[one.role, one.seed] = now
+        if before is None or (before.model and not now.model):
+            continue
+        if [*map(id, before.tools)] != [*map(id, now.tools)]:
+            found.append(f"request {number} of {one.role} has other tools")
+        if now.messages[: len(before.messages)] != before.messages:
+            found.append(f"request {number} of {one.role} changes what was sent")
+    return found
+
+
+def _addressed(prompt: Prompt, name: str) -> Prompt:
+    """Return what a model is sent: the conversation where it is its own, else what hands it over."""
+    if prompt.model in {"", name}:
+        return prompt
+    stateless = tuple(replace(message, native=None) for message in prompt.messages)
+    messages = prompt.handover or stateless
+    return replace(prompt, messages=messages, stable=len(messages), model="", handover=())
 
 
 def _estimate(prompt: Prompt, said: Completion) -> Usage:

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,29 +16,28 @@ import pytest
 from pydantic import ValidationError
 
 from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Speaker, Tool, ToolCall
-from bot.domain.step import Json, Usage
-from bot.errors import ContractError, FoxcastError, Rejected, Unauthorized, Unavailable
+from bot.domain.prompt import (
+    Message,
+    Prompt,
+    Sampling,
+    Speaker,
+    Tool,
+    ToolCall,
+)
+from bot.domain.step import Json
+from bot.errors import (
+    ContractError,
+    FoxcastError,
+    Unavailable,
+)
 from bot.http import HttpReader
-from bot.llm.faults import may_be_billed
+from bot.llm.defaults import defaults_of
+from bot.llm.faults import is_unreached, may_be_billed
 from bot.llm.place import place_of
 from bot.ports import Llm
 from bot.specs import API_VERSION, ModelSpec, Settings, Workplace
-from bot.testing.model_server import (
-    ModelServer,
-    Reply,
-    call,
-    cut_short,
-    drip,
-    fail,
-    hang,
-    hang_up,
-    huge,
-    page,
-    refuse,
-    say,
-    torn,
-)
+from bot.testing.model_replies import ANSWERS, BROKEN_OFF, FAILURES
+from bot.testing.model_server import ModelServer, Reply, call, drip, fail, hang, say
 
 KEY = "key-that-nobody-may-see"
 QUESTION = Prompt(messages=(Message(speaker=Speaker.USER, text="Will it rain?"),))
@@ -49,77 +49,9 @@ SEARCH = Tool(
 )
 SUBMIT = Tool(name="submit", description="End.", parameters={"type": "object", "properties": {}})
 SCHEMA: Mapping[str, Json] = {"type": "object", "properties": {"percent": {"type": "integer"}}, "required": ["percent"]}
-USAGE = Usage(calls=1, tokens_in=100, tokens_out=20)
-
-# What goes over the wire -> what it means. Source: the API reference of chat completions. Where a server counts no
-# tokens, they are estimated: a quarter of the characters asked (13) and answered, rounded up.
-ANSWERS = {
-    "text": (say("42 %, perhaps"), Completion(text="42 %, perhaps", usage=USAGE)),
-    "a call": (
-        Reply(calls=(("search", '{"query": "rain"}'),)),
-        Completion(
-            calls=(ToolCall(id="call_1_1", name="search", arguments='{"query": "rain"}'),),
-            finish=Finish.CALLS,
-            usage=USAGE,
-        ),
-    ),
-    "calls in parallel": (
-        Reply(calls=(("search", "{}"), ("submit", "not even JSON"))),
-        Completion(
-            calls=(
-                ToolCall(id="call_1_1", name="search", arguments="{}"),
-                ToolCall(id="call_1_2", name="submit", arguments="not even JSON"),
-            ),
-            finish=Finish.CALLS,
-            usage=USAGE,
-        ),
-    ),
-    "thoughts": (
-        Reply(text="9 %", thinking="Clouds are rare."),
-        Completion(text="9 %", thinking="Clouds are rare.", usage=USAGE),
-    ),
-    "a refusal": (refuse("I must not."), Completion(text="I must not.", finish=Finish.REFUSED, usage=USAGE)),
-    "a filter": (
-        Reply(text="I", finish="content_filter"),
-        Completion(text="I", finish=Finish.REFUSED, usage=USAGE),
-    ),
-    "a cut": (cut_short('{"percent": 4'), Completion(text='{"percent": 4', finish=Finish.LENGTH, usage=USAGE)),
-    "cached tokens": (
-        Reply(text="x", tokens_in=1000, tokens_cached=900, tokens_out=7),
-        Completion(text="x", usage=Usage(calls=1, tokens_in=1000, tokens_cached=900, tokens_out=7)),
-    ),
-    "an escaped emoji": (
-        Reply(raw=rb'{"choices": [{"message": {"content": "\u00e9 \ud83e\udd8a"}, "finish_reason": "stop"}]}'),
-        Completion(text="é 🦊", usage=Usage(calls=1, tokens_in=4, tokens_out=1)),
-    ),
-}
-
-FAILURES: dict[str, tuple[Reply, type[FoxcastError]]] = {
-    "400": (fail(400), Rejected),
-    "401": (fail(401), Unauthorized),
-    "402": (fail(402), Unauthorized),
-    "403": (fail(403), Unauthorized),
-    "404": (fail(404), Rejected),
-    "413": (fail(413), Rejected),
-    "422": (fail(422), Rejected),
-    "429": (fail(429), Unavailable),
-    "500": (fail(500), Unavailable),
-    "502": (fail(502), Unavailable),
-    "503": (fail(503), Unavailable),
-    "529": (fail(529), Unavailable),
-    "no answer": (hang_up(), Unavailable),
-    "half a body": (torn(say("a text that is long enough to be torn")), Unavailable),
-    "an error of status 200": (Reply(raw=b'{"error": {"message": "slow down", "code": 429}}'), Unavailable),
-    "a web page": (page(), ContractError),
-    "broken JSON": (Reply(raw=b'{"choices": ['), ContractError),
-    "an empty object": (Reply(raw=b"{}"), ContractError),
-    "a list": (Reply(raw=b"[]"), ContractError),
-    "no choice": (Reply(raw=b'{"choices": []}'), ContractError),
-    "a wrong type": (Reply(raw=b'{"choices": [{"message": {"content": 5}, "finish_reason": "stop"}]}'), ContractError),
-    "too many bytes": (huge(3 * 2**20), ContractError),
-}
-
-BROKEN_OFF = {"no answer", "half a body"}
+# Less comes back empty from models that think.
+LEAST_TOKENS = 4_000
+STATE = "What only this model may see again."
 
 
 class ModelContract:
@@ -213,9 +145,12 @@ class ModelContract:
         async with ModelServer(say("yes")) as server:
             nowhere = server.base_url
         async with self.opened(nowhere, tmp_path) as llm:
-            with pytest.raises(Unavailable) as caught:
+            with pytest.raises(Unavailable, match="cannot be reached") as caught:
                 await llm.complete(self.model, QUESTION, SAMPLING)
         assert not may_be_billed(caught.value)
+        # The gateway tries such a server for seconds, and waits for one that fails.
+        assert is_unreached(caught.value)
+        assert nowhere.partition("//")[2].partition("/")[0] in str(caught.value)
 
     async def test_where_it_is_served_is_told_the_same_way_each_time_and_without_the_key(self, tmp_path: Path) -> None:
         told = []
@@ -256,21 +191,39 @@ class ModelContract:
         assert asking.cancelled()
         assert server.count == 2
 
-    async def test_a_tool_must_be_called_and_one_at_a_time(self, server: ModelServer, llm: Llm) -> None:
+    async def test_the_choice_of_a_tool_is_the_models_and_one_at_a_time(self, server: ModelServer, llm: Llm) -> None:
         server.script = call(("search", {"query": "rain"}))
-        await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT)), SAMPLING)
-        body = server.requests[0].body
-        assert body["tool_choice"] == "required"
-        assert body["parallel_tool_calls"] is False
+        # What may be called now is said in words: a list of tools that changes would lose the cache, or be refused.
+        for allowed in ((), ("submit",)):
+            prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), allowed=allowed)
+            await llm.complete(self.model, prompt, SAMPLING)
+        first, second = (request.body for request in server.requests)
+        assert first["tool_choice"] == second["tool_choice"] == "auto"
+        assert first["parallel_tool_calls"] is False
+        assert first["tools"] == second["tools"]
         assert {name: dict(schema) for name, schema in server.requests[0].tools.items()} == {
             "search": dict(SEARCH.parameters),
             "submit": dict(SUBMIT.parameters),
         }
 
-    async def test_the_only_tool_is_named(self, server: ModelServer, llm: Llm) -> None:
-        prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), allowed=("submit",))
-        await llm.complete(self.model, prompt, SAMPLING)
-        assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "submit"}}
+    async def test_what_the_model_said_goes_back_as_it_came(self, server: ModelServer, llm: Llm) -> None:
+        said: dict[str, Json] = {
+            "role": "assistant",
+            "content": "Let me look.",
+            "reasoning_content": "Clouds. é \u201cquoted\u201d",
+            "tool_calls": [_called("a" * 300, '{"query":  "rain"}'), _called("b", "{}")],
+        }
+        server.script = Reply(raw=_reply_with(said))
+        got = await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH,)), SAMPLING)
+        assert got.native is not None
+        spoken = Message(speaker=Speaker.ASSISTANT, text=got.text, calls=got.calls, native=got.native)
+        results = [Message(speaker=Speaker.TOOL, text="dry", answers=made.id) for made in got.calls]
+        await llm.complete(
+            self.model, Prompt(messages=(*QUESTION.messages, spoken, *results), tools=(SEARCH,)), SAMPLING
+        )
+        _, assistant, *answers = server.requests[1].messages
+        assert assistant == said
+        assert [one["tool_call_id"] for one in answers] == ["a" * 300, "b"]
 
     async def test_a_schema_is_asked_for(self, server: ModelServer, llm: Llm) -> None:
         server.script = say('{"percent": 4}')
@@ -306,9 +259,44 @@ class ModelContract:
         assert await llm.price(self.model) is None
         assert (await llm.complete(self.model, QUESTION, SAMPLING)).cost_usd is None
 
+    async def test_what_it_recommends_is_the_same_each_time_and_sends_nothing(
+        self, server: ModelServer, llm: Llm
+    ) -> None:
+        first, second = (defaults_of(llm, f"house:{self.model}") for _ in range(2))
+        assert first == second
+        assert first.max_tokens >= LEAST_TOKENS
+        assert server.count == 0
+
+    async def test_state_of_a_model_is_named_after_it_and_reaches_no_other(self, server: ModelServer, llm: Llm) -> None:
+        server.script = Reply(text="", thinking=STATE, calls=(("search", "{}"), ("submit", "{}")))
+        got = await llm.complete(self.model, Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT)), SAMPLING)
+        if got.native is None:
+            return  # it keeps no state
+        assert got.native.model == self.model
+        json.loads(got.native.text)
+        answers = [Message(speaker=Speaker.TOOL, text="dry", answers=made.id) for made in got.calls]
+        for native in (replace(got.native, model="another"), replace(got.native, provider="another")):
+            spoken = Message(speaker=Speaker.ASSISTANT, text=got.text, calls=got.calls, native=native)
+            conversation = Prompt(messages=(*QUESTION.messages, spoken, *answers), tools=(SEARCH, SUBMIT))
+            await llm.complete(self.model, conversation, SAMPLING)
+        for asked in server.requests[1:]:
+            assistant, *results = asked.messages[1:]
+            assert STATE not in json.dumps(asked.body)
+            # The words and all calls remain, each with its answer.
+            assert [made["id"] for made in assistant["tool_calls"]] == [one["tool_call_id"] for one in results]
+            assert len(results) == 2
+
     async def test_many_ask_at_once(self, server: ModelServer, llm: Llm) -> None:
         server.script = lambda asked: say(str(asked.messages[-1]["content"]))
         prompts = [Prompt(messages=(Message(speaker=Speaker.USER, text=str(number)),)) for number in range(40)]
         got = await asyncio.gather(*(llm.complete(self.model, prompt, SAMPLING) for prompt in prompts))
         assert [answer.text for answer in got] == [str(number) for number in range(40)]
         assert server.count == 40
+
+
+def _called(given: str, arguments: str) -> dict[str, Json]:
+    return {"id": given, "type": "function", "function": {"name": "search", "arguments": arguments}}
+
+
+def _reply_with(message: Json) -> bytes:
+    return json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode()

@@ -22,6 +22,10 @@ from bot.testing.loopback import End, LoopbackServer, Received, Sent
 from bot.testing.schema import fill, variant
 
 ENDPOINT = "/v1/chat/completions"
+# How the loop of an agent says which of the tools that it lists can be called now.
+_CALLABLE = re.compile(
+    r"(?:You can call now: |Send exactly one of: |Answer with one call of )([\w-]+(?:, [\w-]+)*)\.(?=\s|$)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +51,26 @@ class Asked:
 
     @property
     def tools(self) -> Mapping[str, Mapping[str, Any]]:
-        """The schemas of the arguments of the tools that may be called, by name; one where the choice is forced."""
-        offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in self.body.get("tools", ())}
+        """The schemas of the arguments of the tools that may be called now, by name.
+
+        These are the ones that the choice names. Without such a choice it is what the conversation said last, of all
+        that are listed.
+        """
+        listed = {tool["function"]["name"]: tool["function"]["parameters"] for tool in self.body.get("tools", ())}
         choice = self.body.get("tool_choice")
-        only = choice["function"]["name"] if isinstance(choice, dict) else None
-        return {name: schema for name, schema in offered.items() if only in {None, name}}
+        if not isinstance(choice, dict):
+            named = self._named()
+        else:
+            among = choice["allowed_tools"]["tools"] if choice.get("type") == "allowed_tools" else [choice]
+            named = [one["function"]["name"] for one in among]
+        return {name: schema for name, schema in listed.items() if name in named} or listed
+
+    def _named(self) -> list[str]:
+        """Return the tools that the model was last told it can call."""
+        for message in reversed(self.messages):
+            if message.get("role") in {"user", "tool"} and (found := _CALLABLE.findall(_text(message))):
+                return str(found[-1]).split(", ")
+        return []
 
     @property
     def schema(self) -> Mapping[str, Any] | None:

@@ -74,10 +74,8 @@ def _learned(question: Question, desk: Desk) -> Anchor | None:
     count, rate = row
     if not isinstance(count, int) or not isinstance(rate, int | float) or count < ENOUGH or not 0.0 <= rate <= 1.0:
         return None
-    text = (
-        f"Of {count} outcomes of such questions ({kind}) known before {desk.fitted.before:%Y-%m-%d}, {rate:.1%} were "
-        "yes. Start from that and let evidence on this very question move you."
-    )
+    day = f"{desk.fitted.before:%Y-%m-%d}"
+    text = f"Of {count} outcomes of such questions ({kind}) known before {day}, {rate:.1%} were yes."
     return Anchor("prior", text, Binary(float(rate)))
 
 
@@ -85,8 +83,5 @@ def _tabled(question: Question) -> Anchor | None:
     kind = kind_of(question)
     if kind not in RATES:
         return None
-    text = (
-        f"Of all earlier questions of this kind ({kind}) {RATES[kind]:.1%} came true. Start from that and let evidence "
-        "on this very question move you."
-    )
+    text = f"Of all earlier questions of this kind ({kind}) {RATES[kind]:.1%} came true."
     return Anchor("prior", text, Binary(RATES[kind]))

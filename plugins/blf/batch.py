@@ -12,7 +12,7 @@ from plugins.blf.settings import BlfSettings
 
 async def steps(course: Course, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
     """Yield at most three steps: what the policy wants first, the searches, the answer."""
-    submit = submit_tool(course.question, course.ballot, settings.submit_margin)
+    submit = submit_tool(course.question, course.ballot, course.manner.submit_margin)
     searches = wording.batch_tool(settings)
     begin = 1
     searched = False
@@ -35,8 +35,7 @@ async def steps(course: Course, settings: BlfSettings, asked: str) -> AsyncGener
         searched = True
         return await _search_all(course, settings, move.arguments.get("queries"))
 
-    system = wording.system(course.question, settings, course.ballot, steps=course.steps)
-    await course.open(system, asked, wording.version(settings))
+    await course.open(wording.system(course, settings), asked, wording.version(course.question, settings))
     tools = (*_first(course, settings), searches, submit)
     async with aclosing(course.walk(Way(offer=offer, act=act, tools=tools, repeats=None), begin=begin)) as stream:
         async for step in stream:
@@ -74,6 +73,7 @@ async def _search_all(course: Course, settings: BlfSettings, raw: Json) -> ToolR
     texts: list[str] = []
     documents: tuple[str, ...] = ()
     usage = Usage()
+    failed = True
     for query in dict.fromkeys(queries[: settings.queries]):
         # The desk may run out of searches in between.
         if not _can_search(course, settings):
@@ -83,5 +83,7 @@ async def _search_all(course: Course, settings: BlfSettings, raw: Json) -> ToolR
         texts.append(result.observation.text)
         documents += result.observation.documents
         usage += result.usage
+        failed = failed and result.failed
         course.state = course.state.having_searched((query,))
-    return ToolResult(observation=Observation(text="\n\n".join(texts), documents=documents), usage=usage)
+    told = Observation(text="\n\n".join(texts), documents=documents)
+    return ToolResult(observation=told, usage=usage, failed=failed)

@@ -27,6 +27,7 @@ from bot.api import (
     ToolResult,
     ballot_for,
     first_state,
+    margins_for,
 )
 from plugins.blf.settings import BlfSettings
 
@@ -41,13 +42,14 @@ async def steps(question: Question, desk: Desk, settings: BlfSettings, anchor: A
 
     Raises ContractError behind the first step where the tool gave none: what the trial started from is no answer.
     """
-    ballot = ballot_for(question, settings.manner, percent=False)
-    state = first_state(anchor, question, ballot, settings.step_margin)
+    manner = margins_for(question, anchor, settings.manner)
+    ballot = ballot_for(question, manner, percent=False)
+    state = first_state(anchor, question, ballot, manner.step_margin)
     tool = desk.policy.first or ""
     result = await desk.use(tool, {})
     why = ""
     try:
-        state = _estimated(state, result, ballot, settings, tool)
+        state = _estimated(state, result, ballot, manner.submit_margin, tool)
     except ContractError as error:
         why = str(error)
     one = not why and min(settings.steps, desk.limits.steps) == 1
@@ -65,14 +67,14 @@ async def steps(question: Question, desk: Desk, settings: BlfSettings, anchor: A
         yield Step(action=Action(name=SUBMIT), observation=submitted, belief=state.belief, final=True)
 
 
-def _estimated(state: State, result: ToolResult, ballot: Ballot, settings: BlfSettings, tool: str) -> State:
+def _estimated(state: State, result: ToolResult, ballot: Ballot, margin: float, tool: str) -> State:
     """Return the state with the estimate of the tool; raises ContractError where there is none."""
     given: Json = result.data.get("probabilities") if isinstance(result.data, dict) else None
     if result.failed or not isinstance(given, dict):
         message = f"{tool} gave no estimate, so the question has no answer"
         raise ContractError(message)
     try:
-        predictions = ballot.bounded(ballot.read({"probabilities": given}), settings.submit_margin)
+        predictions = ballot.bounded(ballot.read({"probabilities": given}), margin)
     except Misread as error:
         message = f"{tool} gave no usable estimate ({error}), so the question has no answer"
         raise ContractError(message) from error

@@ -11,6 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 
 from bot.api import (
+    Anchor,
     ConfigError,
     Course,
     Desk,
@@ -20,6 +21,7 @@ from bot.api import (
     Way,
     Workplace,
     course_for,
+    margins_for,
     question_text,
     seed_of,
     submit_tool,
@@ -56,9 +58,10 @@ class Blf:
         if bypass.applies(question, desk.policy, settings.allowed(desk.tools)):
             passed = bypass.steps(question, desk, settings, anchor)
         else:
-            voice = voice_for(desk, MAIN, seed=seed_of(desk, "seed"))
-            course = course_for(question, voice, anchor, steps=settings.most_steps, manner=settings.manner)
-            asked = question_text(question, course.ballot, anchor, cutoff=desk.cutoff, crowd=settings.crowd)
+            voice = voice_for(desk, MAIN, seed=seed_of(desk, "seed"), folder=settings.prompts)
+            manner = margins_for(question, anchor, settings.manner)
+            course = course_for(question, voice, anchor, steps=settings.most_steps, manner=manner)
+            asked = _asked(course, anchor, settings)
             is_batch = settings.mode is Mode.BATCH and settings.zero_shot is ZeroShot.OFF
             passed = (batch.steps if is_batch else _sequential)(course, settings, asked)
         prior = prior_of(anchor)
@@ -68,16 +71,28 @@ class Blf:
                 prior = None
 
 
+def _asked(course: Course, anchor: Anchor, settings: BlfSettings) -> str:
+    desk = course.desk
+    return question_text(
+        course.question,
+        course.ballot,
+        anchor,
+        cutoff=desk.cutoff,
+        crowd=settings.crowd,
+        advice=desk.policy.advice,
+        folder=settings.prompts,
+    )
+
+
 async def _sequential(course: Course, settings: BlfSettings, asked: str) -> AsyncGenerator[Step, None]:
-    submit = submit_tool(course.question, course.ballot, settings.submit_margin)
+    submit = submit_tool(course.question, course.ballot, course.manner.submit_margin)
 
     def offer(number: int) -> tuple[Tool, ...]:
         if number >= course.steps or _is_calm(course, settings):
             return (submit,)
         return (*settings.allowed(course.desk.tools), submit)
 
-    system = wording.system(course.question, settings, course.ballot, steps=course.steps)
-    await course.open(system, asked, wording.version(settings))
+    await course.open(wording.system(course, settings), asked, wording.version(course.question, settings))
     tools = (*settings.allowed(course.desk.all_tools), submit)
     async with aclosing(course.walk(Way(offer=offer, act=course.use, tools=tools, repeats=None))) as steps:
         async for step in steps:

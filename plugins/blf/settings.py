@@ -6,12 +6,26 @@ How many trials there are, how they become one answer, calibration and clairvoya
 import difflib
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from bot.api import QUANTILES, SEARCH, SUBMIT, Levels, Manner, Margin, Settings, Tool
+from bot.api import (
+    QUANTILES,
+    SEARCH,
+    SUBMIT,
+    Levels,
+    LocalPath,
+    Manner,
+    Margin,
+    Settings,
+    Tool,
+    checked_prompts,
+)
 
+# Where the prompt files of this forecaster are.
+HERE = "plugins.blf"
 # The tools of the desk, but for those of each source of pages, which are looked for once a trial knows its desk.
 TOOLS = (
     "web_search",
@@ -41,6 +55,13 @@ def _require_tool(name: str) -> str:
 
 
 ToolName = Annotated[str, AfterValidator(_require_tool)]
+
+
+def _require_prompts(folder: Path) -> Path:
+    return checked_prompts(HERE, folder)
+
+
+PromptFolder = Annotated[LocalPath, AfterValidator(_require_prompts)]
 
 
 class Mode(StrEnum):
@@ -74,11 +95,14 @@ class BlfSettings(Settings):
     crowd's price and a base rate and start from them; ``prior_table`` false takes base rates only from outcomes known
     before the cutoff, for strict backtests: the published table saw them all.
 
-    ``step_margin`` and ``submit_margin`` keep a yes-or-no probability from 0 and 1 within the loop and in the end
-    (0.01 suits venues where a bet at long odds pays), ``option_floor`` is the least probability of an option.
+    ``step_margin`` and ``submit_margin`` keep a yes-or-no probability from 0 and 1 within the loop and in the end; both
+    are narrower on a question whose crowd price or base rate, where it is shown, is nearer to certainty
+    (``bot.api.margins_for``). ``option_floor`` is the least probability of an option.
     ``quantiles`` are the percentages at which a number or a date is asked for, ``curve_step_mass`` the least
     probability of one step of its grid. ``compaction_chars`` is the length of evidence and open questions from which
     the role summariser shortens them (0: never). ``early_stop`` looks at the last ``early_stop_after`` actions.
+    ``prompts`` is a folder of prompt files that replace the shipped ones of the same name, placeholders included; they
+    are checked at the start, and their texts are on record with each forecast.
     Source: BLF (arXiv 2604.18576v3), section 3 and appendix C.
     """
 
@@ -101,6 +125,7 @@ class BlfSettings(Settings):
     early_stop: EarlyStop = EarlyStop.TOLD
     early_stop_shift: float = Field(default=0.03, gt=0.0, lt=1.0)
     early_stop_after: int = Field(default=3, ge=1, le=20)
+    prompts: PromptFolder | None = None
 
     @property
     def most_steps(self) -> int:

@@ -24,6 +24,7 @@ from bot.api import (
     Rejected,
     Series,
     Settings,
+    SourcePolicy,
     Unauthorized,
     Workplace,
     hookimpl,
@@ -47,6 +48,13 @@ EVENT_TYPES = (
 _TITLE = re.compile(
     r"Will there be more (?:than ten times as many )?(?P<counted>.{1,80}?) in (?P<country>.{1,80}?) "
     r"for the 30 days before "
+)
+ADVICE = (
+    "These questions hold a count of the next 30 days against an average of the past year. The anchor is how often "
+    "the same comparison came true in earlier windows of the series, and for an increase that is well below one half: "
+    "an average is lifted by a few violent months, and most months lie below it. Where events are rare, look at how "
+    "many windows had any at all. Ten times the average hardly ever comes. Move from the anchor for what has changed "
+    "on the ground: an offensive, a ceasefire, an election, a wave of protest."
 )
 _QUOTES = "'\"\N{LEFT SINGLE QUOTATION MARK}\N{RIGHT SINGLE QUOTATION MARK}"
 
@@ -166,5 +174,6 @@ def foxcast_data_sources() -> list[DataSpec[AcledSettings]]:
             settings=AcledSettings,
             open=open_acled,
             serves=frozenset({"acled"}),
+            policy=SourcePolicy(advice=ADVICE),
         )
     ]

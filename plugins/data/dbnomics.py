@@ -46,6 +46,11 @@ MAX_BYTES = 16_000_000
 # How long a period of each frequency lasts: days, or months of the calendar.
 DAYS = {"daily": 1, "weekly": 7, "bi-weekly": 14}
 MONTHS = {"monthly": 1, "bi-monthly": 2, "quarterly": 3, "bi-annual": 6, "annual": 12}
+ADVICE = (
+    "These are mostly temperatures of single days. The season decides: count in how many earlier years the days "
+    "around that date were warmer than the value that is asked about. A weather forecast adds something for the next "
+    "ten days and nothing beyond."
+)
 
 
 class DbnomicsSettings(Settings):
@@ -150,8 +155,8 @@ def foxcast_data_sources() -> list[DataSpec[DbnomicsSettings]]:
             open=open_dbnomics,
             serves=frozenset({"dbnomics"}),
             # Source: BLF paper, section C.6 and table 6.
-            policy=SourcePolicy(first="series_model", bypass=True, searches=0),
+            policy=SourcePolicy(first="series_model", bypass=True, searches=0, advice=ADVICE),
             # Source: BLF paper, appendix I, with the constants of its published code.
-            model=SeriesModel(window=365, unit="days", trust=0.4, trend_share=0.3, seasonal=True),
+            model=SeriesModel(window=365, unit="days", trust=0.4, trend_share=0.3, seasonal=True, shows_season=True),
         )
     ]

@@ -35,6 +35,13 @@ SOURCE = "fred"
 MAX_BYTES = 16_000_000
 # One that has always been there: if even this is refused, the key is.
 PROBE = "GNPCA"
+ADVICE = (
+    "The value of a later date is held against the last one that was known. Ask first which observation counts on "
+    "that date: a series that is not published anew by then keeps its value, and what stays the same has not "
+    "increased. Rates that a committee sets mostly stay as they are between its meetings. Rates and prices of markets "
+    "are close to a coin toss over a week. Totals and price levels that grow mostly go on growing. For all others the "
+    "anchor is how often the series rose over spans of this length."
+)
 
 
 class FredSettings(Settings):
@@ -135,8 +142,8 @@ def foxcast_data_sources() -> list[DataSpec[FredSettings]]:
             settings=FredSettings,
             open=open_fred,
             serves=frozenset({"fred"}),
-            policy=SourcePolicy(first="series_combo", searches=1),
+            policy=SourcePolicy(first="series_combo", searches=1, advice=ADVICE),
             # Source: BLF paper, appendix I, with the constants of its published code.
-            model=SeriesModel(window=30, unit="points", trust=0.5, trend_share=0.5),
+            model=SeriesModel(window=30, unit="points", trust=0.5, trend_share=0.5, shows_season=True),
         )
     ]

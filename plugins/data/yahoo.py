@@ -53,6 +53,12 @@ SERVES = "yfinance"
 MAX_BYTES = 16_000_000
 # Prices come in single precision: 329.4 as 329.3999938965.
 DIGITS = 7
+ADVICE = (
+    "Whether a share closes higher is close to a coin toss: near 0.5 over a week, and a little above it over months, "
+    "since markets drift upwards. The trend of the last weeks tells next to nothing of the next ones, and news that "
+    "is public is in the price already. Leave the range from 0.4 to 0.6 only for what fixes the price, such as an "
+    "agreed takeover, or for spans of many months."
+)
 
 
 class YahooSettings(Settings):
@@ -244,7 +250,7 @@ def foxcast_data_sources() -> list[DataSpec[YahooSettings]]:
             settings=YahooSettings,
             open=open_yahoo,
             serves=frozenset({SERVES}),
-            policy=SourcePolicy(first="series_combo", searches=1),
+            policy=SourcePolicy(first="series_combo", searches=1, advice=ADVICE),
             # Source: BLF paper, appendix I, with the constants of its published code.
             model=SeriesModel(window=60, unit="points", trust=0.1, trend_share=0.5),
         )

@@ -1,72 +1,78 @@
-"""Models of the many named providers, through the library litellm: ``litellm:anthropic/...``, ``litellm:gemini/...``.
+"""Models of the many named vendors: ``litellm:anthropic/...``, ``litellm:gemini/...``, named as the library does.
 
-The library takes seconds to import, so it is imported by the first call, in a thread. Its retries, caches, routers and
-telemetry stay off: it asks once. Its replies have no bound on their size before they are read.
+The vendors of ``_vendors`` are asked directly, in their own form, with a body that we write and a reply that we read.
+For all others litellm translates (``acompletion``), and it knows the prices of all. Why litellm does not carry all of
+them: what a model said must come back as it came, and in litellm 1.101.6, measured against a recording endpoint,
+
+- ``anthropic_messages`` drops thinking blocks whose text is empty, signature included, which is how newer models send
+  them; and after a refused signature it drops all thinking and asks again without a word;
+- ``agenerate_content`` fails in a plain install, for it imports ``fastapi``;
+- ``aresponses`` rebuilds each item in types of its own, without what has no value;
+- ``acompletion`` loses the effort of DeepSeek, refuses it for Z.AI, DashScope and Mistral before sending, strips
+  ``reasoning_content`` for Mistral and vLLM and ``reasoning_details`` for OpenRouter, and knows neither the effort nor
+  the ids of Gemini models that are not on its list.
+
+Official SDKs, and the model layers of pydantic-ai and any-llm, were weighed too. Each would be one more dependency that
+retries and parses on its own, and none bounds what it reads. Four forms as pure functions are less.
 """
 
 import asyncio
 import hashlib
 import json
-import logging
 import os
 import re
-import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import Field, SecretStr
 
 from bot.api import (
     Completion,
-    ContractError,
+    Http,
     Llm,
+    ModelDefaults,
     ModelSpec,
     Price,
     Prompt,
-    Rejected,
     Sampling,
-    ServerUnreachable,
     Settings,
     Unauthorized,
     Unavailable,
     Workplace,
     hookimpl,
 )
-from plugins.models._chat import BROKE, FULL, MAX_REPLY_BYTES, choice, completion, messages, refused, sampled
+from plugins.models._chat_reply import require_uncut
+from plugins.models._exchange import WireEndpoint, exchanged, priced
+from plugins.models._faults import Remedy
+from plugins.models._library import MARKED, library_request, listed_price, load, read_library, translate
+from plugins.models._profiles import ModelProfile, WireFormat, library_profile, profile_of
+from plugins.models._vendors import VENDORS, url_of
+from plugins.models._wire_call import WireCall, WireReply
 
 NAME = "litellm"
-# Must stand in the environment before the import: no list of prices and no list of headers is fetched from the network,
-# and no .env file of a parent folder is read into our environment, which is what the library's default mode does.
-GUARDS = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
-    "LITELLM_MODE": "PRODUCTION",
-}
-LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
-# Providers that bill a repeated beginning less only where it is marked.
-_MARKED = frozenset({"anthropic", "bedrock", "vertex_ai"})
-_SHOWN_CHARS = 300
-# Prices of prompts of more than so many thousand tokens.
-_LONG = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
-# Variables in which the library looks for keys, and what follows the question mark of an address, where some providers
+_VARIABLE = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__"
+# Variables in which the library looks for keys, and what follows the question mark of an address, where some vendors
 # want theirs. Values shorter than this are words.
 _SECRET_NAMES = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _QUERY = re.compile(r"(https?://[^\s?'\"]+)\?[^\s'\"]*")
 _SECRET_CHARS = 8
+_CUT = "Serve it with a longer context: num_ctx in [models.litellm.settings.bodies], or OLLAMA_CONTEXT_LENGTH."
 
 
 class LitellmSettings(Settings):
-    """Keys and addresses by the provider's name in the library, the part of a model before the slash.
+    """Keys and addresses by the vendor's name in litellm, the part of a model before the slash.
 
-    Without a key the library looks for one in its own variables. ``drop_params`` leaves out what a model does not
-    take, instead of refusing the call; a seed is always left out then, because it is a wish and no order.
+    Without a key it is looked for in the variables that litellm uses. ``bodies`` are added to every request of a vendor
+    and win over what we send. ``drop_params`` concerns vendors that litellm translates for: it leaves out what a model
+    does not take, instead of refusing the call.
     """
 
     keys: dict[str, SecretStr] = Field(default_factory=dict)
     base_urls: dict[str, str] = Field(default_factory=dict)
+    bodies: dict[str, dict[str, Any]] = Field(default_factory=dict)
     drop_params: bool = False
     deadline_s: float = Field(default=1800.0, gt=0, le=86_400)
 
@@ -74,43 +80,43 @@ class LitellmSettings(Settings):
 class Litellm:
     """Implements ``bot.api.Llm``."""
 
-    def __init__(self, settings: LitellmSettings) -> None:
+    def __init__(self, settings: LitellmSettings, http: Http) -> None:
         self._settings = settings
+        self._http = http
         self._loading = asyncio.Lock()
         self._library: ModuleType | None = None
 
     async def price(self, model: str) -> Price | None:
-        library = await self._loaded()
-        found = _listed(library.model_cost, model)
-        if found is None:
-            return None
-        read, written = found.get("input_cost_per_token"), found.get("output_cost_per_token")
-        # A list that says nothing and one that says zero are told apart by nobody; free is what config declares free.
-        if read is None or written is None or not (read or written):
-            return None
-        short = _priced(found, "")
-        steps = sorted(int(step[1]) for name in found if (step := _LONG.fullmatch(name)))
-        if not steps:
-            return short
-        # Of several steps the dearest counts from the first one on.
-        dearest = max((_priced(found, f"_above_{step}k_tokens") for step in steps), key=lambda price: price.tokens_in)
-        return replace(short, long_from=steps[0] * 1000, long=dearest)
+        """Return the price on litellm's own list; None for a model that it does not know."""
+        return listed_price((await self._loaded()).model_cost, model)
+
+    def defaults(self, model: str) -> ModelDefaults:
+        """Return what is recommended for a model where config says nothing."""
+        return _profile(model).defaults()
 
     def place(self, model: str) -> str:
-        """Return a digest of what config says of the provider, or nothing where it leaves all to the library."""
-        decides = [self._settings.base_urls.get(model.partition("/")[0], ""), "drop" * self._settings.drop_params]
-        return hashlib.sha256(" ".join(decides).encode()).hexdigest()[:16] if any(decides) else ""
+        """Return a digest of what config says of the vendor, or nothing where it leaves all to the library."""
+        vendor = model.partition("/")[0]
+        added = self._settings.bodies.get(vendor)
+        decides = [
+            self._settings.base_urls.get(vendor, ""),
+            "drop" * self._settings.drop_params,
+            json.dumps(added, sort_keys=True) if added else "",
+        ]
+        return hashlib.sha256(" ".join(filter(None, decides)).encode()).hexdigest()[:16] if any(decides) else ""
 
     async def lacks(self, model: str) -> str | None:
-        """Return what to set where the library finds no key for a provider that has nothing but keys."""
-        provider = model.partition("/")[0]
-        if provider in self._settings.keys:
+        """Return what to set where there is no key for a vendor that has nothing but keys."""
+        vendor = model.partition("/")[0]
+        if vendor in self._settings.keys:
             return None
+        if (known := VENDORS.get(vendor)) is not None:
+            return f"no key; set {_variable(model)}" if known.keys and known.key(None) is None else None
         library = await self._loaded()
         missing = library.validate_environment(model=model)["missing_keys"]
         # It does not know all names under which it looks itself. Where more than a key is missing, there may be other
         # ways in: a role of the machine, or a server of one's own that asks for none.
-        beginning = provider.partition("_")[0].upper()
+        beginning = vendor.partition("_")[0].upper()
         names = [name for name in os.environ if name.startswith(beginning) and name.endswith(_SECRET_NAMES)]
         keys_alone = all(name.endswith("_API_KEY") for name in missing)
         if not missing or not keys_alone or any(os.environ[name] for name in names):
@@ -118,19 +124,26 @@ class Litellm:
         return f"no key; set {_variable(model)}"
 
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
-        library = await self._loaded()
-        deadline_s = self._settings.deadline_s
-        request = self._request(library, model, prompt, sampling)
-        try:
-            # The library's own time-out counts per operation of the socket.
-            async with asyncio.timeout(deadline_s):
-                reply = await library.acompletion(**request)
-        except TimeoutError as error:
-            message = f"{NAME}:{model}: no complete answer within {deadline_s:g} s"
-            raise Unavailable(message) from error
-        except Exception as error:  # noqa: BLE001 - the library raises errors of a dozen others; each becomes one of ours
-            _translate(error, library, shown=f"{NAME}:{model}", secrets=self._secrets())
-        return _completion(reply, f"{NAME}:{model}", prompt)
+        """Return the answer of a model; raises ConfigError for an effort that it does not take."""
+        profile = _profile(model)
+        vendor, _, name = model.partition("/")
+        call = WireCall(
+            model=model,
+            name=name,
+            shown=f"{NAME}:{model}",
+            adapter=f"{NAME}/{profile.wire}",
+            prompt=prompt,
+            sampling=sampling,
+            profile=profile,
+            remedy=self._remedy(vendor),
+        )
+        if profile.wire is WireFormat.LIBRARY:
+            reply = await exchanged(call, self._translated)
+            require_uncut(call, reply.completion.usage, where=_CUT)
+            return reply.completion
+        endpoint = self._endpoint(call, vendor)
+        reply = await exchanged(call, lambda asked: endpoint.send(asked, self._http))
+        return priced(reply, await self.price(model))
 
     async def aclose(self) -> None:
         """Close the connections and the worker that the library opened on this event loop."""
@@ -146,50 +159,72 @@ class Litellm:
         await close_litellm_async_clients()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self._library.in_memory_llm_clients_cache.flush_cache()
 
-    def _secrets(self) -> list[str]:
-        """Return what no message may show: our keys, and what the library may have found in its variables."""
-        configured = [key.get_secret_value() for key in self._settings.keys.values()]
-        found = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_NAMES)]
-        return sorted({one for one in (*configured, *found) if len(one) >= _SECRET_CHARS}, key=len, reverse=True)
-
     async def _loaded(self) -> ModuleType:
         async with self._loading:
             if self._library is None:
-                self._library = await asyncio.to_thread(_load)
+                self._library = await asyncio.to_thread(load)
             return self._library
 
-    def _request(self, library: ModuleType, model: str, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
-        provider = model.partition("/")[0]
-        key = self._settings.keys.get(provider)
-        supported = library.get_supported_openai_params(model=model) or ()
-        wanted = sampled(sampling)
-        if "seed" not in supported:
-            wanted.pop("seed", None)
-        if prompt.tools and "parallel_tool_calls" in supported:
-            wanted["parallel_tool_calls"] = False
-        if sampling.effort is not None:
-            wanted["reasoning_effort"] = sampling.effort
-        return {
-            "model": model,
-            "messages": messages(prompt, marked=provider in _MARKED),
-            "max_tokens": sampling.max_tokens,
-            **wanted,
-            # Of our own: the library changes schemas in place, for one provider or another.
-            **json.loads(json.dumps(choice(prompt))),
-            "api_key": None if key is None else key.get_secret_value(),
-            "api_base": self._settings.base_urls.get(provider),
+    def _key(self, vendor: str) -> str | None:
+        key = self._settings.keys.get(vendor)
+        return None if key is None else key.get_secret_value()
+
+    def _endpoint(self, call: WireCall, vendor: str) -> WireEndpoint:
+        """Return where a call goes that we send ourselves; raises Unauthorized where there is no key for it."""
+        known, setting = VENDORS[vendor], f"base_urls.{vendor} in [models.{NAME}.settings]"
+        key = known.key(self._key(vendor))
+        if key is None and known.keys:
+            message = f"{call.shown}: no key; set {_variable(call.model)}"
+            raise Unauthorized(message, sent=False)
+        base = known.address(self._settings.base_urls.get(vendor), setting)
+        return WireEndpoint(
+            url=url_of(base, call.profile.wire, call.name),
+            headers=known.headers_with(key),
+            deadline_s=self._settings.deadline_s,
+            body=self._settings.bodies.get(vendor, {}),
+        )
+
+    async def _translated(self, call: WireCall) -> WireReply:
+        """Ask through the library, which speaks the forms of some more vendors."""
+        library = await self._loaded()
+        vendor, deadline_s = call.model.partition("/")[0], self._settings.deadline_s
+        request = {
+            **library_request(call, library.get_supported_openai_params(model=call.model) or ()),
+            "api_key": self._key(vendor),
+            "api_base": self._settings.base_urls.get(vendor),
             "drop_params": self._settings.drop_params,
-            "timeout": self._settings.deadline_s,
-            # Two names for the same in the library; either alone leaves the other's default for some providers.
-            "num_retries": 0,
-            "max_retries": 0,
+            "timeout": deadline_s,
+            **self._settings.bodies.get(vendor, {}),
         }
+        try:
+            # The library's own time-out counts per operation of the socket.
+            async with asyncio.timeout(deadline_s):
+                reply = await library.acompletion(**request)
+        except TimeoutError as error:
+            message = f"{call.shown}: no complete answer within {deadline_s:g} s"
+            raise Unavailable(message) from error
+        except Exception as error:  # noqa: BLE001 - the library raises errors of a dozen others; each becomes one of ours
+            translate(error, library, shown=call.shown, remedy=call.remedy)
+        return read_library(reply, call)
+
+    def _remedy(self, vendor: str) -> Remedy:
+        base = self._settings.base_urls.get(vendor)
+        where = f"base_urls.{vendor} in [models.{NAME}.settings]" + (f", now {base}" if base else "")
+        return Remedy(key=_variable(vendor), reached=where, clean=self._cleaned)
+
+    def _cleaned(self, said: str) -> str:
+        """Return a text without our keys, those that the environment holds, and the queries of addresses."""
+        configured = [key.get_secret_value() for key in self._settings.keys.values()]
+        found = [value for name, value in os.environ.items() if name.upper().endswith(_SECRET_NAMES)]
+        for secret in sorted({*configured, *found}, key=len, reverse=True):
+            said = said.replace(secret, "***") if len(secret) >= _SECRET_CHARS else said
+        return _QUERY.sub(r"\1?***", said)
 
 
 @asynccontextmanager
-async def open_litellm(settings: LitellmSettings, _: Workplace) -> AsyncIterator[Llm]:
+async def open_litellm(settings: LitellmSettings, workplace: Workplace) -> AsyncIterator[Llm]:
     """Hand out the provider; the library is imported by its first call, its connections are closed here."""
-    provider = Litellm(settings)
+    provider = Litellm(settings, workplace.http)
     try:
         yield provider
     finally:
@@ -209,168 +244,13 @@ def foxcast_models() -> list[ModelSpec[LitellmSettings]]:
     ]
 
 
-def _load() -> ModuleType:
-    os.environ.update(GUARDS)
-    import litellm  # seconds and 160 MB; most commands never call a model
-
-    litellm.telemetry = False
-    litellm.suppress_debug_info = True
-    litellm.turn_off_message_logging = True
-    for name in LOGGERS:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    # Said once by the first call of each process, about its own types.
-    warnings.filterwarnings("ignore", message="Item '.*' on TypedDict class", category=UserWarning)
-    return litellm
-
-
-def _listed(prices: Mapping[str, Mapping[str, Any]], model: str) -> Mapping[str, Any] | None:
-    """Return the entry of a model, also where the list leaves its provider out.
-
-    The library's own look-up asks some servers over the network.
-    """
-    if model in prices:
-        return prices[model]
-    provider, _, name = model.partition("/")
-    found = prices.get(name)
-    return found if found is not None and str(found.get("litellm_provider", "")).startswith(provider) else None
-
-
-def _completion(reply: Any, shown: str, prompt: Prompt) -> Completion:  # noqa: ANN401 - the library's own type is late
-    raw: dict[str, Any] = reply.model_dump(warnings=False)
-    for chosen in raw.get("choices") or ():
-        said = chosen.get("message") or {}
-        said["refusal"] = (said.get("provider_specific_fields") or {}).get("refusal")
-    cost = reply._hidden_params.get("response_cost")  # noqa: SLF001 - where the library documents it
-    answer = completion({**raw, "usage": _counted(raw.get("usage"), cost)}, shown=shown, prompt=prompt)
-    size = len(answer.text) + len(answer.thinking) + sum(len(call.arguments) for call in answer.calls)
-    if size > MAX_REPLY_BYTES:
-        message = f"{shown}: the reply is larger than {MAX_REPLY_BYTES} bytes"
-        raise ContractError(message)
-    return answer
-
-
-def _counted(usage: dict[str, Any] | None, cost: float | None) -> dict[str, Any] | None:
-    """Return the usage with the library's own reckoning of the cost; it makes up zeros where a server told nothing."""
-    if not usage or not (usage.get("prompt_tokens") or usage.get("completion_tokens")):
-        return None
-    return {**usage, "cost": cost}
-
-
-def _priced(found: Mapping[str, Any], step: str) -> Price:
-    """Return the prices of one step of an entry; what has no price of its own there has that of the first step."""
-
-    def usd(kind: str) -> float | None:
-        told = found.get(f"{kind}{step}")
-        told = found.get(kind) if told is None else told
-        return None if told is None else told * 1e6
-
-    read, cached = usd("input_cost_per_token") or 0.0, usd("cache_read_input_token_cost")
-    return Price(
-        tokens_in=read,
-        tokens_cached=read if cached is None else cached,
-        tokens_out=usd("output_cost_per_token") or 0.0,
-        tokens_written=usd("cache_creation_input_token_cost"),
-    )
-
-
-_VARIABLE = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__"
-_NO_KEY = re.compile(
-    r"missing (?:\w+ )?(?:api[ _]?key|credentials)|api[_ ]key (?:client option )?must be set", re.IGNORECASE
-)
+def _profile(model: str) -> ModelProfile:
+    vendor, _, name = model.partition("/")
+    if vendor in VENDORS:
+        return profile_of(vendor, name)
+    return replace(library_profile(name), marks=vendor in MARKED)
 
 
 def _variable(model: str) -> str:
-    """Return the variable that holds the key of a model's provider."""
+    """Return the variable that holds the key of a model's vendor."""
     return f"{_VARIABLE}{model.partition('/')[0].upper()}"
-
-
-def _translate(error: Exception, library: ModuleType, *, shown: str, secrets: Sequence[str]) -> NoReturn:
-    """Raise ours: by the status where the provider answered, by the cause where the network failed, else by class.
-
-    The library says InternalServerError, with a status of its own making, also for a broken answer and a lost
-    connection.
-    """
-    said = _said(error, secrets)
-    message = f"{shown}: {said[:_SHOWN_CHARS]}"
-    headers = getattr(error, "litellm_response_headers", None)
-    if headers is None and _NO_KEY.search(said):
-        # Nothing left: the library found no key, in our settings or in the environment.
-        message = f"{shown}: no key; set {_variable(shown.partition(':')[2])}"
-        raise Unauthorized(message, sent=False) from None
-    exceptions = library.exceptions
-    causes = list(_causes(error))
-    if isinstance(error, exceptions.Timeout) or any(_is_transport(cause) for cause in causes):
-        _raise_lost(error, causes, shown=shown, said=said)
-    if headers is not None and not isinstance(error, exceptions.APIConnectionError):
-        status = int(error.status_code)  # type: ignore[attr-defined]  # each of its errors has
-        if status not in {401, BROKE, 403}:
-            _raise_status(status, message, headers)
-    else:
-        status = 0
-    unauthorized = (exceptions.AuthenticationError, exceptions.PermissionDeniedError)
-    unavailable = (exceptions.ServiceUnavailableError, exceptions.BadGatewayError)
-    rejected = (exceptions.BadRequestError, exceptions.NotFoundError, exceptions.UnprocessableEntityError)
-    if isinstance(error, exceptions.RateLimitError):
-        raise Unavailable(message, retry_after_s=0.0) from None
-    if status or isinstance(error, unauthorized):
-        what = refused(_variable(shown.partition(":")[2]), broke=status == BROKE)
-        message = f"{shown}: {what} ({said[:_SHOWN_CHARS]})"
-        raise Unauthorized(message) from None
-    for ours, theirs in ((Unavailable, unavailable), (Rejected, rejected)):
-        if isinstance(error, theirs):
-            raise ours(message) from None
-    raise ContractError(message) from error
-
-
-def _said(error: Exception, secrets: Sequence[str]) -> str:
-    """Return the text of an error in a line, without keys and without the queries of addresses."""
-    said = " ".join(str(error).split("Traceback")[0].split())
-    for secret in secrets:
-        said = said.replace(secret, "***")
-    return _QUERY.sub(r"\1?***", said)
-
-
-def _raise_lost(error: Exception, causes: Sequence[BaseException], *, shown: str, said: str) -> NoReturn:
-    """Raise what a connection that was lost, or never made, means: what never left cannot be billed."""
-    if any(_is_unsent(cause) for cause in causes):
-        message = f"{shown}: cannot be reached: look at the network and at base_urls ({said[:_SHOWN_CHARS]})"
-        raise ServerUnreachable(message) from None
-    message = f"{shown}: the connection was lost ({said[:_SHOWN_CHARS]})"
-    raise Unavailable(message) from ConnectionResetError(type(error).__name__)
-
-
-def _raise_status(status: int, message: str, headers: Mapping[str, str]) -> NoReturn:
-    """Raise what a status that has nothing to do with keys means, as ``bot.http`` does for everyone else."""
-    if status in {408, 425, 429} or status >= 500:
-        asked = headers.get("retry-after", "")
-        unsaid = 0.0 if status == FULL else None
-        raise Unavailable(message, retry_after_s=float(asked) if asked.isdigit() else unsaid) from None
-    raise Rejected(message) from None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause = error.__cause__ or error.__context__
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _is_transport(error: BaseException) -> bool:
-    """Tell a lost connection from other trouble."""
-    transport = {"httpx.TransportError", "openai.APIConnectionError", "aiohttp.ClientError", "builtins.OSError"}
-    return not transport.isdisjoint(_names(error))
-
-
-def _is_unsent(error: BaseException) -> bool:
-    """Say whether there never was a connection that could carry a request."""
-    unsent = {
-        *("httpx.ConnectError", "httpx.ConnectTimeout", "httpx.PoolTimeout", "httpx.UnsupportedProtocol"),
-        *("aiohttp.ClientConnectorError", "aiohttp.ConnectionTimeoutError"),
-        *("builtins.ConnectionRefusedError", "socket.gaierror"),
-    }
-    return not unsent.isdisjoint(_names(error))
-
-
-def _names(error: BaseException) -> set[str]:
-    """Return the names of an error's classes: their libraries are not ours to import."""
-    return {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}

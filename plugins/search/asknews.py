@@ -62,6 +62,7 @@ class _Article(BaseModel):
     title: str | None = None
     eng_title: str | None = None
     summary: str | None = None
+    key_points: list[str] | None = None
     pub_date: str | None = None
 
 
@@ -128,9 +129,9 @@ class AskNews:
             self._free_at = self._clock.monotonic() + self._settings.interval_s
 
     def _hit(self, article: _Article) -> Hit:
-        return hit(
-            article.article_url, article.eng_title or article.title, article.summary, article.pub_date, self._clock
-        )
+        # The service means to replace summaries by key points; most articles have both.
+        excerpt = "\n".join(part for part in (article.summary, *(article.key_points or ())) if part)
+        return hit(article.article_url, article.eng_title or article.title, excerpt, article.pub_date, self._clock)
 
 
 @asynccontextmanager

@@ -2,10 +2,13 @@
 
 Source: the service's reference of ``POST /search`` and its guide to date filters. The bound is a day that is itself
 excluded (``search_before_date_filter``, month/day/year), by the day of publishing; a page may have changed since.
+Extracts are as long as two bounds allow: one for each page and one for all pages together, which is 10,000 tokens where
+the request says nothing.
 """
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -19,11 +22,14 @@ from bot.api import (
     Settings,
     Workplace,
     hookimpl,
+    plain_snippet,
 )
 from plugins.search._results import Address, hit, in_time, is_web, parsed
 
 MAX_BYTES = 8_000_000
 MAX_RESULTS = 20
+TEXT_CHARS = 200_000
+SNIPPET_CHARS = 500
 
 
 class PerplexitySettings(Settings):
@@ -40,8 +46,8 @@ class PerplexitySettings(Settings):
     country: str | None = Field(default=None, pattern=r"^[A-Z]{2}$")
     """The country whose results come first, by its two letters."""
 
-    tokens_per_page: int = Field(default=1024, ge=1, le=10_000)
-    """How long the extract of each page may be, in tokens; what is over 5,000 characters is cut."""
+    tokens_per_page: int = Field(default=2048, ge=1, le=10_000)
+    """How long the extract of each page may be, in tokens of some four characters."""
 
 
 class _Result(BaseModel):
@@ -64,11 +70,13 @@ class Perplexity:
         self._clock = workplace.clock
 
     async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
-        """Return at most ``limit`` hits."""
+        """Return at most ``limit`` hits; the text is the extract of the page, the snippet its beginning."""
+        results = min(limit, MAX_RESULTS)
         asked: dict[str, Json] = {
             "query": query,
-            "max_results": min(limit, MAX_RESULTS),
+            "max_results": results,
             "max_tokens_per_page": self._settings.tokens_per_page,
+            "max_tokens": results * self._settings.tokens_per_page,
         }
         if self._settings.country is not None:
             asked["country"] = self._settings.country
@@ -82,7 +90,9 @@ class Perplexity:
         return in_time([self._hit(result) for result in reply.results if is_web(result.url)], before, limit)
 
     def _hit(self, result: _Result) -> Hit:
-        return hit(result.url, result.title, result.snippet, result.date, self._clock)
+        text = plain_snippet(result.snippet or "", longest=TEXT_CHARS)
+        found = hit(result.url, result.title, None, result.date, self._clock)
+        return replace(found, snippet=text[:SNIPPET_CHARS], text=text)
 
 
 @asynccontextmanager
@@ -98,7 +108,7 @@ def foxcast_search_engines() -> list[SearchSpec[PerplexitySettings]]:
         SearchSpec(
             name="perplexity",
             summary="Web search with long extracts and a date bound in days; needs a key",
-            abilities=frozenset({Can.SEARCH_BEFORE_DATE}),
+            abilities=frozenset({Can.SEARCH_BEFORE_DATE, Can.SEARCH_TEXT}),
             settings=PerplexitySettings,
             open=open_perplexity,
         )

@@ -1,4 +1,4 @@
-"""What is asked of an answer beyond its form: criteria restated before it is extreme, sources, length, two decimals."""
+"""What is asked of an answer beyond its form: criteria restated before it is extreme, sources, length, rounding."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ RESTATED_CHARS = 2000
 # Fewer words than these beyond the title restate nothing; fewer than those of the question's own restate another one.
 _NEW_WORDS = 4
 _OWN_WORDS = 3
+# Nearer to certainty than this, a tenth of a percent matters; options are counted in thousandths.
+_FINE = 0.1
+_PARTS = 1000
 _WORD = re.compile(r"\w{3,}")
 _ADDRESS = re.compile(r"https?://([^\s/\"'<>\])]+)", re.IGNORECASE)
 _HOST = re.compile(r"\b(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}\b", re.IGNORECASE)
@@ -85,8 +88,11 @@ def held_back(predictions: Predictions, extreme: float) -> Predictions:
     return {key: _within(prediction, extreme) for key, prediction in predictions.items()}
 
 
-def two_decimals(predictions: Predictions) -> Predictions:
-    """Return the answer in whole percent; shares of options still sum to 1, and none that was possible is 0."""
+def round_predictions(predictions: Predictions) -> Predictions:
+    """Return the answer in whole percent, with one decimal below 10 % and above 90 %.
+
+    Shares of options have one decimal, still sum to 1, and none that was possible is 0.
+    """
     return {key: _rounded(prediction) for key, prediction in predictions.items()}
 
 
@@ -152,18 +158,19 @@ def _within(prediction: Prediction, extreme: float) -> Prediction:
 def _rounded(prediction: Prediction) -> Prediction:
     match prediction:
         case Binary(probability=probability):
-            return Binary(min(max(round(probability, 2), 0.01), 0.99) if 0.0 < probability < 1.0 else probability)
-        case Choice(probabilities=shares) if len(shares) <= 100:
-            return Choice({option: hundredths / 100.0 for option, hundredths in _hundredths(shares).items()})
+            fine = round(probability, 3 if probability < _FINE or probability > 1.0 - _FINE else 2)
+            return Binary(min(max(fine, 0.001), 0.999) if 0.0 < probability < 1.0 else probability)
+        case Choice(probabilities=shares) if len(shares) <= _PARTS:
+            return Choice({option: parts / _PARTS for option, parts in _in_parts(shares).items()})
         case _:
             return prediction
 
 
-def _hundredths(shares: Mapping[str, float]) -> dict[str, int]:
-    """Return shares in hundredths that sum to 100, by largest remainder, at least 1 for what was possible."""
-    whole = {option: max(int(100.0 * share), int(share > 0.0)) for option, share in shares.items()}
-    by_lack = sorted(shares, key=lambda option: whole[option] - 100.0 * shares[option])
-    missing = 100 - sum(whole.values())
+def _in_parts(shares: Mapping[str, float]) -> dict[str, int]:
+    """Return shares in thousandths that sum to 1000, by largest remainder, at least 1 for what was possible."""
+    whole = {option: max(int(_PARTS * share), int(share > 0.0)) for option, share in shares.items()}
+    by_lack = sorted(shares, key=lambda option: whole[option] - _PARTS * shares[option])
+    missing = _PARTS - sum(whole.values())
     for option in by_lack[:missing] if missing > 0 else ():
         whole[option] += 1
     for _ in range(-missing):

@@ -209,7 +209,7 @@ class _Trial:
             notes.append(
                 f"confidence low: {len(cited)} independent sources were found and cited, {settings.sources} are wanted"
             )
-        kept = answer.two_decimals(predictions)
+        kept = answer.round_predictions(predictions)
         return replace(state, predictions=kept, reason=reason, confidence=confidence), tuple(notes)
 
     def _too_sure(self, arguments: Mapping[str, Json], predictions: Predictions) -> str | None:

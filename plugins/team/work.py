@@ -159,8 +159,8 @@ class Work:
             open_questions=tuple(goal.ask for goal in scene.board.open()),
             searches=tuple(dict.fromkeys(query for member in scene.members for query in member.memory.searched)),
             reason=reason,
-            # What failed is not kept among the results.
-            stated=bool(stated) and bool(self._results),
+            # What failed is not kept among the results, and a belief without any is no answer.
+            stated=bool(stated and self._results),
         )
 
     def _end(self) -> str:

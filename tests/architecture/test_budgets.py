@@ -9,7 +9,8 @@ from tests.architecture.rules import overloaded, oversized
 from tests.architecture.source import ROOT, Module, load
 
 SIZES = {"file_lines": 400, "function_lines": 50}
-LOADS = {"complexity": 10, "nesting": 3, "parameters": 5}
+# Full names are better than a bundle without behaviour: up to eight parameters, by keyword beyond two.
+LOADS = {"complexity": 10, "nesting": 3, "parameters": 8}
 
 # All of the source is parsed, which takes a while where other tests share the machine.
 pytestmark = pytest.mark.timeout(120)
@@ -76,8 +77,8 @@ def test_an_elif_does_not_nest_and_an_inner_function_counts_by_itself() -> None:
         assert [*overloaded([Module(name="bot.x", text=source)], **LOADS)] == []
 
 
-def test_a_sixth_parameter_is_found_and_self_is_free() -> None:
-    method = "class A:\n def f(self, a, /, b, *, c, d, e): pass\n"
+def test_a_ninth_parameter_is_found_and_self_is_free() -> None:
+    method = "class A:\n def f(self, a, /, b, *, c, d, e, g, h, i): pass\n"
     assert [*overloaded([Module(name="bot.x", text=method)], **LOADS)] == []
-    function = "def f(a, /, b, *, c, d, e, g): pass\n"
-    assert [*overloaded([Module(name="bot.x", text=function)], **LOADS)] == ["bot.x.f has 6 parameters"]
+    function = "def f(a, /, b, *, c, d, e, g, h, i, j): pass\n"
+    assert [*overloaded([Module(name="bot.x", text=function)], **LOADS)] == ["bot.x.f has 9 parameters"]

@@ -74,12 +74,12 @@ ENGINES = ("tavily", "perplexity", "serper", "duckduckgo", "brave", "exa.ai")
 MODELS = ("openai", "anthropic", "claude", "gpt-", "gemini", "llama", "mistral", "deepseek", "qwen")
 
 MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins")]
-# The doubles of real venues are shipped for tests and the sandbox; the engine cannot import them.
-DOUBLES = ROOT / "bot" / "testing" / "venues"
+# The doubles of real venues and model providers are shipped for tests and the sandbox; the engine cannot import them.
+DOUBLES = {ROOT / "bot" / "testing" / name for name in ("venues", "providers")}
 TEXTS = [
     path
     for path in sorted((ROOT / "bot").rglob("*"))
-    if path.is_file() and "__pycache__" not in path.parts and DOUBLES not in path.parents
+    if path.is_file() and "__pycache__" not in path.parts and DOUBLES.isdisjoint(path.parents)
 ]
 
 

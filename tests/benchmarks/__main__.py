@@ -19,6 +19,7 @@ NAMES = (
     "models",
     "redact",
     "trials",
+    "prompts",
     "baseline",
     "backfill",
     "replay",

@@ -6,14 +6,17 @@ import logging
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import structlog
 
 from tests import kept
-from tests.integration.hostile import SECRET, SECRET_NAME, run, sample
+from tests.integration.hostile import SECRET, SECRET_NAME, Outcome, run, sample
 
 MODULE = "tests.integration.campaign"
+LIVE, EARLIER = "live", "of an earlier day"
+RARER = 10
 
 
 def main() -> int:
@@ -25,21 +28,33 @@ def main() -> int:
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     os.environ[SECRET_NAME] = SECRET
-    with tempfile.TemporaryDirectory() as folder:
-        outcome = asyncio.run(run(sample(options.every), Path(folder), dialect=options.dialect))
-    for line in outcome.lines():
-        sys.stdout.write(f"{line}\n")
-    for name, faults in outcome.faults.items():
-        sys.stdout.write(f"{name}: {faults}\n")
+    outcomes = {when: _played(options, backdated=when != LIVE) for when in (LIVE, EARLIER)}
+    for when, outcome in outcomes.items():
+        for line in outcome.lines():
+            sys.stdout.write(f"{when}: {line}\n")
+        for name, faults in outcome.faults.items():
+            sys.stdout.write(f"{when}: {name}: {faults}\n")
+    violations = [line for when, outcome in outcomes.items() for line in _violations(when, outcome)]
     if options.keep:
         counts = {
-            "hostile pages obeyed by a model": outcome.trials,
-            "moves they wanted, refused": outcome.refused.total(),
+            "hostile pages obeyed by a model": sum(outcome.trials for outcome in outcomes.values()),
+            "moves they wanted, refused": sum(outcome.refused.total() for outcome in outcomes.values()),
         }
-        violations = [f"{name}: {faults}" for name, faults in outcome.faults.items()]
-        violations += [f"{outcome.forbidden} forbidden connections"] if outcome.forbidden else []
         kept.campaign(MODULE, counts, violations)
-    return 1 if outcome.faults or outcome.forbidden else 0
+    return 1 if violations else 0
+
+
+def _played(options: argparse.Namespace, *, backdated: bool) -> Outcome:
+    """Play all pages on live questions; on questions of an earlier day, where none is read, one in ten of them."""
+    pages = sample(options.every)[:: RARER if backdated else 1]
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(run(pages, Path(folder), dialect=options.dialect, backdated=backdated))
+
+
+def _violations(when: str, outcome: Outcome) -> Iterator[str]:
+    yield from (f"{when}: {name}: {faults}" for name, faults in outcome.faults.items())
+    if outcome.forbidden:
+        yield f"{when}: {outcome.forbidden} forbidden connections"
 
 
 if __name__ == "__main__":

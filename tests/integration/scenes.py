@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from bot.testing.model_server import (
 from tests.integration.stage import (
     FIRST,
     KEY,
+    SPARE,
     Played,
     Setup,
     Stage,
@@ -93,6 +95,14 @@ def in_parallel(asked: Asked) -> Reply:
 def invented(asked: Asked) -> Reply:
     """Use a tool that nobody offers."""
     return act(asked, "run_shell", {"command": "env"}, believed(40, asked))
+
+
+def relieved(asked: Asked) -> Reply:
+    """Search once and fail from then on; the other model searches once more and submits."""
+    said = json.dumps([message for message in asked.messages if message.get("role") == "assistant"])
+    if not asked.model.endswith(SPARE):
+        return fail(400) if asked.turn else search(asked)
+    return submit(asked, 30) if "storm" in said else search(asked, "storm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +182,17 @@ SCENES = [
         play=always(refuse("I cannot help with that.")),
         end=FAILED,
         actions=("stop",),
-        says="ContractError",
-        asked=2,
+        says="Rejected",
+        # The same prompt would be refused again.
+        asked=1,
         probability=None,
+    ),
+    Scene(
+        name="another model takes over",
+        play=relieved,
+        end=FINISHED,
+        actions=("web_search", "web_search", "submit"),
+        setup={"spare": True},
     ),
     Scene(
         name="an answer out of range is asked for again",
@@ -325,7 +343,7 @@ SCENES = [
         play=search,
         end=FAILED,
         actions=("stop",),
-        says="Rejected",
+        says="BudgetExhausted",
         asked=0,
         probability=None,
         setup={"free": False, "budget": {"question_usd": 0.0001, "day_usd": None}},

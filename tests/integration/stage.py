@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.clock import SeededRandom, SystemClock
-from bot.config.model import DeskSection, LlmSection
+from bot.config.llm import LlmSection
+from bot.config.model import DeskSection
 from bot.desk.combine import Pool
 from bot.desk.workshop import Engine, Workshop
 from bot.domain.forecast import Limits, Trial, TrialEnd
@@ -42,6 +43,7 @@ from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_open
 KEY = "sk-canary-1f9c27"
 COMPATIBLE, LITELLM = "openai_compatible", "litellm"
 MODELS = {COMPATIBLE: f"{COMPATIBLE}:local/small", LITELLM: f"{LITELLM}:openai/small"}
+SPARE = "-spare"
 BLF = "blf"
 FIRST = "https://news.example/1"
 
@@ -68,15 +70,19 @@ class Setup:
     desk: DeskSection = field(default_factory=DeskSection)
     budget: Mapping[str, Any] = field(default_factory=lambda: {"question_usd": None, "day_usd": None})
     free: bool = True
+    # Whether a second model, its name with SPARE behind it, is asked where the first one fails.
+    spare: bool = False
 
     def llm(self) -> LlmSection:
         """Return the section of config."""
         model = MODELS[self.kind]
         priced = {"free": True} if self.free else {"price_in": 1.0, "price_cached": 0.1, "price_out": 4.0}
+        names = [model, f"{model}{SPARE}"] if self.spare else [model]
+        behind = {"fallback": names[-1]} if self.spare else {}
         return LlmSection.model_validate(
             {
-                "roles": {"main": {"model": model, "max_tokens": 1000, "timeout_s": 60.0, **self.role}},
-                "models": {model: {"dialect": self.dialect, **priced}},
+                "roles": {"main": {"model": model, "max_tokens": 1000, "timeout_s": 60.0, **behind, **self.role}},
+                "models": {name: {"dialect": self.dialect, **priced} for name in names},
                 "providers": {self.kind: dict(self.provider)},
                 "budget": dict(self.budget),
             }

@@ -39,11 +39,9 @@ auditor = {{ model = "openai_compatible:local/other", max_tokens = 1000 }}
 
 
 def play(asked: Asked) -> Reply:
-    """Search and submit; keep everything as the filter; find a leak in the first text as the auditor."""
+    """Search and submit; find a leak in the first text as the auditor. As the filter it is not asked here."""
     if asked.model == "other":
         return say_json({"results": [{"number": 1, "verdict": "leak", "reason": "tells the end"}]})
-    if asked.schema is not None:
-        return say_json({"results": []})
     return search(asked) if asked.turn == 0 else submit(asked, 30)
 
 
@@ -74,10 +72,14 @@ async def test_what_a_run_read_is_audited_by_rules_and_by_a_model(tmp_path: Path
     plain: dict[str, Any] = json.loads(ruled[1])
     assert (plain["forecasts"], plain["by_kind"]["search result"]["kept"], plain["leaks"]) == (1, 1, [])
     assert plain["residual"] is None
+    small = {"knowledge_cutoff": None, "asked": 1, "may_be_remembered": None}
+    assert plain["memory"]["models"] == {"openai_compatible:local/small": small}
+    assert "the knowledge cutoff of openai_compatible:local/small is not known" in on_paper[1]
     # A model's opinion is told, and is no failure.
     assert audited[0] == 0, audited
     opinion = json.loads(audited[1])
-    assert opinion["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 1, "dropped": 0}}
+    # The question was live, so the filter was not asked, and there is nothing to hold the auditor against.
+    assert opinion["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 0, "dropped": 0}}
     assert [(one["name"], one["opinion"]) for one in opinion["leaks"]] == [("https://news.example/lamp", "leak")]
     assert "the auditor: tells the end" in on_paper[1]
 

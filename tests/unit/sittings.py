@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.clock import SeededRandom
-from bot.config.model import DeskSection, LlmSection
+from bot.config.llm import LlmSection
+from bot.config.model import DeskSection
 from bot.desk.combine import Pool
 from bot.desk.workshop import Engine, Workshop
 from bot.domain.forecast import Forecast, Limits

@@ -69,12 +69,14 @@ class NativeSpeech:
             # Some servers write nothing for no arguments, and take only an object back.
             calls = tuple(call if call.arguments else replace(call, arguments="{}") for call in completion.calls)
             return Message(speaker=Speaker.ASSISTANT, text=completion.text, calls=calls, native=completion.native)
-        # Many servers refuse a history with arguments that are no JSON, so the call goes back as it was understood.
-        if move is None:
-            return Message(speaker=Speaker.ASSISTANT, text=writable(completion.text) or UNREADABLE)
-        arguments = {**move.arguments, **({} if move.belief is None else {FIELD: move.belief})}
-        call = ToolCall(id=move.call, name=move.name, arguments=json.dumps(arguments, ensure_ascii=False))
-        return Message(speaker=Speaker.ASSISTANT, text=writable(completion.text), calls=(call,))
+        # Many servers refuse a history with arguments that are no JSON, and those that sign a call refuse a mended one,
+        # so it goes back in words, as it was understood.
+        said = UNREADABLE
+        if move is not None:
+            arguments = {**move.arguments, **({} if move.belief is None else {FIELD: move.belief})}
+            said = f"{move.name}({json.dumps(arguments, ensure_ascii=False)})"
+        text = "\n".join(filter(None, (writable(completion.text), said)))
+        return Message(speaker=Speaker.ASSISTANT, text=text)
 
     def replies(self, message: Message, text: str) -> list[Message]:
         if not message.calls:

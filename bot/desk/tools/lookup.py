@@ -91,8 +91,7 @@ class LookupUrl:
         (reading,) = await judged([reading], self.scene, take, limit=self._limit)
         if reading.page is None:
             return self._instead(url, reading)
-        told = f"This is part {number} of {count} of the page.\n" if count > 1 else ""
-        return self._outcome(url, told, page_text(reading.page, self.scene, self._limit))
+        return self._outcome(url, _place(number, count), page_text(reading.page, self.scene, self._limit))
 
     def _address(self, asked: str) -> str:
         """Return the address to be read; raises Cannot for one that is not."""
@@ -166,6 +165,12 @@ def readable_links(text: str, scene: Scene) -> tuple[str, ...]:
     """Return the addresses in a text that has been read, without blocked ones."""
     links = (link for link in links_in(text) if scene.guards.blocks.refusal(link) is None)
     return tuple(link for link, _ in zip(links, range(_LINKS), strict=False))
+
+
+def _place(number: int, count: int) -> str:
+    """Return which part of a page it is and how the next one is had; nothing for a page of one part."""
+    following = f" For the next, use {NAME} with part = {number + 1}." if number < count else ""
+    return f"This is part {number} of {count} of the page.{following}\n" if count > 1 else ""
 
 
 def _number(part: Json) -> int:

@@ -11,11 +11,11 @@ from bot.desk.notebook import Note
 from bot.desk.parts import Gauge
 from bot.desk.take import Take, within
 from bot.desk.tools.scene import Scene
-from bot.desk.tools.series_models import estimates
+from bot.desk.tools.series_models import Estimate, estimates
 from bot.desk.tools.tool import Cannot, Outcome, described, reason, text_of
 from bot.domain.prompt import Tool
 from bot.domain.question import Question
-from bot.domain.research import Series
+from bot.domain.research import Series, SeriesModel
 from bot.domain.step import Json
 from bot.errors import FoxcastError, StoreError
 from bot.store.codec import Form
@@ -108,8 +108,7 @@ class SeriesTool:
             message = f"The model cannot say anything: {error}."
             raise Cannot(message) from error
         lines = [
-            f"{day.isoformat()}: {estimate.probability:.3f} (season {estimate.season:.3f}, line {estimate.trend:.3f}, "
-            f"line and earlier years {estimate.mixed:.3f})"
+            f"{day.isoformat()}: {estimate.probability:.3f} ({_parts_of(estimate, gauge.spec.model)})"
             for day, estimate in zip(days.values(), made, strict=True)
         ]
         head = f"Probability of a value above the last known one ({_number(series.values[-1])} on {series.dates[-1]}):"
@@ -164,6 +163,14 @@ def summary_of(series: Series) -> dict[str, Json]:
         "points": len(series.dates),
         "last": [series.dates[-1].isoformat(), series.values[-1]] if series.dates else None,
     }
+
+
+def _parts_of(estimate: Estimate, model: SeriesModel) -> str:
+    """Return the estimates from which a probability comes; of prices the season is none of them that counts."""
+    if not model.shows_season:
+        return f"line {estimate.trend:.3f}"
+    parts = {"season": estimate.season, "line": estimate.trend, "line and earlier years": estimate.mixed}
+    return ", ".join(f"{name} {value:.3f}" for name, value in parts.items())
 
 
 def _number(value: float) -> str:

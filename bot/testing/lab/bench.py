@@ -34,7 +34,7 @@ from bot.testing.lab.variants import MINDS, SOBER, Setup
 from bot.testing.venues.kit import serve
 from bot.testing.venues.record import Judge
 from bot.testing.venues.stand import NAMED, toml
-from bot.testing.world.mind_server import MindServer
+from bot.testing.world.mind_server import STRICT, MindServer
 from bot.testing.world.web import Press
 from bot.testing.world.world import World
 
@@ -84,7 +84,7 @@ async def open_hall(world: World, clock: Clock, folder: Path, plugins: Sequence[
     press = Press(clock, world, origin=ORIGIN)
     # The limits of a service that many share would make virtual hours of waiting.
     press.judge = Judge((), clock)
-    minds = MindServer(clock, MINDS)
+    minds = MindServer(clock, MINDS, strict=STRICT)
     minds.keep = False
     async with serve(press) as papers, serve(minds) as models:
         yield Hall(

@@ -25,7 +25,7 @@ from bot.testing.venues.stalls_manifold import ManifoldStall
 from bot.testing.venues.stalls_metaculus import MetaculusStall
 from bot.testing.venues.stalls_polymarket import PolymarketStall
 from bot.testing.world.asks import BENCH, CONTEST, EXCHANGE, FAIR
-from bot.testing.world.mind_server import MODEL, MindServer
+from bot.testing.world.mind_server import MODEL, STRICT, MindServer
 from bot.testing.world.web import Press
 from bot.testing.world.world import World
 
@@ -174,7 +174,8 @@ async def open_stand(clock: Clock, layout: Layout) -> AsyncIterator[Stand]:
     """Serve a world on free ports of 127.0.0.1 until the end; nothing has happened in it yet."""
     world = World(seed=layout.seed, start=layout.start, size=layout.size)
     press = Press(clock, world, faults=layout.faults("press"))
-    mind = MindServer(clock, None if layout.habits is None else {MODEL: layout.habits}, faults=layout.faults("mind"))
+    habits = None if layout.habits is None else {MODEL: layout.habits}
+    mind = MindServer(clock, habits, faults=layout.faults("mind"), strict=STRICT)
     mind.keep = layout.keep
     venues = {name: _VENUES[name](clock, layout.faults(name)) for name in layout.venues if name in _VENUES}
     accounts = _accounts(venues, signs=layout.signs)

@@ -14,7 +14,15 @@ from bot.testing.loopback import Sent
 from bot.testing.model_server import Asked, Reply, obedient
 from bot.testing.schema import variant
 from bot.testing.world.habits import Habits, Mood, Vice, marred, mood_of
-from bot.testing.world.mind_company import CRITIC, RUN_ALL, SUBMIT, asked_searches, chosen, closing, leading
+from bot.testing.world.mind_company import (
+    CRITIC,
+    RUN_ALL,
+    SUBMIT,
+    asked_searches,
+    chosen,
+    closing,
+    leading,
+)
 from bot.testing.world.mind_opinion import Bent, Opinion, opinion_of
 from bot.testing.world.mind_reading import Done, Source, Task, fenced, opening, steps_of
 from bot.testing.world.mind_roles import is_judging, judged, shortened, summary
@@ -130,7 +138,7 @@ class Mind:
 
 
 def offers_of(asked: Asked) -> Mapping[str, Schema]:
-    """Return the moves that are offered, by name: tools, or branches of the schema that name an action."""
+    """Return the moves that are offered, by name: tools that can be called now, or branches that name an action."""
     if asked.tools:
         return asked.tools if asked.body.get("tool_choice") != "none" else {}
     schema = asked.schema or {}

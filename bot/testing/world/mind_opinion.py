@@ -42,7 +42,7 @@ MODEL_ERROR = 0.8
 # Ranges that are asked about reach so many deviations to each side.
 _REACH = 3.0
 _WIDEST = 2.563  # from the tenth to the ninetieth percentile of a normal law, in deviations
-_MODEL_ROW = re.compile(r"^(\d{4}-\d{2}-\d{2}): ([01]\.\d+) \(season", re.MULTILINE)
+_MODEL_ROW = re.compile(r"^(\d{4}-\d{2}-\d{2}): ([01]\.\d+) \((?:season|line) ", re.MULTILINE)
 _PASSAGE = re.compile(r"\bas soon as\b|\bfirst\b|\breach|\btouch|\bhit\b|day on which", re.IGNORECASE)
 _BY_SERIES = re.compile(r"By the series so far it is (\d{1,3}(?:\.\d+)?)%")
 _BELOW = re.compile(r"\b(?:below|under|less than|fewer than|lower than|falls? to)\b", re.IGNORECASE)

@@ -12,6 +12,9 @@ from typing import Any
 
 Message = Mapping[str, Any]
 
+# What answers each call of an answer but its first.
+_NOT_RUN = "Not run: "
+
 _FENCE = re.compile(r'<untrusted-([0-9a-f]+) label="([^"]*)">\n(.*?)\n</untrusted-\1>', re.DOTALL)
 _DATED_ADDRESS = re.compile(r"^(https?://\S+)(?: \((?:as of )?(\d{4}-\d{2}-\d{2}|no date)\))?$", re.MULTILINE)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -20,7 +23,9 @@ WRITTEN_DATE = re.compile(
 )
 _ROW = re.compile(r"^(\d{4}-\d{2}-\d{2}),(-?\d[\d.e+-]*)$", re.MULTILINE)
 _SECTION = re.compile(r"^#{1,3} (.+)$", re.MULTILINE)
-_TARGET = re.compile(r"^- (\S.*?)(?: \(on (\d{4}-\d{2}-\d{2})\))?$", re.MULTILINE)
+_TARGET = re.compile(
+    r"^- (\S.*?)(?: \((?:on (\d{4}-\d{2}-\d{2}), )?(?:\d+ days? (?:ahead|back)|the same day)\))?$", re.MULTILINE
+)
 _RANGE = re.compile(r"Unit: (.+?); range from (\S+) \((open|closed)\) to (\S+) \((open|closed)\)")
 _CROWD = re.compile(r"crowd's estimate was: (.+?)\.(?:\n|$| Depart)")
 _SHARE = re.compile(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)( ?%)?")
@@ -138,7 +143,7 @@ def task_of(messages: Sequence[Message]) -> Task:
         criteria=given.get("resolution criteria", ""),
         options=options,
         targets=_targets(asked),
-        cutoff=iso(parts.get("Cutoff", "")),
+        cutoff=iso(parts.get("Date", "")),
         crowd=_crowd(found[1], options) if found else {},
         rate=float(rate[1] or rate[2]) / 100.0 if rate else None,
         unit="" if reach is None or reach[1] == "none" else reach[1],
@@ -207,7 +212,7 @@ def steps_of(messages: Sequence[Message]) -> list[Done]:
             case "assistant":
                 names |= _calls(message)
                 last = _move(said(message))
-            case "tool":
+            case "tool" if not said(message).startswith(_NOT_RUN):
                 name, arguments = names.get(str(message.get("tool_call_id")), ("", {}))
                 done.append(Done(name=name, arguments=arguments, brought=said(message)))
             case "user":
@@ -257,7 +262,7 @@ def _inside(text: str, place: int) -> bool:
 
 
 def _targets(asked: str) -> Mapping[str, date | None]:
-    listed = {found[1]: iso(found[2] or "") for found in _TARGET.finditer(_FENCE.sub("", asked))}
+    listed = {found[1]: iso(found[2] or found[1]) for found in _TARGET.finditer(_FENCE.sub("", asked))}
     return listed or {"": iso(asked.partition("decided on")[2])}
 
 

@@ -1,13 +1,15 @@
 """A server of simulated models: the chat-completions protocol over the door of the fake venues, faults included.
 
 It answers ``/v1/chat/completions`` and ``/v1/models`` as such servers do, whole and not streamed. Each model is a mind
-with habits of its own. Names of models and fingerprints say that it is a simulation.
+with habits of its own. Names of models and fingerprints say that it is a simulation. A strict server refuses what a
+provider of thinking models refuses: forced tool choices, and calls that come back without what the model thought.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -16,13 +18,24 @@ from starlette.routing import BaseRoute, Route
 
 from bot.ids import digest
 from bot.testing.model_server import Asked, Reply
+from bot.testing.providers.core import RequestChecker
+from bot.testing.providers.dialects import ThinkingForm
+from bot.testing.providers.exchange import (
+    CHARS_PER_TOKEN,
+    ChatRequest,
+    ModelProfile,
+    ProviderRequest,
+    RequestRefusal,
+    WrittenReply,
+    thinking_of,
+)
 from bot.testing.venues.kit import FakeVenue, body_json, heard
 from bot.testing.world.habits import Habits
 from bot.testing.world.mind import Mind
-from bot.testing.world.mind_requests import completed, fault_in
+from bot.testing.world.mind_requests import CONTEXT_CHARS, completed, fault_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from bot.ports import Clock
     from bot.testing.venues.faults import Fault, Faults
@@ -31,12 +44,25 @@ if TYPE_CHECKING:
 MODEL = "simulated-forecaster"
 FINGERPRINT = "simulation"
 OWNER = "simulation"
+# Whether the demo, the simulation and the lab meet a strict server.
+STRICT = True
+# Replies that a strict server remembers. A request about an older one is checked by itself alone.
+MOST_REPLIES = 5_000
+
+
+class MindForm(ThinkingForm):
+    """The form of a provider whose models are minds, all of which think."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.models = dict.fromkeys(names, ModelProfile(window=CONTEXT_CHARS))
 
 
 class MindServer(FakeVenue):
-    """Serves minds by the names of their models; ``key`` is asked for where one is set.
+    """Serves minds by the names of their models; its ``key`` is asked for where one is set.
 
-    ``asked`` holds the requests for completions as long as ``keep`` is True.
+    ``asked`` holds the requests for completions as long as ``keep`` is True. A ``strict`` one checks each request by
+    the rules of a provider of thinking models: ``refusals`` says which it refused, ``checker`` counts what no rule
+    refuses.
     """
 
     def __init__(
@@ -44,15 +70,19 @@ class MindServer(FakeVenue):
         clock: Clock,
         models: Mapping[str, Habits] | None = None,
         *,
-        key: str | None = None,
         limits: Sequence[Limit] = (),
         faults: Faults | None = None,
+        strict: bool = True,
     ) -> None:
         self.models = {name: Mind(habits=habits) for name, habits in (models or {MODEL: Habits()}).items()}
         if odd := [name for name in self.models if "simulated" not in name]:
             message = f"names of simulated models say so: {', '.join(odd)}"
             raise ValueError(message)
-        self.key = key
+        self.key: str | None = None
+        self.strict = strict
+        self.checker = RequestChecker(MOST_REPLIES)
+        self.refusals: list[RequestRefusal] = []
+        self._form = MindForm(self.models)
         self.keep = True
         self.asked: list[Asked] = []
         self.answered = 0
@@ -107,14 +137,30 @@ class MindServer(FakeVenue):
             return _invalid(*fault)
         if (missing := self._no_such(body["model"])) is not None:
             return missing
+        asked = Asked(
+            number=self.answered + 1, path=request.url.path, headers=heard(request).headers, body=completed(body)
+        )
+        try:
+            chat = self._checked(asked, body)
+        except RequestRefusal as broken:
+            self.refusals.append(broken)
+            return JSONResponse(self._form.error(broken), broken.status)
         self.answered += 1
-        asked = Asked(number=self.answered, path=request.url.path, headers=heard(request).headers, body=completed(body))
         if self.keep:
             self.asked.append(asked)
         reply = self.models[body["model"]].answer(asked)
         if reply.sent.delay_s > 0.0:
             await self.clock.sleep(reply.sent.delay_s)
-        return JSONResponse(self._completion(asked, reply), headers={"X-Simulation": "yes"})
+        return JSONResponse(self._completion(asked, reply, chat), headers={"X-Simulation": "yes"})
+
+    def _checked(self, asked: Asked, body: Mapping[str, Any]) -> ChatRequest | None:
+        """Check a request where the server is strict; it is returned then. Raise RequestRefusal."""
+        if not self.strict:
+            return None
+        source = ProviderRequest(number=asked.number, path=asked.path, headers=asked.headers, body=body)
+        chat = self._form.read(source)
+        self.checker.check(self._form, chat)
+        return chat
 
     def _unknown_caller(self, request: Request) -> Response | None:
         if self.key is None or self.account(heard(request)) == self.key:
@@ -130,7 +176,7 @@ class MindServer(FakeVenue):
     def _row(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": int(self.now().timestamp()), "owned_by": OWNER}
 
-    def _completion(self, asked: Asked, reply: Reply) -> dict[str, Any]:
+    def _completion(self, asked: Asked, reply: Reply, chat: ChatRequest | None) -> dict[str, Any]:
         mark = digest(json.dumps(asked.body, sort_keys=True).encode())[:16]
         message: dict[str, Any] = {"role": "assistant", "content": _sendable(reply.text), "refusal": reply.refusal}
         if reply.calls:
@@ -142,6 +188,9 @@ class MindServer(FakeVenue):
                 }
                 for nth, (name, text) in enumerate(reply.calls, 1)
             ]
+        if chat is not None:
+            message["reasoning_content"] = thinking_of(reply, mark)
+            reply = self._remembered(chat, reply, message)
         finish = reply.finish or ("tool_calls" if reply.calls else "stop")
         return {
             "id": f"chatcmpl-{mark}",
@@ -157,6 +206,16 @@ class MindServer(FakeVenue):
                 "prompt_tokens_details": {"cached_tokens": reply.tokens_cached},
             },
         }
+
+    def _remembered(self, chat: ChatRequest, reply: Reply, message: Mapping[str, Any]) -> Reply:
+        """Remember an answer; return it with the tokens of all that was sent, tools included, and of the cache."""
+        calls = tuple(
+            (one["id"], one["function"]["name"], one["function"]["arguments"]) for one in message.get("tool_calls", ())
+        )
+        self.checker.keep(chat, WrittenReply(body={}, native=message, calls=calls, text=message["content"] or ""))
+        source = chat.source
+        tokens_in = max(1, source.chars // CHARS_PER_TOKEN)
+        return replace(reply, tokens_in=tokens_in, tokens_cached=source.cached_chars // CHARS_PER_TOKEN)
 
 
 def _sendable(text: str | None) -> str | None:

@@ -110,11 +110,16 @@ class Pen:
         return fresh[:most]
 
 
-def _number(schema: Schema, probability: float) -> float | int:
-    """Return a probability in the unit of the schema: a fraction, or a whole number of percent."""
-    low, high = float(schema.get("minimum", 0.0)), float(schema.get("maximum", 1.0))
-    if schema.get("type") == "integer" or high > 1.0:
-        return round(min(max(high, 1.0), max(low, 100.0 * probability)))
+def _number(schema: Schema, probability: float) -> float | int | str:
+    """Return a probability in the unit of the schema: a fraction, a percentage, or a small percentage as a text."""
+    if "anyOf" in schema and 100.0 * probability < 1.0:
+        return f"{100.0 * probability:.2g} %"
+    plain = schema["anyOf"][0] if "anyOf" in schema else schema
+    low, high = float(plain.get("minimum", 0.0)), float(plain.get("maximum", 1.0))
+    if plain.get("type") == "integer" or high > 1.0:
+        percent = min(max(high, 1.0), max(low, 100.0 * probability))
+        # A whole number where that says enough: small percentages between 0 and 1 could be taken for fractions.
+        return round(percent) if plain.get("type") == "integer" or 10.0 <= percent <= 90.0 else round(percent, 1)
     return min(high, max(low, round(probability, 4)))
 
 

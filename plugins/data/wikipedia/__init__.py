@@ -24,6 +24,13 @@ from plugins.data.wikipedia.sections import Article, article
 # Named in an error, so that another page can be asked for.
 OFFERED = 10
 HEADINGS_OFFERED = 100
+ADVICE = (
+    "Two states of one page are compared, and what such a page lists changes seldom. World records stand: of a "
+    "hundred, about one falls within a few months. Ratings of chess players are published once a month and move by "
+    "less than 1 % almost always; a place in the ranking is kept or bettered more often than it is lost. A vaccine "
+    "that is not there today will not be there within a year. Read the page for how things stand now, and stay near "
+    "these anchors unless a source tells of the change itself."
+)
 
 _AMBIGUOUS = re.compile(
     r"\{\{\s*+(?:disambig\w*+|hndis|geodis|dab|begriffsklärung|homonymie|desambiguación|disambigua)\s*+[|}]",
@@ -88,6 +95,6 @@ def foxcast_data_sources() -> list[DataSpec[WikipediaSettings]]:
             settings=WikipediaSettings,
             pages=open_wikipedia,
             serves=frozenset({"wikipedia"}),
-            policy=SourcePolicy(first="fetch_wikipedia_toc"),
+            policy=SourcePolicy(first="fetch_wikipedia_toc", advice=ADVICE),
         )
     ]

@@ -177,6 +177,31 @@ async def test_a_price_among_the_facts_of_a_market_question_is_not_shown_without
     assert "17.25" in asked(at.asked[0].prompt)
 
 
+async def test_advice_for_the_source_of_a_question_is_shown_with_it() -> None:
+    prompt = await first_prompt(BlfSettings(), policy=SourcePolicy(advice="Near one half."))
+    assert "## Questions of this source\nNear one half." in asked(prompt)
+
+
+async def test_bounds_follow_the_crowd_in_prompt_schema_and_answer_alike() -> None:
+    at = desk(search(belief=believing(0.001)), submit(0.0))
+    steps, _ = await steps_of(priced(0.02), at)
+    assert [probability(step) for step in steps] == [0.01, 0.01]
+    assert "between 0.01 and 0.99" in system(at.asked[0].prompt)
+    parameters: Any = at.asked[0].prompt.tools[-1].parameters["properties"]
+    assert (parameters["probability"]["minimum"], parameters["probability"]["maximum"]) == (0.01, 0.99)
+
+
+@pytest.mark.parametrize("dialect", [*Dialect])
+async def test_what_begins_a_conversation_is_the_same_in_every_trial_and_at_every_step(dialect: Dialect) -> None:
+    beginnings = set()
+    for trial in (1, 2):
+        at = desk(script=first_that_fits, bench=bench(), dialect=dialect, trial=trial, limits=Limits(steps=3))
+        await steps_of(priced(0.8), at)
+        assert len(at.asked) > 1
+        beginnings |= {one.prompt.messages[:2] for one in at.asked}
+    assert len(beginnings) == 1
+
+
 async def test_the_prior_is_shown_and_started_from_or_neither() -> None:
     prompts = []
     for on in (True, False):
@@ -277,6 +302,12 @@ def estimate(data: Any, **more: Any) -> ScriptedTool:
 
 def bypassing(tool: ScriptedTool, **more: Any) -> ScriptedDesk:
     return desk(bench=[tool], policy=SourcePolicy(first="series_model", bypass=True), **more)
+
+
+async def test_a_bypass_beside_a_market_near_certainty_is_bounded_by_that() -> None:
+    at = bypassing(estimate({"probabilities": {"outcome": 0.004}}))
+    steps, _ = await steps_of(priced(0.006), at)
+    assert probability(steps[-1]) == 0.004
 
 
 async def test_a_bypass_submits_what_the_tool_estimates_and_asks_no_model() -> None:

@@ -10,7 +10,7 @@ from tests.plugins.blf.cases import believing, desk, priced, probability, questi
 BELIEVED = believing(61, field="percent")
 
 
-async def test_the_json_dialect_asks_under_one_schema_per_action_with_whole_percentages() -> None:
+async def test_the_json_dialect_asks_under_one_schema_per_action_with_percentages() -> None:
     said = {
         "action": "submit",
         "arguments": {"reasoning": "", "percent": 73},
@@ -25,8 +25,9 @@ async def test_the_json_dialect_asks_under_one_schema_per_action_with_whole_perc
     schema: Any = prompt.schema
     submits = schema["anyOf"][-1]["properties"]
     assert submits["action"]["const"] == "submit"
-    assert submits["arguments"]["properties"]["percent"] == {"type": "integer", "minimum": 5, "maximum": 95}
-    assert submits["updated_belief"]["properties"]["percent"] == {"type": "integer", "minimum": 2, "maximum": 98}
+    stated, believed = (submits[part]["properties"]["percent"] for part in ("arguments", "updated_belief"))
+    assert (stated["type"], stated["minimum"], stated["maximum"]) == ("number", 5, 95)
+    assert (believed["type"], believed["minimum"], believed["maximum"]) == ("number", 2, 98)
     assert all(branch["additionalProperties"] is False for branch in schema["anyOf"])
 
 
@@ -36,8 +37,32 @@ async def test_a_fraction_called_percent_is_asked_for_again_instead_of_guessed()
         for percent in (0.7, 70)
     ]
     steps, _ = await steps_of(question(), desk(*said, dialect=Dialect.JSON))
-    assert "whole percentage" in steps[0].observation.text
+    assert 'percent is 0.7, which may mean 0.7 % or 70 %; write 70, or "0.7 %"' in steps[0].observation.text
     assert probability(steps[0]) == 0.7
+
+
+async def test_less_than_one_percent_is_a_text_with_its_sign_where_the_market_permits_that() -> None:
+    said = [
+        Completion(text=json.dumps({"action": "submit", "arguments": {"reasoning": "", "percent": percent}}))
+        for percent in (0.7, "0.7 %")
+    ]
+    at = desk(*said, dialect=Dialect.JSON)
+    steps, error = await steps_of(priced(0.01), at)
+    assert error is None
+    assert probability(steps[0]) == 0.007
+    schema: Any = at.asked[0].prompt.schema
+    asked = schema["anyOf"][-1]["properties"]["arguments"]["properties"]["percent"]
+    assert [one["type"] for one in asked["anyOf"]] == ["number", "string"]
+    assert (asked["anyOf"][0]["minimum"], asked["anyOf"][0]["maximum"]) == (1.0, 99.5)
+    assert "Answer between 0.5 % and 99.5 %" in at.asked[0].prompt.messages[0].text
+
+
+async def test_percentages_have_a_decimal_where_it_matters() -> None:
+    said = {"action": "submit", "arguments": {"reasoning": "", "percent": 93.4}}
+    at = desk(Completion(text=json.dumps(said)), dialect=Dialect.JSON)
+    steps, _ = await steps_of(question(), at)
+    assert probability(steps[0]) == 0.934
+    assert "submitted 93.4 %" in steps[0].observation.text
 
 
 async def test_who_is_asked_for_percentages_is_also_told_in_percentages() -> None:
@@ -47,7 +72,7 @@ async def test_who_is_asked_for_percentages_is_also_told_in_percentages() -> Non
     at = desk(said, Unavailable("enough"), dialect=Dialect.JSON)
     await steps_of(priced(0.8), at)
     system, first, *_, last = [message.text for message in at.asked[-1].prompt.messages]
-    assert "between 5 % and 95 %" in system
+    assert "between 5.0 % and 95.0 %, with one decimal below 10 % and above 90 %" in system
     assert "less than 3 points" in system
     assert "estimate was: 80 %" in first
     assert "percent: 61 %" in last

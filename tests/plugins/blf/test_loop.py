@@ -146,7 +146,7 @@ async def test_a_repaired_answer_counts_and_the_repair_is_recorded() -> None:
     assert error is None
     assert probability(steps[0]) == 0.9
     assert "answer 1 was no valid action" in steps[0].observation.text
-    assert "no valid action" in at.asked[1].prompt.messages[-1].text
+    assert "Answer with exactly one tool call" in at.asked[1].prompt.messages[-1].text
 
 
 async def test_the_last_step_offers_only_submit() -> None:

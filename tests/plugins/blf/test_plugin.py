@@ -8,6 +8,7 @@ import pytest
 
 from bot.config.load import load_config
 from bot.config.plugin_settings import settings_of
+from bot.domain.prompt import Completion
 from bot.errors import ConfigError
 from bot.registry import load_registry
 from bot.specs import Can, ForecasterSpec, Table, Workplace
@@ -17,7 +18,7 @@ from plugins.blf import foxcast_forecasters
 from plugins.blf.forecaster import Blf
 from plugins.blf.learning import RateLearner
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import desk, question, submit
+from tests.plugins.blf.cases import desk, question, steps_of, submit
 
 
 def spec() -> ForecasterSpec[BlfSettings]:
@@ -54,6 +55,57 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str) -> N
     file.write_text(f'plugins = ["blf"]\n[forecasters.blf.settings]\n{line}\n')
     with pytest.raises(ConfigError):
         settings_of(spec(), load_config(file, {}))
+
+
+def configured(folder: Path, **prompts: str) -> BlfSettings:
+    """Return the settings of a config whose folder of prompts, named relative to it, holds these files."""
+    (folder / "mine").mkdir()
+    for name, text in prompts.items():
+        (folder / "mine" / f"{name}.txt").write_text(text, encoding="utf-8")
+    file = folder / "config.toml"
+    file.write_text('plugins = ["blf"]\n[forecasters.blf.settings]\nprompts = "mine"\n')
+    return settings_of(spec(), load_config(file, {}))
+
+
+async def test_prompts_of_the_user_are_asked_with_and_are_the_version_on_record(tmp_path: Path) -> None:
+    mine = {
+        "loop": "Be brief. $task $judging $belief_field $steps $early_stop $bounds",
+        "judge_binary": "Judge well.",
+        "repair": "Again ($why): $tools",
+        "question": "$title $background $criteria $targets $date $crowd $prior $advice $facts",
+        "turn": "Turn $number of $steps$last: $tools $listing",
+    }
+    settings = configured(tmp_path, **mine)
+    at = desk(Completion(text="hm"), submit(0.7))
+    _, error = await steps_of(question(), at, settings)
+    assert error is None
+    system, first, _, again = [message.text for message in at.asked[1].prompt.messages]
+    assert system.startswith("Be brief. ")
+    assert "Judge well." in system
+    assert first.startswith("<untrusted-")
+    assert "Turn 1 of 10: web_search" in first
+    assert again == "Again (the answer held no action): web_search, lookup_url, submit"
+    (kept,) = at.kept
+    assert all(text in kept for text in mine.values())
+    shipped = desk(submit(0.7))
+    await steps_of(question(), shipped)
+    assert shipped.kept != at.kept
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("loop", "Be brief. $task", "mine/loop.txt: the placeholder $belief_field is missing"),
+        ("lopo", "Be brief.", "mine/lopo.txt: there is no prompt of that name; did you mean loop.txt?"),
+    ],
+)
+def test_a_prompt_of_the_user_that_does_not_fit_is_a_fault_of_the_config(
+    tmp_path: Path, name: str, text: str, told: str
+) -> None:
+    with pytest.raises(ConfigError) as found:
+        configured(tmp_path, **{name: text})
+    assert told in str(found.value)
+    assert "config.toml:3: forecasters.blf.settings.prompts" in str(found.value)
 
 
 def test_every_prompt_is_a_template_that_is_used_and_holds_no_stray_sign() -> None:

@@ -1,5 +1,7 @@
 """What the data plugins offer together, as the registry finds it."""
 
+from dataclasses import replace
+
 import pytest
 
 from bot.api import Can, DataSpec, Settings, SourcePolicy
@@ -25,6 +27,13 @@ def offered(name: str) -> DataSpec[Settings]:
     return spec
 
 
+@pytest.mark.parametrize("name", ["acled", "dbnomics", "fred", "wikipedia", "yahoo"])
+def test_a_source_of_templated_questions_says_how_to_judge_them(name: str) -> None:
+    advice = offered(name).policy.advice
+    assert 100 < len(advice) < 800
+    assert advice.isascii()
+
+
 @pytest.mark.parametrize("name", SERVED)
 def test_a_plugin_offers_one_source_of_its_own_name_for_one_kind_of_question(name: str) -> None:
     assert offered(name).name == name
@@ -33,7 +42,7 @@ def test_a_plugin_offers_one_source_of_its_own_name_for_one_kind_of_question(nam
 
 def test_questions_are_worked_on_as_the_paper_says() -> None:
     """BLF, tables 5 and 6; market histories are there and never forced (they did not help there)."""
-    policies = {name: offered(name).policy for name in SERVED}
+    policies = {name: replace(offered(name).policy, advice="") for name in SERVED}
     combined = SourcePolicy(first=Reading.COMBO, searches=1)
     assert policies == {
         "acled": SourcePolicy(),

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
@@ -12,16 +14,21 @@ from typing import Any, cast
 import pytest
 from pydantic import SecretStr
 
+from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Finish, Message, Prompt, Sampling, Speaker
 from bot.domain.step import Usage
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.http import HttpReader
+from bot.ports import Llm
 from bot.specs import Settings, Workplace
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.loopback import End, LoopbackServer, Received, Sent
 from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelContract
 from bot.testing.model_server import ModelServer, Reply, fail, say
-from plugins.models.litellm import GUARDS, Litellm, LitellmSettings, _translate, foxcast_models, open_litellm
+from plugins.models._faults import Remedy
+from plugins.models._library import GUARDS, translate
+from plugins.models.litellm import Litellm, LitellmSettings, foxcast_models, open_litellm
 
 (SPEC,) = foxcast_models()
 SONNET = "anthropic/claude-sonnet-4-5"
@@ -35,6 +42,8 @@ pytestmark = [
 
 
 class TestLitellm(ModelContract):
+    """A vendor that is asked directly."""
+
     spec = SPEC
     model = "openai/unheard-of"
 
@@ -42,8 +51,18 @@ class TestLitellm(ModelContract):
         return settings(base_url)
 
 
+class TestTranslated(ModelContract):
+    """A vendor that the library translates for."""
+
+    spec = SPEC
+    model = "custom_openai/unheard-of"
+
+    def settings_for(self, base_url: str) -> Settings:
+        return settings(base_url)
+
+
 def settings(base_url: str) -> LitellmSettings:
-    providers = ("openai", "anthropic")
+    providers = ("openai", "anthropic", "custom_openai")
     return LitellmSettings.model_validate(
         {"keys": dict.fromkeys(providers, KEY), "base_urls": dict.fromkeys(providers, base_url)}
     )
@@ -53,9 +72,20 @@ def workplace() -> Workplace:
     return Workplace(clock=FakeClock(), http=DictHttp({}), folder=Path())
 
 
+@asynccontextmanager
+async def opened(chosen: LitellmSettings) -> AsyncIterator[Llm]:
+    """Open the provider on real HTTP."""
+    clock = SystemClock()
+    async with (
+        HttpReader(clock=clock, random=SeededRandom(1)) as http,
+        open_litellm(chosen, Workplace(clock=clock, http=http, folder=Path())) as llm,
+    ):
+        yield llm
+
+
 async def test_the_cost_of_a_known_model_is_that_of_its_list_price() -> None:
     reply = Reply(text="x", tokens_in=1_000_000, tokens_cached=0, tokens_out=100_000)
-    async with ModelServer(reply) as server, open_litellm(settings(server.base_url), workplace()) as llm:
+    async with ModelServer(reply) as server, opened(settings(server.base_url)) as llm:
         price = await llm.price("openai/gpt-4o")
         answer = await llm.complete("openai/gpt-4o", QUESTION, SAMPLING)
     # The price that OpenAI has published for this model since October 2024.
@@ -81,7 +111,7 @@ async def test_the_dearer_prices_of_a_model_are_known_too() -> None:
 
 def test_where_a_model_is_served_is_what_config_says_of_it_and_no_key() -> None:
     def place(model: str = SONNET, **given: Any) -> str:
-        return Litellm(LitellmSettings.model_validate(given)).place(model)
+        return Litellm(LitellmSettings.model_validate(given), DictHttp({})).place(model)
 
     assert place() == place(keys={"anthropic": KEY}) == place(base_urls={"openai": "https://one.example"}) == ""
     told = [place(base_urls={"anthropic": f"https://{host}.example"}) for host in ("one", "two")]
@@ -134,7 +164,7 @@ TOLD = {
 async def told(sent: Sent, prompt: Prompt = QUESTION, sampling: Sampling = SAMPLING) -> tuple[Any, dict[str, Any]]:
     """Ask through the other form; return the completion or the error, and the body that went out."""
     elsewhere = Elsewhere(sent)
-    async with LoopbackServer(elsewhere) as server, open_litellm(settings(server.address), workplace()) as llm:
+    async with LoopbackServer(elsewhere) as server, opened(settings(server.address)) as llm:
         try:
             answer: Any = await llm.complete(SONNET, prompt, sampling)
         except FoxcastError as error:
@@ -187,7 +217,7 @@ async def test_the_other_form_names_its_wait_too() -> None:
 
 
 async def test_what_a_model_does_not_take_is_refused_before_anything_is_sent() -> None:
-    async with ModelServer(say("x")) as server, open_litellm(settings(server.base_url), workplace()) as llm:
+    async with ModelServer(say("x")) as server, opened(settings(server.base_url)) as llm:
         with pytest.raises(Rejected):
             await llm.complete("nobody/knows", QUESTION, SAMPLING)
     assert server.wire.received == 0
@@ -207,7 +237,7 @@ async def test_a_key_that_nobody_set_is_told_by_the_name_of_its_variable(
 
 @pytest.mark.parametrize("status", [401, 402, 403])
 async def test_refused_credentials_are_told_with_the_variable_and_what_to_do(status: int) -> None:
-    async with ModelServer(fail(status)) as server, open_litellm(settings(server.base_url), workplace()) as llm:
+    async with ModelServer(fail(status)) as server, opened(settings(server.base_url)) as llm:
         with pytest.raises(Unauthorized) as raised:
             await llm.complete("openai/unheard-of", QUESTION, SAMPLING)
     variable = "FOXCAST_MODELS__LITELLM__SETTINGS__KEYS__OPENAI"
@@ -233,8 +263,8 @@ async def test_it_knows_before_it_is_asked_that_a_key_is_missing(monkeypatch: py
 async def test_it_can_be_opened_again_after_it_was_closed() -> None:
     async with ModelServer(say("yes")) as server:
         for _ in range(2):
-            async with open_litellm(settings(server.base_url), workplace()) as llm:
-                assert (await llm.complete("openai/unheard-of", QUESTION, SAMPLING)).text == "yes"
+            async with opened(settings(server.base_url)) as llm:
+                assert (await llm.complete("custom_openai/unheard-of", QUESTION, SAMPLING)).text == "yes"
 
 
 def made(kind: Any) -> Exception:
@@ -280,13 +310,13 @@ async def test_every_error_of_the_library_says_who_must_act() -> None:
 
 def raised(error: Exception, library: ModuleType) -> Exception:
     with pytest.raises(FoxcastError) as caught:
-        _translate(error, library, shown="litellm:x", secrets=())
+        translate(error, library, shown="litellm:x", remedy=Remedy())
     return caught.value
 
 
 IMPORTS = """
 import sys
-import bot, plugins, bot.cli.main, plugins.models.litellm, plugins.models.openai_compatible
+import bot, plugins, bot.cli.main, plugins.models.litellm, plugins.models._library, plugins.models.openai_compatible
 assert "litellm" not in sys.modules, "imported at start"
 """
 
@@ -299,8 +329,8 @@ def note(event, arguments):
         seen.append((event, arguments))
 sys.addaudithook(note)
 before = dict(os.environ)
-from plugins.models.litellm import GUARDS, _load
-_load()
+from plugins.models._library import GUARDS, load
+load()
 assert "litellm" in sys.modules
 assert not seen, seen
 added = {name for name in os.environ if os.environ[name] != before.get(name)}
@@ -315,6 +345,7 @@ for name in ("fastapi", "mcp", "diskcache"):
     sys.modules[name] = None
 warnings.filterwarnings("ignore", category=UserWarning)
 from bot.api import Workplace
+from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Prompt
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
@@ -325,10 +356,10 @@ from plugins.models.litellm import LitellmSettings, open_litellm
 async def main():
     script = [call(("search", {"query": "rain"})), say('{"percent": 3}'), say("again"), say("again")]
     async with ModelServer(script) as server:
-        settings = LitellmSettings(keys={"openai": "k"}, base_urls={"openai": server.base_url})
+        settings = LitellmSettings(keys={"custom_openai": "k"}, base_urls={"custom_openai": server.base_url})
         place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=Path())
         async with open_litellm(settings, place) as llm:
-            ask = lambda prompt: llm.complete("openai/unheard-of", prompt, SAMPLING)
+            ask = lambda prompt: llm.complete("custom_openai/unheard-of", prompt, SAMPLING)
             assert (await ask(Prompt(messages=QUESTION.messages, tools=(SEARCH,)))).calls[0].name == "search"
             assert (await ask(Prompt(messages=QUESTION.messages, schema=SCHEMA))).text == '{"percent": 3}'
             assert [(await ask(QUESTION)).text for _ in range(2)] == ["again", "again"]

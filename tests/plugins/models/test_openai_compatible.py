@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from bot.config.load import load_config
 from bot.config.plugin_settings import settings_of
 from bot.domain.prompt import Completion, Finish, Price, Prompt, Sampling
 from bot.domain.step import Usage
-from bot.errors import ConfigError, Unauthorized
+from bot.errors import ConfigError, Unauthorized, Unavailable
 from bot.ports import Llm
 from bot.specs import Settings, Workplace
 from bot.testing.clock import FakeClock
@@ -88,17 +89,26 @@ async def test_habits_of_an_endpoint_are_kept() -> None:
     assert (await body_of(sampling=effort))["reasoning_effort"] == "low"
 
 
-async def test_where_calls_cannot_be_forced_only_what_may_be_called_is_offered() -> None:
-    prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT), allowed=("submit",))
-    body = await body_of(prompt, forces_calls=False, one_call_at_a_time=False)
-    assert body["tool_choice"] == "auto"
-    assert [tool["function"]["name"] for tool in body["tools"]] == ["submit"]
+async def test_a_call_can_be_demanded_where_a_server_cannot_leave_the_choice() -> None:
+    prompt = Prompt(messages=QUESTION.messages, tools=(SEARCH, SUBMIT))
+    body = await body_of(prompt, tool_choice="required", one_call_at_a_time=False)
+    assert body["tool_choice"] == "required"
     assert "parallel_tool_calls" not in body
+    named = await body_of(replace(prompt, allowed=("submit",)), tool_choice="required")
+    assert named["tool_choice"] == {"type": "function", "function": {"name": "submit"}}
+    assert named["tools"] == body["tools"]
+
+
+def test_the_former_name_of_the_choice_is_refused_with_the_present_one() -> None:
+    with pytest.raises(ValidationError, match=r"forces_calls is now tool_choice"):
+        settings("https://models.example/v1", forces_calls=False)
 
 
 async def test_a_schema_may_be_asked_for_strictly() -> None:
     body = await body_of(Prompt(messages=QUESTION.messages, schema=SCHEMA), strict_schemas=True)
-    assert body["response_format"]["json_schema"] == {"name": "answer", "schema": SCHEMA, "strict": True}
+    # The strict form wants every object closed.
+    strict = {**SCHEMA, "additionalProperties": False}
+    assert body["response_format"]["json_schema"] == {"name": "answer", "schema": strict, "strict": True}
 
 
 async def test_a_schema_can_be_dressed_as_the_only_tool() -> None:
@@ -177,6 +187,12 @@ async def test_odd_amounts_break_the_contract(reply: Reply) -> None:
 
     with pytest.raises(ContractError, match="local/some/model"):
         await answer_to(reply)
+
+
+async def test_an_error_in_a_choice_is_told_as_what_it_is() -> None:
+    body = b'{"choices": [{"error": {"message": "upstream is down", "code": 502}, "finish_reason": "error"}]}'
+    with pytest.raises(Unavailable, match="upstream is down"):
+        await answer_to(Reply(raw=body))
 
 
 async def test_content_in_parts_is_joined_without_its_thoughts() -> None:

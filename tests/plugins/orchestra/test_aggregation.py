@@ -75,7 +75,7 @@ async def test_candidates_are_written_from_what_was_found_and_merged_until_one_i
     assert ["Answer: 0.6" in asked for asked in told(at, "merger")] == [True, False, True]
     # The plain mean stands beside it.
     account = steps[-1].observation.text
-    assert f"mean of their log-odds {logit_mean(0.6, 0.3, 0.5, 0.8):.4g}" in account
+    assert f"mean of their log-odds {logit_mean(0.6, 0.3, 0.5, 0.8):.3f}" in account
     assert "orchestrator 0.6; candidate 2 0.3; candidate 3 0.5; candidate 4 0.8" in account
 
 

@@ -1,5 +1,6 @@
 """A whole trial: who moves when, what each is told, what is believed meanwhile, and what is left of it."""
 
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from bot.domain.forecast import Limits, TrialEnd
 from bot.domain.prompt import Completion, Dialect
 from bot.domain.step import Observation, Step, ToolResult, Usage
 from bot.errors import ConfigError, ContractError, NotFound, Unavailable
-from bot.testing.desk import ScriptedModel, ScriptedTool
+from bot.testing.desk import ScriptedModel, ScriptedTool, prefix_faults
 from plugins.orchestra.forecaster import Orchestra
 from plugins.orchestra.settings import OrchestraSettings
 from tests.plugins.orchestra.cases import (
@@ -299,3 +300,41 @@ async def test_a_model_that_cannot_be_asked_ends_the_run_of_its_subagent_alone()
     assert probability(steps[-1]) == 0.6
     assert "ann could not be asked after 1 of 8 moves (nothing valid)" in told(at, LEADER)[-1]
     assert "\ndown\n</untrusted-" in told(at, LEADER)[-1]
+
+
+async def test_making_subagents_and_notes_brings_no_evidence_and_a_report_does() -> None:
+    believed = believing(0.6)
+    lines = (make("ann"), run("ann"), make("bob"), run("bob"), store("x"))
+    leader = [with_belief(line, believed) for line in lines]
+    others = {"ann": [Completion(text="Well."), Completion(text="Hm.")], "bob": [search("b"), report()]}
+    at = desk(*leader, Unavailable("gone"), others=others)
+    steps, error = await steps_of(question(), at)
+    assert isinstance(error, Unavailable)
+    own = [step for step in steps if "agent" not in step.action.arguments]
+    assert [step.action.name for step in own][-2:] == ["shared_memory", "stop"]
+    assert [step.belief.stated for step in own] == [False] * 4 + [True, True]
+
+
+async def test_each_conversation_only_grows_and_offers_the_same_tools_throughout() -> None:
+    others = {"ann": [search("a"), store("fact"), search("b"), report()], "bob": [report()]}
+    at = desk(make("ann"), run("ann"), make("bob"), parallel("ann", "bob"), submit(), others=others)
+    others["ann"].append(report())
+    _, error = await steps_of(question(), at)
+    assert error is None
+    assert {speaker(one.prompt) for one in at.asked} == {LEADER, "ann", "bob"}
+    assert prefix_faults(at.asked) == []
+    first, second, *_ = offered(at, LEADER)
+    assert "run_subagent" in set(second) - set(first)
+
+
+async def test_a_tool_that_it_uses_by_itself_brings_evidence() -> None:
+    believed = believing(0.6)
+    at = desk(with_belief(search(), believed), with_belief(store("x"), believed), Unavailable("gone"))
+    steps, _ = await steps_of(question(), at)
+    assert [step.belief.stated for step in steps] == [False, True, True]
+
+
+def with_belief(said: Completion, belief: dict[str, Any]) -> Completion:
+    """Return a move that states a belief as well."""
+    (one,) = said.calls
+    return move(one.name, json.loads(one.arguments), belief)

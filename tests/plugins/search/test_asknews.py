@@ -108,7 +108,7 @@ async def test_a_reply_becomes_hits() -> None:
         Hit(
             url="https://harbour.example/lanterns",
             title="Lanterns lit in the harbour",
-            snippet="All seven lanterns are lit.",
+            snippet="All seven lanterns are lit.\nSeven lanterns",
             published_at=datetime(2026, 3, 4, 23, 59, 59, tzinfo=UTC),
         ),
         Hit(
@@ -118,6 +118,12 @@ async def test_a_reply_becomes_hits() -> None:
             published_at=datetime(2026, 2, 1, 8, tzinfo=UTC),
         ),
     ]
+
+
+async def test_an_article_without_a_summary_tells_its_key_points() -> None:
+    article = {"article_url": "https://a.example/", "title": "A", "key_points": ["One.", "Two."]}
+    (hit,), _ = await search({"as_dicts": [article]})
+    assert hit.snippet == "One.\nTwo."
 
 
 async def test_a_fault_names_the_field() -> None:

@@ -66,7 +66,24 @@ async def test_the_request_is_the_documented_one() -> None:
     _, asked = await search(REPLY, settings=settings, limit=99)
     assert asked.url == "https://api.perplexity.ai/search"
     assert asked.headers == {"Authorization": "Bearer k"}
-    assert asked.body == {"query": "lanterns", "max_results": 20, "max_tokens_per_page": 256, "country": "GB"}
+    assert asked.body == {
+        "query": "lanterns",
+        "max_results": 20,
+        "max_tokens_per_page": 256,
+        "max_tokens": 5_120,
+        "country": "GB",
+    }
+
+
+async def test_there_is_room_for_the_whole_extract_of_every_page() -> None:
+    _, asked = await search(REPLY, limit=10)
+    assert isinstance(asked.body, dict)
+    assert (asked.body["max_tokens_per_page"], asked.body["max_tokens"]) == (2_048, 20_480)
+
+
+async def test_an_extract_is_kept_whole_and_the_snippet_is_its_beginning() -> None:
+    (hit,), _ = await search({"results": [{"url": "https://a.example", "title": "t", "snippet": "w" * 9_000}]})
+    assert (len(hit.snippet), len(hit.text)) == (500, 9_000)
 
 
 async def test_a_reply_becomes_hits() -> None:
@@ -76,6 +93,7 @@ async def test_a_reply_becomes_hits() -> None:
         title="Lanterns lit",
         snippet="## Harbour\n\nAll seven lanterns are lit.",
         published_at=datetime(2026, 3, 4, tzinfo=UTC),
+        text="## Harbour\n\nAll seven lanterns are lit.",
     )
     assert [hit.published_at for hit in hits[1:]] == [datetime(2025, 11, 30, tzinfo=UTC), None]
 

@@ -1,6 +1,7 @@
 """A trial from the first move to the answer: who is told what, what is on record, and how the belief moves."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from bot.domain.prediction import ChoiceShape, CurveShape
 from bot.domain.prompt import Completion, Dialect
 from bot.domain.research import SourcePolicy
 from bot.domain.step import Usage
-from bot.testing.desk import ScriptedModel, tool_that_says
+from bot.testing.desk import ScriptedModel, prefix_faults, tool_that_says
 from plugins.society.pacing import SEVERAL
 from plugins.society.settings import CourtSettings
 from plugins.society.votes import Aggregate
@@ -257,3 +258,15 @@ message = "{word}"
     assert told(steps[0], "silent")
     assert "nothing was stored under word when step 0 read it" in steps[0].remarks
     assert probability(steps[-1]) == 0.6
+
+
+async def test_each_conversation_only_grows_and_offers_the_same_forms_throughout() -> None:
+    at = desk()
+    await done(at)
+    assert prefix_faults(at.asked) == []
+    # More is asked of a juror than a vote, and each form is there from the beginning.
+    asked = Counter((one.role, one.seed) for one in at.asked)
+    often = [one.prompt for one in at.asked if asked[one.role, one.seed] > 1]
+    assert {len(prompt.allowed) for prompt in often if len(prompt.tools) > 1} == {1}
+    assert max(len(prompt.tools) for prompt in often) > 1
+    assert not any(prompt.allowed for prompt in often if len(prompt.tools) == 1)

@@ -1,13 +1,14 @@
 """The line of moves: what may be called when, what comes of it, and how it ends whatever the model does."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from bot.domain.forecast import Limits
-from bot.domain.prompt import Completion, Dialect
+from bot.domain.prompt import Completion, Dialect, Speaker
 from bot.errors import ConfigError, ContractError, LimitReached, Unavailable
-from bot.testing.desk import ScriptedModel, in_turn, offered, tool_that_says
+from bot.testing.desk import ScriptedModel, in_turn, offered, prefix_faults, tool_that_says
 from plugins.solo.settings import SoloSettings
 from tests.plugins.solo.cases import (
     CHOICE,
@@ -191,3 +192,31 @@ async def test_two_trials_of_the_same_record_are_the_same() -> None:
     script = (move("think", thought="a"), search(), update(0.4), submit(0.42))
     first, again = [await steps_of(priced(0.3), desk(*script)) for _ in range(2)]
     assert first == again
+
+
+async def test_a_belief_before_anything_was_looked_up_is_not_stated_and_a_thought_or_a_critic_changes_nothing() -> None:
+    at = desk(
+        move("think", thought="a"),
+        update(0.4),
+        move("feedback", doubt="?"),
+        update(0.3),
+        search(),
+        update(0.2),
+        Unavailable("gone"),
+        critic=(move("criticise", criticism="Too low."),),
+    )
+    steps, _ = await steps_of(question(), at)
+    assert [probability(step) for step in steps][-2:] == [0.2, 0.2]
+    assert [step.belief.stated for step in steps] == [False] * 5 + [True, True]
+    assert prefix_faults([one for one in at.asked if one.role == "main"]) == []
+
+
+async def test_whoever_takes_over_reads_what_the_other_one_found() -> None:
+    at = desk(search(), Unavailable("gone"))
+    spare = ScriptedModel(in_turn(submit(0.4)), name="scripted:spare")
+    at.models["main"] = replace(at.models["main"], fallback=spare)
+    assert probability(await final(question(), at)) == 0.4
+    system, told = at.asked[-1].prompt.messages
+    assert (system, told.speaker) == (at.asked[0].prompt.messages[0], Speaker.USER)
+    assert "## Work so far" in told.text
+    assert "https://news.pier.co.uk/a" in told.text

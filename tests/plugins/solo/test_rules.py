@@ -1,4 +1,4 @@
-"""The rules that code keeps: criteria before extremes, length, sources, whole percent."""
+"""The rules that code keeps: criteria before extremes, length, sources, rounding."""
 
 import pytest
 from hypothesis import given, settings
@@ -83,7 +83,7 @@ async def test_the_limit_is_a_setting() -> None:
 async def test_a_nearly_certain_option_is_extreme_and_an_unlikely_one_is_not() -> None:
     at = desk(*[submit({"red": 0.98, "green": 0.01, "blue": 0.01}, field="probabilities")] * 2)
     (kept,) = (await final(question(CHOICE), at)).belief.predictions.values()
-    assert kept == Choice({"red": 0.97, "green": 0.02, "blue": 0.01})
+    assert kept == Choice({"red": 0.97, "green": 0.015, "blue": 0.015})
     unlikely = desk(submit({"red": 0.9, "green": 0.09, "blue": 0.01}, field="probabilities"))
     assert not any("extreme" in remark for remark in (await final(question(CHOICE), unlikely)).remarks)
 
@@ -103,9 +103,10 @@ async def test_the_bottom_line_comes_first_and_is_asked_for() -> None:
     assert "bottom_line should say" in last_said(at.asked[1].prompt)
 
 
-async def test_answers_count_in_whole_percent() -> None:
-    steps, _ = await steps_of(question(), desk(update(0.4567), submit(0.123)))
-    assert [probability(step) for step in steps] == [0.46, 0.12]
+async def test_answers_count_in_whole_percent_and_finer_near_certainty() -> None:
+    said = [update(value) for value in (0.4567, 0.0567, 0.9444, 0.1)]
+    steps, _ = await steps_of(question(), desk(*said, submit(0.123)))
+    assert [probability(step) for step in steps] == [0.46, 0.057, 0.944, 0.1, 0.12]
 
 
 async def test_two_independent_sources_leave_the_confidence_that_was_stated() -> None:
@@ -177,16 +178,16 @@ async def test_the_address_that_was_read_is_a_source_and_those_in_its_text_are_n
 
 @settings(max_examples=40)
 @given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=30).filter(lambda shares: sum(shares) > 0.01))
-def test_rounded_shares_are_whole_percent_sum_to_one_and_stay_near(weights: list[float]) -> None:
+def test_rounded_shares_have_one_decimal_sum_to_one_and_stay_near(weights: list[float]) -> None:
     shares = {str(place): weight / sum(weights) for place, weight in enumerate(weights)}
-    rounded = answer.two_decimals({"": Choice(shares)})[""]
+    rounded = answer.round_predictions({"": Choice(shares)})[""]
     assert isinstance(rounded, Choice)
-    hundredths = {option: share * 100 for option, share in rounded.probabilities.items()}
-    assert all(abs(value - round(value)) < 1e-9 for value in hundredths.values())
-    assert sum(map(round, hundredths.values())) == 100
-    raised = sum(1 for share in shares.values() if 0.0 < share < 0.01)
+    parts = {option: share * 1000 for option, share in rounded.probabilities.items()}
+    assert all(abs(value - round(value)) < 1e-9 for value in parts.values())
+    assert sum(map(round, parts.values())) == 1000
+    raised = sum(1 for share in shares.values() if 0.0 < share < 0.001)
     for option, share in shares.items():
-        assert abs(hundredths[option] - 100 * share) <= 1 + raised
+        assert abs(parts[option] - 1000 * share) <= 1 + raised
 
 
 @settings(max_examples=40)

@@ -259,8 +259,9 @@ async def test_when_time_is_short_the_next_joint_step_is_the_last() -> None:
     assert steps[-1].action.name == "submit"
 
 
-async def test_a_belief_counts_once_a_tool_has_brought_something() -> None:
-    steps, _ = await steps_of(question(), team_desk(Player(), bench=[]), members=1, steps=2)
-    assert not any(step.belief.stated for step in steps)
-    steps, _ = await steps_of(question(), team_desk(Player()), members=1, steps=3)
-    assert steps[-1].belief.stated
+async def test_what_is_believed_without_any_result_is_not_stated() -> None:
+    failing = ToolResult(observation=Observation(text="The search could not be done."), failed=True)
+    for tool, stated in ((ScriptedTool(search_tool().tool, lambda _: failing), False), (search_tool(), True)):
+        at = team_desk(Player(picks=("search", "state")), bench=[tool])
+        steps, _ = await steps_of(question(), at, members=1, steps=3)
+        assert steps[-1].belief.stated is stated

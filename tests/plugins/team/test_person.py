@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.clock import SeededRandom
-from bot.config.model import LlmSection
+from bot.config.llm import LlmSection
 from bot.domain.forecast import Limits
 from bot.domain.prompt import Completion, Prompt
 from bot.lab.replay import replay

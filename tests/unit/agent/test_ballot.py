@@ -21,7 +21,7 @@ def test_predictions_of_different_kinds_are_as_far_apart_as_can_be() -> None:
     assert distance({"a": red}, {"a": Binary(0.5)}) == 1.0
 
 
-def test_whole_percentages_are_those_of_a_model_under_a_grammar() -> None:
+def test_percentages_are_those_of_a_model_under_a_grammar() -> None:
     assert ballot_for(question(), Manner(), percent=True).percent
     assert not ballot_for(question(), Manner(), percent=False).percent
     assert not ballot_for(question(CURVE), Manner(), percent=True).percent

@@ -8,7 +8,7 @@ from bot.agent.ballot import Ballot, Manner, ballot_for
 from bot.agent.belief import MOST_ITEMS, belief_schema, merged, shown_state
 from bot.agent.state import State
 from bot.domain.prediction import Binary
-from tests.plugins.blf.cases import believing, question
+from tests.plugins.blf.cases import CHOICE, CURVE, DATE_CURVE, believing, question
 
 BALLOT = ballot_for(question(), Manner(), percent=False)
 START = State(predictions={"outcome": Binary(0.5)})
@@ -118,7 +118,20 @@ def test_the_reason_stands_before_the_number_in_the_schema() -> None:
     properties: Any = belief_schema(BALLOT, 0.02)["properties"]
     names = [*properties]
     assert names.index("update_reasoning") < names.index("probability")
-    assert properties["probability"] == {"type": "number", "minimum": 0.02, "maximum": 0.98}
+    bounds = {key: value for key, value in properties["probability"].items() if key != "description"}
+    assert bounds == {"type": "number", "minimum": 0.02, "maximum": 0.98}
+
+
+@pytest.mark.parametrize("shape", [None, CHOICE, CURVE, DATE_CURVE])
+@pytest.mark.parametrize("targets", [("outcome",), ("2026-02-01", "2026-03-01")])
+@pytest.mark.parametrize("percent", [False, True])
+def test_every_property_of_the_schema_says_what_it_is(shape: Any, targets: tuple[str, ...], percent: Any) -> None:
+    ballot = ballot_for(question(shape, targets=targets), Manner(), percent=percent)
+    properties: Any = belief_schema(ballot, 0.02)["properties"]
+    assert [name for name, schema in properties.items() if not schema.get("description")] == []
+    assert "yes" not in properties["evidence_for"]["description"] or shape is None
+    item = properties["evidence_for"]["items"]["properties"]
+    assert all(part["description"] for part in item.values())
 
 
 def test_evidence_and_open_questions_without_words_are_none() -> None:

@@ -148,8 +148,8 @@ def test_the_question_is_put_with_its_cutoff_and_with_the_crowd_only_where_it_is
     asked = priced(0.3)
     course = course_of(desk(), price=0.3)
     told = question_text(asked, course.ballot, starting_point(asked), cutoff=CUTOFF)
-    assert "2026-01-01 00:00 UTC" in told
+    assert "Today is 2026-01-01 (UTC); the time is 00:00." in told
     assert "the crowd's estimate was: 0.3" in told
     blind = question_text(asked, course.ballot, Anchor("prior", "one in ten", Binary(0.1)), cutoff=CUTOFF, crowd=False)
     assert "0.3" not in blind
-    assert "## Prior\none in ten" in blind
+    assert "## Prior\none in ten Start from that" in blind

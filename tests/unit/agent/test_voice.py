@@ -121,7 +121,9 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_with_the_rea
     filled = await voice.fill(VOTE, share)
     assert filled.value == 0.4
     assert len(filled.notes) == 1
-    assert "That was no valid action" in at.asked[1].prompt.messages[-1].text
+    told = at.asked[1].prompt.messages[-1].text
+    assert told.startswith("That did not count: ")
+    assert "Answer with exactly one tool call. You can call now: vote." in told
     await voice.grade()
     assert [(one.asked, one.unparsed, one.submitted) for one in at.graded] == [(2, 1, None)]
 

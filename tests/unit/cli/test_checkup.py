@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +15,11 @@ import pytest
 from bot.cli.checkup import checkup
 from bot.cli.finding import Finding, Verdict
 from bot.cli.vitals import HEARTBEAT_FILE
+from bot.domain.conduct import Conduct
 from bot.store.conducts import Demotion
 from bot.store.ledger import open_ledger
 from bot.store.lock import instance_lock
+from bot.testing.model_server import ModelServer, fail
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -213,7 +216,51 @@ def test_what_forecasters_lack_is_a_warning_with_the_table_to_add(config: Path) 
     assert "free = true" in found["prices"].remedy
     assert "can bound dates, so questions of forecastbench are not searched for" in found["search"].found
     assert "[llm.roles.filter]" in found["filter"].remedy
-    assert _told(config, Verdict.FAIL) == {}
+    # Nobody listens at the address, which is another matter.
+    assert _told(config, Verdict.FAIL).keys() == {"endpoints"}
+
+
+@pytest.fixture
+def asking(config: Path) -> Path:
+    """A configuration that asks a model, at an address where nobody listens."""
+    config.write_text(MODELS + PRICED)
+    return config
+
+
+async def test_an_endpoint_that_cannot_be_reached_fails_in_words(asking: Path) -> None:
+    config = asking
+    found = (await asyncio.to_thread(_told, config, Verdict.FAIL))["endpoints"]
+    assert "openai_compatible:here/small: http://127.0.0.1:1/v1/models cannot be reached" in found.found
+    assert "start the server" in found.remedy
+    async with ModelServer(fail(401)) as server:
+        there = (MODELS + PRICED).replace("http://127.0.0.1:1/v1", server.base_url, 1)
+        await asyncio.to_thread(config.write_text, there)
+        assert await asyncio.to_thread(_told, config, Verdict.FAIL) == {}
+
+
+@pytest.mark.parametrize("role", ["main", "critic"])
+async def test_a_model_that_does_badly_in_a_role_that_it_plays_is_a_warning(asking: Path, role: str) -> None:
+    config = asking
+    model = "openai_compatible:here/small"
+    stuck = Conduct(role=role, model=model, asked=10, unparsed=0, submitted=False)
+    folder = config.parent / "state" / "paper"
+    async with open_ledger(folder / "ledger.sqlite", now=NOW) as ledger:
+        for trial in range(12):
+            conduct = replace(stuck, submitted=trial >= 9, beliefs=10, unread_beliefs=6)
+            await ledger.conducts.add(conduct, scope="f1", trial=trial, at=NOW)
+    found = await asyncio.to_thread(_findings, config)
+    if role == "critic":
+        assert "model health" not in found
+        return
+    assert found["model health"] == Finding(
+        Verdict.WARN,
+        "model health",
+        f"main {model}: 9 of the last 12 trials ended at a limit without submitting; 60% of its belief updates in its "
+        "last 12 trials could not be read, more than 50%",
+        "look at a trial with foxcast explain, or name another model in [llm.roles.main]",
+    )
+    # What was a month ago is no trouble now.
+    assert "model health" not in await asyncio.to_thread(_findings, config, NOW + 30 * DAY)
 
 
 def test_a_role_that_nobody_asks_is_a_warning_with_the_nearest(config: Path) -> None:

@@ -83,7 +83,5 @@ def test_too_few_trials_are_told_with_their_number() -> None:
         ({TrialEnd.FINISHED: 9}, []),
     ],
 )
-def test_a_forecaster_whose_trials_all_run_out_of_steps_is_reported(
-    ends: dict[TrialEnd, int], told: list[str]
-) -> None:
+def test_a_forecaster_whose_trials_all_run_out_of_steps_is_reported(ends: dict[TrialEnd, int], told: list[str]) -> None:
     assert [*out_of_steps(recent(blf=ends))] == told

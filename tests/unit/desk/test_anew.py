@@ -12,7 +12,18 @@ from bot.desk.workshop import Engine
 from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.research import SeriesModel
 from bot.domain.step import Json
-from bot.errors import ConfigError, FoxcastError, LeakError, NotFound, Rejected, Unauthorized, Unavailable
+from bot.errors import (
+    BudgetExhausted,
+    ConfigError,
+    FoxcastError,
+    LeakError,
+    LimitReached,
+    NotFound,
+    QuotaExhausted,
+    Rejected,
+    Unauthorized,
+    Unavailable,
+)
 from bot.testing.research import MemoryPages, MemorySeries, Redirect, ScriptedEngine, ScriptedModels, dropping, replying
 from tests.unit.desk.workbench import BEFORE_DATE, CUTOFF, Desk, data_question, hit, level, market, names
 
@@ -62,7 +73,13 @@ async def test_a_replay_reads_a_trial_whatever_its_guards_were(desk: Desk, *, fi
     assert "About one" in (await sealed.use("web_search", LAMP)).observation.text
 
 
-@pytest.mark.parametrize("fault", [Unavailable("down"), Unauthorized("401"), Rejected("no"), ConfigError("table")])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(Unavailable("down"), Unauthorized("401"), Rejected("no"), ConfigError("table")),
+        *(BudgetExhausted("spent"), QuotaExhausted("no money"), LimitReached("over", limit="time")),
+    ],
+)
 async def test_begun_anew_a_model_that_failed_is_asked_again_and_otherwise_failed_for_ever(
     desk: Desk, fault: FoxcastError
 ) -> None:

@@ -16,7 +16,7 @@ from bot.domain.prompt import Speaker
 from bot.domain.question import Question
 from bot.domain.research import Fetched, Hit
 from bot.domain.step import Json
-from bot.errors import Unavailable
+from bot.errors import FoxcastError, LimitReached, Unavailable
 from bot.testing.research import (
     MemoryPages,
     MemorySeries,
@@ -133,9 +133,9 @@ TEXT = hit("two", text="Edited later: it was lit on 14 March.")
 READ: dict[str, Json] = {"search_index": 1, "result_indices": [1, 2], "question": "lit?"}
 
 
-@pytest.mark.parametrize("reply", [Unavailable("busy"), "I would rather not say."])
+@pytest.mark.parametrize("reply", [Unavailable("busy"), LimitReached("over", limit="time"), "I would rather not say."])
 async def test_of_an_earlier_day_the_excerpts_alone_are_read_while_the_filter_is_down(
-    desk: Desk, reply: str | Unavailable
+    desk: Desk, reply: str | FoxcastError
 ) -> None:
     desk.models = ScriptedModels(roles={"filter": lambda _: reply})
     desk.engine.hits = [hit("one", snippet="", text="It was lit."), TEXT]

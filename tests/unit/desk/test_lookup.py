@@ -102,7 +102,11 @@ async def test_a_long_page_is_read_part_by_part_and_no_word_is_torn(desk: Desk) 
     desk.section = DeskSection(page_chars=1_000)
     bench = await desk.bench()
     texts = [(await bench.use("lookup_url", {"url": url, "part": part})).observation.text for part in (1, 2.0, 3)]
-    assert [text.partition("\n")[0] for text in texts] == [f"This is part {n} of 3 of the page." for n in (1, 2, 3)]
+    assert [text.partition("\n")[0] for text in texts] == [
+        "This is part 1 of 3 of the page. For the next, use lookup_url with part = 2.",
+        "This is part 2 of 3 of the page. For the next, use lookup_url with part = 3.",
+        "This is part 3 of 3 of the page.",
+    ]
     assert re.findall(r"word\d{4}", " ".join(texts)) == words
     assert "[address left out]" in texts[2]
     beyond = await bench.use("lookup_url", {"url": url, "part": 4})

@@ -85,6 +85,17 @@ async def test_a_series_with_seasons_counts_the_same_days_of_other_years(desk: D
     assert probabilities["year"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("model", [SeriesModel(), dataclasses.replace(SEASONS, shows_season=True)])
+async def test_the_season_is_shown_where_the_source_has_seasons_and_not_for_prices(
+    desk: Desk, model: SeriesModel
+) -> None:
+    desk.gauge(MemorySeries({"LEVEL": level(800)}, about=["LEVEL"]), model=model)
+    text = (await (await desk.bench(data_question())).use("series_combo", {})).observation.text
+    shown = re.findall(r"^2026-03-08: [01]\.\d{3} \((.*)\)$", text, re.MULTILINE)
+    parts = [re.sub(r" [01]\.\d{3}", "", part) for part in shown]
+    assert parts == (["season, line, line and earlier years"] if model.shows_season else ["line"])
+
+
 async def test_the_29th_of_february_works_as_cutoff_and_as_date_of_a_question(desk: Desk) -> None:
     leap = datetime(2028, 2, 29, tzinfo=UTC)
     dates = tuple(date(2026, 1, 1) + timedelta(days=k) for k in range(900))
@@ -265,12 +276,14 @@ def test_a_model_of_series_with_weights_that_are_none_is_refused(wrong: dict[str
 def test_the_sources_that_come_with_us_are_extrapolated_as_the_paper_does() -> None:
     """The constants stand beside the formulas, where they are held against those of the published code."""
     published = {
-        "fred": (timeseries.ECONOMIC_SERIES, False),
-        "yahoo": (timeseries.DAILY_PRICES, False),
-        "dbnomics": (timeseries.SEASONAL_SERIES, True),
+        "fred": (timeseries.ECONOMIC_SERIES, False, True),
+        "yahoo": (timeseries.DAILY_PRICES, False, False),
+        "dbnomics": (timeseries.SEASONAL_SERIES, True, True),
     }
     for plugin in (fred, yahoo, dbnomics):
         (spec,) = plugin.foxcast_data_sources()
-        line, seasonal = published[spec.name]
-        assert dataclasses.asdict(spec.model) == {**dataclasses.asdict(line), "seasonal": seasonal}
-    assert dataclasses.asdict(SeriesModel()) == {**dataclasses.asdict(timeseries.DAILY_PRICES), "seasonal": False}
+        line, seasonal, shown = published[spec.name]
+        seasons = {"seasonal": seasonal, "shows_season": shown}
+        assert dataclasses.asdict(spec.model) == {**dataclasses.asdict(line), **seasons}
+        if spec.name == "yahoo":
+            assert spec.model == SeriesModel()

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bot.cli.output.leaks import audit_as_plain, print_audit, print_proofs, proofs_as_plain
 from bot.clock import SeededRandom
-from bot.config.model import LlmSection
+from bot.config.llm import LlmSection
 from bot.desk.leaks.blocks import Blocks
 from bot.desk.leaks.caught import Caught
 from bot.domain.inquiry import Charge

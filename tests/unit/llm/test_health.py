@@ -4,10 +4,10 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from bot.config.model import HealthSection
+from bot.config.llm import HealthSection
 from bot.domain.conduct import Conduct
 from bot.domain.prompt import Prompt, Tool
-from bot.llm.health import evasions_of, faults_of
+from bot.llm.health import ModelReport, evasions_of, faults_of, report_models
 from bot.store.conducts import Demotion
 from bot.testing.clock import FakeClock
 from bot.testing.llm import ScriptedLlm, said
@@ -32,12 +32,20 @@ def test_a_model_at_its_bounds_does_its_work() -> None:
         (replace(GOOD, submitted=False), "submitted in 70% in its last 10 trials, less than 80%"),
         (replace(GOOD, unparsed=10, asked=10), "37% of its moves"),
         (replace(GOOD, gap=0.4), "0.120 from what it believed"),
+        (replace(GOOD, beliefs=90, unread_beliefs=80), "89% of its belief updates in its last 10 trials could not be"),
     ],
 )
 def test_each_figure_out_of_bounds_is_told(bad: Conduct, words: str) -> None:
     recent = [bad, bad, bad, *[replace(GOOD, unparsed=1 if bad.unparsed else 0)] * 7]
     (told,) = faults_of(recent, RULES)
     assert words in told
+
+
+def test_requests_that_fail_amid_most_trials_are_told() -> None:
+    failed = replace(GOOD, errors=3)
+    assert list(faults_of([*[failed] * 5, *[GOOD] * 5], RULES)) == []
+    (told,) = faults_of([*[failed] * 6, *[GOOD] * 4], RULES)
+    assert told == "requests to it failed in 60% of its last 10 trials, more than 50%"
 
 
 def test_too_many_answers_of_exactly_one_half_are_told() -> None:
@@ -173,6 +181,50 @@ async def test_a_model_found_wanting_amid_a_trial_goes_on_where_its_fallback_lac
 def test_rules_by_which_nobody_could_be_judged_are_refused(window: int, least: int) -> None:
     with pytest.raises(ValidationError, match=rf"least = {least} trials .* window = {window}.*set least to at most"):
         HealthSection(window=window, least=least)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (replace(GOOD, beliefs=9, unread_beliefs=9), "100% of its belief updates"),
+        (replace(GOOD, errors=1), "requests to it failed in 100%"),
+    ],
+)
+async def test_a_model_whose_beliefs_or_requests_fail_is_replaced(open_rig: OpenRig, bad: Conduct, words: str) -> None:
+    async with open_rig(ROLES) as rig:
+        await grade(rig, bad, trials=range(5))
+        ((_, text),) = rig.alerts
+        assert words in text
+        assert (await rig.gateway.ask(inquiry(), deadline_s=9)).model == SPARE
+
+
+async def test_a_report_tells_how_each_model_did_and_what_is_wrong(open_rig: OpenRig, clock: FakeClock) -> None:
+    async with open_rig(section(health=RULES.model_dump())) as rig:
+        await rig.gateway.ask(inquiry(), deadline_s=9)  # the call tells whose trials they are
+        for trial in range(4):
+            stuck = replace(GOOD, submitted=False, errors=trial // 3, beliefs=10, unread_beliefs=2)
+            await rig.gateway.grade(stuck, charge(trial=trial))
+        (report,) = await report_models(rig.ledger.conducts, RULES, now=clock.now())
+        assert report == ModelReport(
+            forecaster="scripted",
+            role="main",
+            model=MAIN,
+            trials=4,
+            submitted=0.0,
+            unparsed=0.0,
+            unread_beliefs=0.2,
+            errors=0.25,
+            troubles=("3 of the last 4 trials ended at a limit without submitting",),
+        )
+        assert await report_models(rig.ledger.conducts, RULES, now=clock.now() + timedelta(days=8)) == []
+
+
+async def test_a_report_of_two_trials_finds_no_trouble(open_rig: OpenRig, clock: FakeClock) -> None:
+    async with open_rig(section(health=RULES.model_dump())) as rig:
+        await grade(rig, replace(GOOD, submitted=None, asked=0, errors=1), trials=range(2))
+        (report,) = await report_models(rig.ledger.conducts, RULES, now=clock.now())
+        assert (report.trials, report.submitted, report.unparsed, report.unread_beliefs) == (2, None, None, None)
+        assert report.troubles == ()
 
 
 async def test_the_same_trial_graded_again_after_a_crash_counts_once(open_rig: OpenRig) -> None:

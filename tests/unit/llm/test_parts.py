@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.prompt import Message, Prompt, Sampling, Speaker, Tool, ToolCall
+from bot.domain.prompt import Message, NativeMessage, Prompt, Sampling, Speaker, Tool, ToolCall
 from bot.errors import ContractError
 from bot.llm.parts import Memory
 from bot.llm.record import Asked
@@ -82,6 +82,14 @@ def test_what_is_forgotten_is_hashed_again_to_the_same() -> None:
         kept, forgotten = (memory.parts(prompt) for memory in (large, small))
         assert [part.digest for part in kept.messages] == [part.digest for part in forgotten.messages]
     assert len(small._parts) < 4 < len(large._parts)  # noqa: SLF001 - what is remembered shows nowhere else
+
+
+def test_what_a_provider_wants_back_takes_room_too() -> None:
+    memory = Memory(chars=30_000)
+    for number in range(20):
+        native = NativeMessage(provider="p", model="m", text=f"{number} " + "s" * 10_000)
+        memory.parts(Prompt(messages=(Message(speaker=Speaker.ASSISTANT, text=f"{number}", native=native),)))
+    assert len(memory._parts) < 4  # noqa: SLF001 - as above
 
 
 def test_offers_without_end_take_no_room_without_end() -> None:

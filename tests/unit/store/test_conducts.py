@@ -1,13 +1,30 @@
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+
+from sqlite_utils import Database, Migrations
 
 from bot.domain.conduct import Conduct
+from bot.domain.inquiry import Charge
+from bot.store.calls import Reservation
+from bot.store.codec import stamp
 from bot.store.conducts import Demotion
+from bot.store.schema import MIGRATIONS
 from tests.unit.store.conftest import NOON, Scribe
 
 HOUR = timedelta(hours=1)
-GOOD = Conduct(role="forecaster", model="house:small", asked=7, unparsed=1, submitted=True, gap=0.125)
-BAD = Conduct(role="forecaster", model="house:small", asked=7, unparsed=7, submitted=False, half=True)
+GOOD = Conduct(role="forecaster", model="house:small", asked=7, unparsed=1, submitted=True, gap=0.125, beliefs=7)
+BAD = Conduct(
+    role="forecaster",
+    model="house:small",
+    asked=7,
+    unparsed=7,
+    submitted=False,
+    half=True,
+    beliefs=6,
+    unread_beliefs=5,
+    errors=2,
+)
 
 
 async def test_how_a_model_did_comes_back_as_it_was_newest_first(scribe: Scribe) -> None:
@@ -58,6 +75,50 @@ async def test_one_half_is_counted_by_question_newest_first(scribe: Scribe) -> N
     assert await conducts.halves("house:small", role="forecaster", limit=1) == (0.0,)
     assert await conducts.halves("house:small", role="forecaster", limit=9, after=NOON + 2 * HOUR) == (0.0, 0.0)
     assert await conducts.halves("house:small", role="critic", limit=9) == ()
+
+
+async def test_the_latest_trials_of_each_forecaster_role_and_model_stand_together(scribe: Scribe) -> None:
+    conducts, calls = scribe.ledger.conducts, scribe.ledger.calls
+    for scope, forecaster in (("f1", "plain"), ("f2", "court")):
+        reservation = Reservation(
+            id=scope,
+            at=NOON,
+            charge=Charge(scope=scope, ref="lantern:rain", venue="lantern", forecaster=forecaster, trial=1),
+            role="forecaster",
+            provider="house",
+            model="house:small",
+            request=scope,
+            worst_usd=1.0,
+        )
+        await calls.reserve(reservation)
+    judge = replace(GOOD, role="judge")
+    for trial, (scope, conduct) in enumerate([("f1", BAD), ("f1", GOOD), ("f1", judge), ("f2", GOOD), ("f3", BAD)]):
+        await conducts.add(conduct, scope=scope, trial=trial, at=NOON + trial * HOUR)
+    found = await conducts.latest(limit=9, after=NOON - HOUR)
+    assert [(one.forecaster, one.role, one.model, one.conducts) for one in found] == [
+        ("", "forecaster", "house:small", (BAD,)),
+        ("court", "forecaster", "house:small", (GOOD,)),
+        ("plain", "forecaster", "house:small", (GOOD, BAD)),
+        ("plain", "judge", "house:small", (judge,)),
+    ]
+    limited = await conducts.latest(limit=1, after=NOON)
+    assert [one.conducts for one in limited] == [(BAD,), (GOOD,), (GOOD,), (judge,)]
+    assert await conducts.latest(limit=9, after=NOON + 9 * HOUR) == ()
+
+
+def test_of_trials_from_before_these_figures_nothing_is_held_against_a_model(tmp_path: Path) -> None:
+    older, newest = Migrations("foxcast"), "0009_beliefs"
+    database = Database(tmp_path / "ledger.sqlite")
+    for one in MIGRATIONS.pending(database):
+        if one.name < newest:
+            older(name=one.name)(one.fn)
+    older.apply(database)
+    row = {"scope": "f1", "trial": 1, "role": "main", "model": "house:small", "at": stamp(NOON)}
+    database.table("conduct").insert({**row, "asked": 7, "unparsed": 1, "submitted": 1, "half": 0, "gap": 0.0})
+    MIGRATIONS.apply(database)
+    found = database.execute("select beliefs, unread_beliefs, errors from conduct").fetchall()
+    database.close()
+    assert found == [(0, 0, 0)]
 
 
 async def test_a_model_is_demoted_until_its_time_is_over(scribe: Scribe) -> None:

@@ -260,6 +260,38 @@ async def test_a_forced_choice_is_obeyed() -> None:
     assert message["tool_calls"][0]["function"]["name"] == "submit"
 
 
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ("Step 1 of 3. You can call now: search, submit.", "search"),
+        ("Step 3 of 3. You can call now: submit.", "submit"),
+        ("Step 3 of 3. You can call now: submit.\n\nAnswer with one call of search.", "search"),
+        ("That was no valid action: x. Send exactly one of: submit.", "submit"),
+        ("Go on. You can call now: fly.", "search"),
+        ("Say when you can call now.", "submit"),
+    ],
+)
+async def test_of_the_tools_that_are_listed_it_takes_one_that_it_was_told_last(said: str, made: str) -> None:
+    first = {"role": "user", "content": "You can call now: submit."}
+    heard = {"role": "user", "content": said}
+    body = asked(first, heard, tools={"search": SEARCH, "submit": SUBMIT})
+    message = await message_of(moves(("search", {})), body)
+    assert message["tool_calls"][0]["function"]["name"] == made
+
+
+async def test_what_can_be_called_is_said_with_the_result_of_the_first_of_several_calls() -> None:
+    calls = [{"id": one, "type": "function", "function": {"name": "search", "arguments": "{}"}} for one in "ab"]
+    body = asked(
+        {"role": "user", "content": "You can call now: search, submit."},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "a", "content": "dry\n\nStep 2 of 2. You can call now: submit."},
+        {"role": "tool", "tool_call_id": "b", "content": "Not run: one call a step."},
+        tools={"search": SEARCH, "submit": SUBMIT},
+    )
+    message = await message_of(moves(("search", {}), ("search", {})), body)
+    assert message["tool_calls"][0]["function"]["name"] == "submit"
+
+
 async def test_a_move_is_made_as_one_json_object_where_that_is_asked_for() -> None:
     schema = one_of(search=SEARCH, submit=SUBMIT)
     body = asked(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bot.config.model import DeskSection, LlmSection
+from bot.config.llm import LlmSection
+from bot.config.model import DeskSection
 from bot.desk.parts import Gauge
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
@@ -20,7 +21,7 @@ from bot.testing.research import MemoryFetcher, MemorySeries
 from bot.testing.venues.kit import serve
 from bot.testing.world.ask import Ask, Form
 from bot.testing.world.habits import Habits
-from bot.testing.world.mind_server import MODEL, MindServer
+from bot.testing.world.mind_server import MODEL, STRICT, MindServer
 from bot.testing.world.news import Article, Newsroom
 from bot.testing.world.world import World
 from tests.integration.stage import COMPATIBLE, HurriedClock, Setup, Stage, staged
@@ -154,7 +155,7 @@ async def benched(
     folder: Path, habits: Habits | None = None, dialect: str = "tools"
 ) -> AsyncIterator[tuple[Stage, MindServer]]:
     """Open the engine on a day of the world, with a mind of these habits."""
-    server = MindServer(HurriedClock(), {MODEL: habits or Habits()})
+    server = MindServer(HurriedClock(), {MODEL: habits or Habits()}, strict=STRICT)
     setup = SimulatedSetup(dialect=dialect, desk=DeskSection(filter=False))
     async with serve(server) as served, staged(folder, f"{served.url}/v1", setup) as stage:
         yield stage, server

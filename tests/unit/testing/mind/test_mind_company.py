@@ -31,7 +31,8 @@ def prompt(title: str = TITLE, criteria: str = "Ada Brun gets more votes.") -> s
     return (
         f"# Question\n{quoted(title, 'question')}\n\n"
         f"## Resolution criteria\n{quoted(criteria, 'resolution criteria')}\n\n"
-        "## What is asked for\nOne answer. It is decided on 2026-03-04.\n\n## Cutoff\n2026-02-20 00:00 UTC."
+        "## What is asked for\nOne answer. It is decided on 2026-03-04, 12 days ahead.\n\n"
+        "## Date\nToday is 2026-02-20 (UTC)."
     )
 
 

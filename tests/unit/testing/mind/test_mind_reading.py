@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bot.agent.dialects.native import NOT_RUN
 from bot.desk.untrusted import quoted
 from bot.testing.world.language import GRADES
 from bot.testing.world.mind_opinion import Bent, Opinion, opinion_of
-from bot.testing.world.mind_reading import task_of
+from bot.testing.world.mind_reading import steps_of, task_of
 from bot.testing.world.mind_series import outlook_of
 from bot.testing.world.mind_weighing import Reading, is_order, ordered, pooled
 
@@ -30,7 +31,7 @@ def prompt(title: str = TITLE, *, crowd: str = "", asked: str = "", criteria: st
     return (
         f"# Question\n{quoted(title, 'question')}\n\n## Background\nnone given\n\n## Resolution criteria\n"
         f"{quoted(criteria, 'resolution criteria') if criteria else 'none given'}\n\n## What is asked for\n{asked}\n"
-        f"One answer. It is decided on 2026-03-04.\n\n## Cutoff\n2026-02-20 00:00 UTC.{said}"
+        f"One answer. It is decided on 2026-03-04, 12 days ahead.\n\n## Date\nToday is 2026-02-20 (UTC).{said}"
     )
 
 
@@ -160,3 +161,17 @@ def test_a_value_that_is_drawn_back_is_found_out() -> None:
 def test_too_little_of_a_series_lets_nothing_be_expected() -> None:
     assert outlook_of([(date(2026, 1, 1), 5.0), (date(2026, 1, 2), 6.0)]) is None
     assert outlook_of([(date(2026, 1, 1) + timedelta(days=day), 5.0) for day in range(9)]) is None
+
+
+def test_a_call_that_was_not_run_is_no_move() -> None:
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "web_search", "arguments": json.dumps({"query": one})}}
+        for one in ("rain", "snow")
+    ]
+    heard: list[dict[str, Any]] = [
+        {"role": "user", "content": prompt()},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "rain", "content": "dry"},
+        {"role": "tool", "tool_call_id": "snow", "content": NOT_RUN},
+    ]
+    assert [(one.arguments, one.brought) for one in steps_of(heard)] == [({"query": "rain"}, "dry")]

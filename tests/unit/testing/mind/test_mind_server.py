@@ -57,7 +57,8 @@ TOOLS = [tool("web_search", SEARCH), tool("submit", SUBMIT)]
 
 @pytest.fixture
 def server() -> MindServer:
-    return MindServer(HurriedClock(), {MODEL: Habits(), "simulated-refuser": Habits(vices={Vice.REFUSES: 1.0})})
+    models = {MODEL: Habits(), "simulated-refuser": Habits(vices={Vice.REFUSES: 1.0})}
+    return MindServer(HurriedClock(), models, strict=False)
 
 
 @pytest.fixture
@@ -205,6 +206,84 @@ def test_a_model_that_hides_what_it_is_is_refused() -> None:
         MindServer(HurriedClock(), {"wise-1": Habits()})
 
 
+# A strict server
+
+
+@pytest.fixture
+async def strict() -> AsyncIterator[tuple[MindServer, httpx.AsyncClient]]:
+    server = MindServer(HurriedClock())
+    async with serve(server) as served, httpx.AsyncClient(base_url=served.url, timeout=20.0) as client:
+        yield server, client
+
+
+async def step(client: httpx.AsyncClient, messages: list[Any]) -> list[Any]:
+    """Ask once; return the messages with the answer and a result for its call."""
+    answer = await ask(client, messages=messages, tools=TOOLS, tool_choice="auto")
+    assert answer.status_code == 200, answer.text
+    message = answer.json()["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Nothing was found."}
+    return [*messages, message, result]
+
+
+async def test_a_strict_server_takes_a_conversation_that_is_kept_as_it_came(
+    strict: tuple[MindServer, httpx.AsyncClient],
+) -> None:
+    server, client = strict
+    messages = await step(client, await step(client, ASKED["messages"]))
+    answer = await ask(client, messages=messages, tools=TOOLS, tool_choice="auto")
+    completion = ChatCompletion.model_validate(answer.json(), strict=True)
+    assert completion.usage is not None
+    assert completion.usage.prompt_tokens_details is not None
+    assert completion.usage.prompt_tokens > (completion.usage.prompt_tokens_details.cached_tokens or 0) > 100
+    assert "simulation" in answer.json()["system_fingerprint"]
+    assert all(one.get("reasoning_content") for one in messages if one["role"] == "assistant")
+    assert (server.refusals, server.checker.prefix_breaks, server.checker.altered_replies) == ([], 0, 0)
+
+
+async def test_a_strict_server_refuses_what_providers_of_thinking_models_refuse(
+    strict: tuple[MindServer, httpx.AsyncClient],
+) -> None:
+    server, client = strict
+    question, spoken, result = await step(client, ASKED["messages"])
+    (called,) = spoken["tool_calls"]
+    thoughtless = {name: part for name, part in spoken.items() if name != "reasoning_content"}
+    other = {**spoken, "tool_calls": [{**called, "id": called["id"][:20]}]}
+    forced = {"type": "function", "function": {"name": "submit"}}
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("P-37", {"tool_choice": "required"}),
+        ("P-37", {"tool_choice": forced}),
+        ("P-36", {"messages": [question, thoughtless, result]}),
+        ("P-2", {"messages": [question, other, {**result, "tool_call_id": called["id"][:20]}]}),
+        ("P-3", {"tools": [*TOOLS, *TOOLS]}),
+    ]
+    for rule, more in wrong:
+        answer = await ask(client, **{"tools": TOOLS, **more})
+        assert (answer.status_code, server.refusals[-1].rule) == (400, rule), answer.text
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+    assert server.answered == 1
+    await ask(client, messages=[question, spoken, result], tools=TOOLS[1:])
+    assert server.checker.prefix_breaks == 1
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Nothing was found.\n\nStep 3 of 3. You can call now: submit.",
+        "That was no valid action: no steps left. Send exactly one of: submit.",
+        "Answer with one call of submit.",
+    ],
+)
+async def test_a_mind_calls_what_it_is_told_that_it_can(
+    strict: tuple[MindServer, httpx.AsyncClient], told: str
+) -> None:
+    _, client = strict
+    question, spoken, result = await step(client, ASKED["messages"])
+    assert spoken["tool_calls"][0]["function"]["name"] == "web_search"
+    messages = [question, spoken, {**result, "content": told}]
+    message = (await ask(client, messages=messages, tools=TOOLS)).json()["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"]["name"] == "submit"
+
+
 # The provider as users have it
 
 QUESTION = Message(speaker=Speaker.USER, text="Will it rain in Drumholm?")
@@ -237,7 +316,8 @@ async def test_the_provider_reads_calls_texts_and_refusals(server: MindServer) -
 )
 async def test_the_provider_knows_who_must_act(trouble: str, expected: type[FoxcastError]) -> None:
     limits = (Limit(name="none", count=0, per_s=60.0),) if trouble == "full" else ()
-    server = MindServer(HurriedClock(), key="other" if trouble == "key" else None, limits=limits, faults=Faults())
+    server = MindServer(HurriedClock(), limits=limits, faults=Faults(), strict=False)
+    server.key = "other" if trouble == "key" else None
     if trouble == "broken":
         server.faults.next(Fault.ERROR_BEFORE)
     with pytest.raises(expected):
@@ -277,9 +357,9 @@ BODIES = st.fixed_dictionaries(
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-@given(body=BODIES)
-async def test_whatever_is_asked_the_server_answers_or_refuses(body: Any) -> None:
-    server = MindServer(HurriedClock())
+@given(body=BODIES, strict=st.booleans())
+async def test_whatever_is_asked_the_server_answers_or_refuses(body: Any, *, strict: bool) -> None:
+    server = MindServer(HurriedClock(), strict=strict)
     transport = httpx.ASGITransport(server)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         answer = await client.post("/v1/chat/completions", json=body)

@@ -1,0 +1,310 @@
+"""Dialects of chat completions whose models think, and what each refuses: forced choices, thoughts that are lost.
+
+Source: the vendors' API documents and the error texts that their services send: DeepSeek, Moonshot (Kimi), Alibaba
+(Qwen), Z.AI (GLM), xAI (Grok), Mistral.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn
+
+from bot.testing.model_server import Reply
+from bot.testing.providers.chat_form import ChatForm
+from bot.testing.providers.core import DialectDouble
+from bot.testing.providers.exchange import (
+    ChatRequest,
+    ModelProfile,
+    RequestRefusal,
+    TokenCount,
+    calls_of,
+    make_id,
+)
+from bot.testing.providers.openai_responses import ResponsesForm
+from bot.testing.providers.openai_rules import OpenAiProfile
+
+PENALTIES = ("stop", "presence_penalty", "frequency_penalty")
+
+
+class ThinkingForm(ChatForm):
+    """A dialect whose models think by default and take no forced tool choice while they do.
+
+    ``forced`` and ``missing`` are the rule and the text of the refusals of a forced choice, and of an assistant message
+    that has calls but not what the model thought (None: not refused). ``{at}`` stands for the message's index.
+    """
+
+    thought_field = "reasoning_content"
+    code: ClassVar[str | None] = "invalid_request_error"
+    forced: ClassVar[tuple[str, str]] = ("P-37", "Thinking mode does not support this tool_choice")
+    missing: ClassVar[tuple[str, str] | None] = (
+        "P-36",
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    )
+
+    def thinks(self, chat: ChatRequest) -> bool:
+        told = chat.body.get("thinking")
+        return super().thinks(chat) and not (isinstance(told, dict) and told.get("type") == "disabled")
+
+    def refuses_choice(self, chat: ChatRequest) -> bool:
+        """Tell whether the tool choice is one that a thinking model does not take."""
+        return chat.forces
+
+    def check(self, chat: ChatRequest) -> None:
+        if not self.thinks(chat):
+            return
+        if self.refuses_choice(chat):
+            rule, message = self.forced
+            raise RequestRefusal(rule=rule, message=message, code=self.code)
+        for at, one in enumerate(chat.messages):
+            if self.missing is not None and calls_of(one) and not one.get(self.thought_field or ""):
+                rule, message = self.missing
+                raise RequestRefusal(rule=rule, message=message.format(at=at), code=self.code)
+
+
+class DeepSeekForm(ThinkingForm):
+    """DeepSeek V4."""
+
+    models = dict.fromkeys(("deepseek-v4", "deepseek-v4-flash", "deepseek-v4-pro"), ModelProfile(window=1_000_000))
+
+    def usage(self, tokens: TokenCount) -> dict[str, Any]:
+        cache = {"prompt_cache_hit_tokens": tokens.cached, "prompt_cache_miss_tokens": tokens.prompt - tokens.cached}
+        return {**super().usage(tokens), **cache}
+
+
+class KimiForm(ThinkingForm):
+    """Moonshot's Kimi: K3 and K2.7 always think, K2.6 and K2.5 unless told not to."""
+
+    models = dict.fromkeys(
+        ("kimi-k3", "kimi-k3.1", "kimi-k2.7-code", "kimi-k2.6", "kimi-k2.5"), ModelProfile(window=256_000)
+    )
+    code = None
+    forced = ("P-38", "tool_choice specified is incompatible with thinking enabled")
+    missing = (
+        "P-38",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index {at}",
+    )
+
+    def check(self, chat: ChatRequest) -> None:
+        body = chat.body
+        if "thinking" in body and "reasoning_effort" in body:
+            raise RequestRefusal(rule="P-38", message="cannot specify both 'thinking' and 'reasoning_effort'")
+        if not self.thinks(chat) and not chat.model.endswith(("k2.5", "k2.6")):
+            raise RequestRefusal(rule="P-38", message="thinking cannot be disabled for this model")
+        if body.get("temperature", 1) != 1:
+            raise RequestRefusal(rule="P-38", message="invalid temperature: only 1 is allowed for this model")
+        super().check(chat)
+
+    def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
+        return {"error": {"message": refusal.message, "type": refusal.kind}}
+
+    def usage(self, tokens: TokenCount) -> dict[str, Any]:
+        return {**super().usage(tokens), "cached_tokens": tokens.cached}
+
+
+_QWEN_FORCED = (
+    "<400> InternalError.Algo.InvalidParameter: The tool_choice parameter does not support being set to required "
+    "or object in thinking mode"
+)
+
+
+class QwenForm(ThinkingForm):
+    """Qwen on DashScope's compatible endpoint; thoughts may come back and need not."""
+
+    models = dict.fromkeys(("qwen3.5-plus", "qwen3-max", "qwen4-max"), ModelProfile(window=1_000_000))
+    code = "invalid_parameter_error"
+    missing = None
+    forced = ("P-39", _QWEN_FORCED)
+
+    def thinks(self, chat: ChatRequest) -> bool:
+        return super().thinks(chat) and chat.body.get("enable_thinking") is not False
+
+
+class GlmForm(ThinkingForm):
+    """Z.AI's GLM: every tool choice but auto is refused, also of models that do not think."""
+
+    models = dict.fromkeys(("glm-4.7", "glm-5", "glm-5.3"), ModelProfile(window=200_000))
+    code = "1210"
+    missing = None
+    forced = ("P-40", "Tool choice must be auto")
+
+    def check(self, chat: ChatRequest) -> None:
+        if chat.choice not in (None, "auto"):
+            rule, message = self.forced
+            raise RequestRefusal(rule=rule, message=message, code=self.code)
+
+
+# xAI
+
+_GROK = ("low", "medium", "high")
+GROK_MODELS: Mapping[str, OpenAiProfile] = {
+    "grok-4.6": OpenAiProfile(effort="high", efforts=frozenset((*_GROK, "xhigh")), window=500_000),
+    "grok-4.5": OpenAiProfile(effort="high", efforts=frozenset(_GROK), window=500_000),
+    "grok-4.3": OpenAiProfile(effort="high", efforts=frozenset((*_GROK, "none")), window=500_000),
+    "grok-4.20-0309-non-reasoning": OpenAiProfile(window=500_000, thinks=False),
+}
+
+
+def check_grok(chat: ChatRequest, effort: str | None) -> None:
+    """Refuse efforts that a model does not have, and penalties and stops where it reasons (P-41)."""
+    profile = GROK_MODELS[chat.model]
+    message = None
+    if effort is not None and not profile.efforts:
+        message = f"Model {chat.model} does not support parameter reasoningEffort."
+    elif effort is not None and effort not in profile.efforts:
+        message = f"This model does not support 'reasoning_effort' value '{effort}'"
+    elif profile.thinks and (odd := next((name for name in PENALTIES if name in chat.native), None)):
+        message = f"Model {chat.model} does not support parameter {odd}."
+    if message is not None:
+        raise RequestRefusal(rule="P-41", message=message, code="Client specified an invalid argument")
+
+
+def grok_error(refusal: RequestRefusal) -> Mapping[str, Any]:
+    """Return an error as xAI sends it: ``error`` is a text."""
+    return {"code": refusal.code or "Client specified an invalid argument", "error": refusal.message}
+
+
+class GrokChatForm(ChatForm):
+    """Chat completions of xAI. What the model thought is kept back."""
+
+    models = GROK_MODELS
+
+    def check(self, chat: ChatRequest) -> None:
+        check_grok(chat, chat.body.get("reasoning_effort"))
+
+    def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
+        return grok_error(refusal)
+
+    def usage(self, tokens: TokenCount) -> dict[str, Any]:
+        told = {**super().usage(tokens), "completion_tokens": tokens.output}
+        return {**told, "cost_in_usd_ticks": 1000 * (tokens.prompt + tokens.output + tokens.thinking)}
+
+
+class GrokResponsesForm(ResponsesForm):
+    """Responses of xAI."""
+
+    models = GROK_MODELS
+
+    def check(self, chat: ChatRequest) -> None:
+        check_grok(chat, (chat.native.get("reasoning") or {}).get("effort"))
+        self.check_items(chat.native["input"] if isinstance(chat.native["input"], list) else ())
+
+    def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
+        return grok_error(refusal)
+
+
+# Mistral
+
+_MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_MISTRAL_FIELDS = (
+    "model messages tools tool_choice temperature top_p max_tokens stream stop random_seed response_format "
+    "presence_penalty frequency_penalty n prediction parallel_tool_calls prompt_mode reasoning_effort safe_prompt "
+    "metadata"
+)
+_MESSAGE_FIELDS: Mapping[str, frozenset[str]] = {
+    "system": frozenset({"role", "content"}),
+    "user": frozenset({"role", "content"}),
+    "assistant": frozenset({"role", "content", "tool_calls", "prefix"}),
+    "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+}
+
+
+MISTRAL_MODELS: Mapping[str, ModelProfile] = {
+    "mistral-medium-3-5": ModelProfile(window=256_000),
+    "mistral-large-3": ModelProfile(window=256_000, thinks=False),
+}
+
+
+class MistralForm(ChatForm):
+    """Mistral's own API: ids of nine characters, nothing but the assistant after a tool's result, no foreign fields."""
+
+    models = MISTRAL_MODELS
+    texts: ClassVar[Mapping[str, str]] = {"P-1": "Not the same number of function calls and responses"}
+
+    def thinks(self, chat: ChatRequest) -> bool:
+        return super().thinks(chat) and chat.body.get("reasoning_effort") == "high"
+
+    def check(self, chat: ChatRequest) -> None:
+        if odd := sorted(chat.native.keys() - set(_MISTRAL_FIELDS.split())):
+            _forbid("P-5", ["body", odd[0]])
+        effort = chat.body.get("reasoning_effort")
+        if effort is not None and not (super().thinks(chat) and effort in ("high", "none")):
+            _forbid("P-42", ["body", "reasoning_effort"])
+        before = ""
+        for at, message in enumerate(chat.messages):
+            role = str(message["role"])
+            if odd := sorted(message.keys() - _MESSAGE_FIELDS.get(role, frozenset())):
+                _forbid("P-42", ["body", "messages", at, role, odd[0]])
+            self._check_message(message, role, before)
+            before = role
+
+    def _check_message(self, message: Mapping[str, Any], role: str, before: str) -> None:
+        if before == "tool" and role not in ("tool", "assistant"):
+            _refuse(f"Unexpected role '{role}' after role 'tool'", "invalid_request_message_order", "3230")
+        ids = [call_id for call_id, _ in calls_of(message)] + [str(message.get("tool_call_id", "a23456789"))]
+        if odd := [one for one in ids if not _MISTRAL_ID.fullmatch(one)]:
+            told = f"Tool call id was {odd[0]} but must be a-z, A-Z, 0-9, with a length of 9."
+            _refuse(told, "invalid_function_call", "3280")
+        if role == "assistant" and not (message.get("content") or message.get("tool_calls")):
+            told = "Assistant message must have either content or tool_calls, but not none."
+            _refuse(told, "invalid_request_assistant_message", "3240")
+
+    def error(self, refusal: RequestRefusal) -> Mapping[str, Any]:
+        told = {"type": refusal.kind, "param": refusal.param, "code": refusal.code}
+        return {"object": "error", "message": refusal.message, **told}
+
+    def call_id(self, seed: str, number: int) -> str:
+        return make_id("", seed, number)[:9]
+
+    def message(self, chat: ChatRequest, reply: Reply, seed: str) -> dict[str, Any]:
+        message = super().message(chat, reply, seed)
+        del message["refusal"]
+        if reply.thinking:
+            thought = {"type": "thinking", "thinking": [{"type": "text", "text": reply.thinking}]}
+            message["content"] = [thought, *([{"type": "text", "text": reply.text}] if reply.text else [])]
+        return message
+
+
+def _refuse(message: str, kind: str, code: str) -> NoReturn:
+    raise RequestRefusal(rule="P-42", message=message, kind=kind, code=code)
+
+
+def _forbid(rule: str, place: list[Any]) -> NoReturn:
+    refusal = RequestRefusal(rule=rule, status=422, message="Extra inputs are not permitted")
+    detail = [{"type": "extra_forbidden", "loc": place, "msg": refusal.message}]
+    refusal.body = {"object": "error", "message": {"detail": detail}, "type": refusal.kind, "param": None, "code": None}
+    raise refusal
+
+
+class DeepSeekDouble(DialectDouble):
+    """DeepSeek: what a model thought comes back with its calls, and no choice is forced while it thinks."""
+
+    forms = (DeepSeekForm,)
+
+
+class KimiDouble(DialectDouble):
+    """Moonshot: as DeepSeek in its own words, temperature 1, and one way to set how much it thinks."""
+
+    forms = (KimiForm,)
+
+
+class QwenDouble(DialectDouble):
+    """Qwen on DashScope: no choice is forced while it thinks."""
+
+    forms = (QwenForm,)
+
+
+class GlmDouble(DialectDouble):
+    """Z.AI: the tool choice is auto."""
+
+    forms = (GlmForm,)
+
+
+class GrokDouble(DialectDouble):
+    """xAI: chat completions and Responses."""
+
+    forms = (GrokChatForm, GrokResponsesForm)
+
+
+class MistralDouble(DialectDouble):
+    """Mistral: strict about ids, order of roles, and fields."""
+
+    forms = (MistralForm,)

@@ -1,0 +1,93 @@
+"""What is known of each family of models, and where its vendor is."""
+
+import pytest
+
+from bot.domain.prompt import ModelDefaults
+from bot.errors import ConfigError
+from bot.testing.http import DictHttp
+from plugins.models._profiles import WireFormat, library_profile, profile_of
+from plugins.models._vendors import VENDORS, url_of
+from plugins.models.litellm import Litellm, LitellmSettings
+
+
+@pytest.mark.parametrize(
+    ("model", "wire", "tokens", "effort"),
+    [
+        ("openai/gpt-6-astra", "responses", 32_000, "high"),
+        ("openai/gpt-5.6-sol", "responses", 32_000, "high"),
+        ("openai/gpt-7", "responses", 32_000, "high"),
+        ("openai/o4-mini", "responses", 32_000, "high"),
+        ("openai/gpt-4o", "chat", 8_192, None),
+        ("openai/whatever-is-behind-an-address", "chat", 8_192, None),
+        ("anthropic/claude-opus-5-5", "messages", 32_000, "high"),
+        ("anthropic/claude-opus-5.5", "messages", 32_000, "high"),
+        ("anthropic/claude-3-5-haiku-latest", "messages", 8_192, None),
+        ("gemini/gemini-3.1-pro-preview", "gemini", 32_000, "high"),
+        ("gemini/gemini-4-argon", "gemini", 32_000, "high"),
+        ("gemini/gemini-2.0-flash", "gemini", 8_192, None),
+        ("xai/grok-4.6", "responses", 32_000, "high"),
+        ("xai/grok-4.20-0309-non-reasoning", "responses", 8_192, None),
+        ("deepseek/deepseek-v4-pro", "chat", 32_000, "high"),
+        # Not its own default, max, which is dear.
+        ("moonshot/kimi-k3", "chat", 32_000, "high"),
+        ("dashscope/qwen4-max", "chat", 32_000, "high"),
+        ("zai/glm-5.3", "chat", 32_000, "high"),
+        ("mistral/mistral-medium-3-5", "chat", 32_000, "high"),
+        ("mistral/mistral-large-3", "chat", 8_192, None),
+        ("openrouter/anthropic/claude-opus-5.5", "chat", 32_000, "high"),
+        ("openrouter/meta-llama/llama-4", "chat", 8_192, None),
+        ("hosted_vllm/qwen3", "chat", 8_192, None),
+        ("vertex_ai/gemini-3.1-pro-preview", "library", 32_000, "high"),
+        ("bedrock/us.anthropic.claude-opus-4-8", "library", 32_000, "high"),
+        ("azure/my-deployment", "library", 8_192, None),
+    ],
+)
+def test_what_is_recommended(model: str, wire: str, tokens: int, effort: str | None) -> None:
+    llm = Litellm(LitellmSettings(), DictHttp({}))
+    assert llm.defaults(model) == ModelDefaults(max_tokens=tokens, effort=effort)
+    vendor, _, name = model.partition("/")
+    profile = profile_of(vendor, name) if vendor in VENDORS else library_profile(name)
+    assert profile.wire == wire
+    # Models that think take no temperature and no seed, or ignore them; Claude and Mistral take one while they do not.
+    assert profile.sampling == (effort is None) or vendor == "mistral"
+
+
+def test_a_level_that_a_model_lacks_is_the_next_lower_one() -> None:
+    kimi = profile_of("moonshot", "kimi-k3")
+    assert [kimi.level(one, "x") for one in ("minimal", "low", "medium", "high", "xhigh", "max", None)] == [
+        *("low", "low", "low", "high", "high", "max"),
+        None,
+    ]
+    with pytest.raises(ConfigError, match=r"x: effort = 'deep' is none of its levels, which are low, high, max"):
+        kimi.level("deep", "x")
+    # Nobody knows the levels of a server of one's own: what is set is sent.
+    assert profile_of("hosted_vllm", "x").level("deep", "x") == "deep"
+    # The effort of a role holds for a fallback that takes none.
+    assert profile_of("openai", "gpt-4o").level("high", "x") is None
+    with pytest.raises(ConfigError, match="none of these"):
+        profile_of("openai", "gpt-4o").level("deep", "x")
+
+
+def test_addresses_are_those_of_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert url_of("https://a.example", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
+    assert url_of("https://a.example/v1", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
+    assert url_of("https://a.example/v1/messages", WireFormat.MESSAGES, "m") == "https://a.example/v1/messages"
+    assert url_of("https://g/v1beta", WireFormat.GEMINI, "m") == "https://g/v1beta/models/m:generateContent"
+    assert url_of("https://o/v1", WireFormat.RESPONSES, "m") == "https://o/v1/responses"
+    assert url_of("https://o/v1", WireFormat.CHAT, "m") == "https://o/v1/chat/completions"
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.delenv(name, raising=False)
+    openai = VENDORS["openai"]
+    assert openai.address(None, "") == "https://api.openai.com/v1"
+    monkeypatch.setenv("OPENAI_API_BASE", "https://proxy.example/v1/")
+    assert openai.address(None, "") == "https://proxy.example/v1"
+    assert openai.address("https://mine.example", "") == "https://mine.example"
+    with pytest.raises(ConfigError, match=r"set base_urls\.hosted_vllm"):
+        VENDORS["hosted_vllm"].address(None, "base_urls.hosted_vllm")
+
+
+def test_keys_go_where_each_vendor_wants_them() -> None:
+    assert VENDORS["openai"].headers_with("k") == {"Authorization": "Bearer k"}
+    assert VENDORS["anthropic"].headers_with("k") == {"anthropic-version": "2023-06-01", "x-api-key": "k"}
+    assert VENDORS["gemini"].headers_with("k") == {"x-goog-api-key": "k"}
+    assert VENDORS["lm_studio"].headers_with(None) == {}
