@@ -41,7 +41,7 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.DONE: "done",
     ExitCode.FAILED: "a job or a check failed, or an unexpected error",
     ExitCode.USAGE: "wrong usage or configuration",
-    ExitCode.UNAVAILABLE: "the other side does not answer now",
+    ExitCode.UNAVAILABLE: "the other side does not answer now, or questions have no forecast since trials failed",
     ExitCode.UNAUTHORIZED: "credentials missing or refused",
     ExitCode.STORE: "database or disk",
     ExitCode.RUNNING: "another Foxcast uses the state folder",

@@ -341,7 +341,7 @@ SCENES = [
     Scene(
         name="the budget of the question allows no call",
         play=search,
-        end=FAILED,
+        end=TrialEnd.COST_LIMIT,
         actions=("stop",),
         says="BudgetExhausted",
         asked=0,
@@ -383,7 +383,8 @@ def require_order(played: Played, stage: Stage, server: ModelServer, limits: Lim
     assert 1 <= len(played.steps) <= limits.steps
     assert [unfit(step.belief, asked) for step in played.steps] == [None] * len(played.steps)
     assert played.trial.belief == played.steps[-1].belief
-    assert (played.trial.detail == "") == (played.trial.end is not FAILED)
+    assert not (played.trial.end is FINISHED and played.trial.detail)
+    assert not (played.trial.end is FAILED and not played.trial.detail)
     for request in server.requests:
         assert all(ids == answered for ids, answered in answers_to_calls(request.body))
         assert KEY not in str(request.body)

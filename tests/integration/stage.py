@@ -157,7 +157,7 @@ class Stage:
         return Seat(name=BLF, forecaster=forecaster, trials=trials, pool=Pool.LOGIT_MEAN, limits=limits, asks=True)
 
     async def play(self, asked: Question, limits: Limits | None = None, **seat: Any) -> Played:
-        """Forecast a question to its end, or to the end of all its trials where none had a belief."""
+        """Forecast a question to its end, or to the end of all its trials where they failed."""
         await self.ledger.questions.record([asked], seen_at=self.clock.now())
         means = Means(
             ledger=self.ledger,
@@ -178,10 +178,9 @@ class Stage:
         return Played(trace=await self.ledger.forecasts.trace(sitting.running.id))
 
     async def again(self, played: Played, limits: Limits | None = None, **seat: Any) -> Replayed | None:
-        """Run a forecast again on its record alone; None where there is none, for its trials died at once."""
+        """Run a forecast again on its record alone; None where there is none, for its trials failed."""
         if played.trace.forecast is None:
-            assert played.trial.end is TrialEnd.FAILED
-            assert played.trial.steps <= 1
+            assert not played.trial.counts
             return None
         seated = self.seat(limits or Limits(seconds=20.0), **seat)
         return await replay(played.trace, seated, self.workshop(sealed=True), SeededRandom(1), None)

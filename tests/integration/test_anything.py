@@ -101,7 +101,8 @@ async def test_whatever_a_server_does_the_trial_ends_in_order(
 
     trial = played.trial
     assert trial.end in {TrialEnd.FINISHED, TrialEnd.FAILED, TrialEnd.STEP_LIMIT}
-    assert (trial.end is TrialEnd.FAILED) == (trial.detail != "")
+    assert not (trial.end is TrialEnd.FAILED and trial.detail == "")
+    assert not (trial.end is TrialEnd.FINISHED and trial.detail != "")
     assert 1 <= trial.steps == len(played.steps) <= steps
     assert [unfit(step.belief, asked) for step in played.steps] == [None] * trial.steps
     assert trial.belief == played.steps[-1].belief
