@@ -392,14 +392,12 @@ def _tokens(steps: Sequence[Step]) -> int:
 
 
 async def test_when_time_is_short_subagents_report_with_their_next_move() -> None:
-    at = desk(
-        make("ann"),
-        run("ann"),
-        submit(),
-        others={"ann": [search(), search("port"), report(), report()]},
-        limits=Limits(steps=1000, seconds=600.0),
-        seconds_left=100.0,
-    )
+    def slow_search(_prompt: Prompt) -> Completion:
+        at.seconds_left = 100.0
+        return search()
+
+    others = {"ann": [slow_search, report()]}
+    at = desk(make("ann"), run("ann"), submit(), others=others, limits=Limits(steps=1000, seconds=600.0))
     steps, error = await steps_of(question(), at)
     assert error is None
     assert steps[-1].action.name == "submit"
