@@ -44,7 +44,7 @@ def test_what_stands_beside_is_made_once_where_it_can_only_be_repeated_and_may_f
         assert "RuntimeError (forecaster.py:" in made["beside"]["mute"]["why"]
     assert b"<svg" in picture.read_bytes()
     silent = inside(foxcast, "forecast", "q.toml", "--forecaster", "mute")
-    assert silent.refuses(3, "no trial has an answer: RuntimeError (forecaster.py:")
+    assert silent.refuses(3, "1 trial failed: RuntimeError (forecaster.py:")
 
 
 @pytest.mark.parametrize(

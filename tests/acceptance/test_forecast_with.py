@@ -70,11 +70,13 @@ def test_named_forecasters_stand_side_by_side_with_what_each_took(foxcast: Foxca
     }
     assert "RuntimeError (voices.py" in told["left_out"]["mute"]
     shown = inside(foxcast, "forecast", "file:rain", "--with", "even,high,mute")
-    assert shown.code == 0
+    # Two of them answered, and the exit code shows that one did not.
+    assert shown.code == 10
+    assert shown.err.startswith("foxcast: warning: mute: 1 trial failed: RuntimeError (voices.py:")
     assert "3 forecasters on file:rain" in shown.out
     assert "moved: from the crowd's estimate of" in shown.out
     assert "+0.400" in shown.out
-    assert "mute is left out: no trial has an answer" in shown.out
+    assert "mute is left out: 1 trial failed: RuntimeError (voices.py:" in shown.out
     # Each is on record as ever.
     assert inside(foxcast, "show", "file:rain").out.count("high") >= 2
 
@@ -167,8 +169,10 @@ def test_members_that_cannot_be_are_refused(
     assert refused.code != 0
     with foxcast.config.open("a") as config_file:
         config_file.write('\n[venues.harbour]\nforecasters = ["ensemble"]\n')
-    # It needs no forecast to be found out, but for a member that is missing altogether.
-    assert (words[0] in inside(foxcast, "doctor").out) == (members != "[]")
+    # It needs no forecast to be found out, but for members that are missing altogether: of these the failed trial tells.
+    found = {one["check"]: one["found"] for one in inside(foxcast, "doctor", "--json").json}
+    assert (words[0] in found.get("trials", "")) == (members == "[]")
+    assert any(words[0] in one for one in found.values())
     assert all(word in refused.err for word in words), refused.err
 
 

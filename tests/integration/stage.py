@@ -17,7 +17,7 @@ from bot.config.llm import LlmSection
 from bot.config.model import DeskSection
 from bot.desk.combine import Pool
 from bot.desk.workshop import Engine, Workshop
-from bot.domain.forecast import Limits, Trial, TrialEnd
+from bot.domain.forecast import Limits, Trial
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.research import Hit
