@@ -298,25 +298,19 @@ class Voice:
         return replace(prompt, model=self.model, handover=self._handover(speech))
 
     def _ask_again(self, heard: Heard, why: str, offered: tuple[Tool, ...]) -> None:
-        completion = heard.completion
-        if _is_empty(completion):
-            # Nothing came that could go back, and no provider takes an empty message: the same is asked once more.
-            return
-        self._keep(completion, heard.move)
+        self._keep(heard.completion, heard.move)
         self.say(repair_text(why, offered, folder=self.folder))
 
     def _close(self, heard: Heard, why: str) -> None:
         """Keep an answer that ends a turn for nothing: what is said next comes after it, and changes no message."""
-        if _is_empty(heard.completion):
-            self.messages.append(Message(speaker=Speaker.ASSISTANT, text=NOTHING))
-            self._open = True
-        else:
-            self._keep(heard.completion, heard.move)
+        self._keep(heard.completion, heard.move)
         self.say(f"That was no valid action: {why}.")
 
     def _keep(self, completion: Completion, move: Move | None) -> None:
         self._settle()
-        self.messages.append(self.speech.message(completion, move))
+        # No provider takes an empty message.
+        empty = Message(speaker=Speaker.ASSISTANT, text=NOTHING)
+        self.messages.append(empty if _is_empty(completion) else self.speech.message(completion, move))
         self._open, self._said_at = True, -1
 
     def _settle(self) -> None:

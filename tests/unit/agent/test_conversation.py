@@ -156,11 +156,13 @@ async def test_a_wrong_call_is_answered_as_the_tool_with_the_reason() -> None:
     assert (second.answers, second.text) == ("b", NOT_RUN)
 
 
-async def test_an_empty_answer_is_asked_for_once_more_with_the_very_same_request() -> None:
+async def test_an_empty_answer_is_met_by_one_reminder_and_no_empty_message_goes_back() -> None:
     at, voice = opened(Completion(thinking="Hm.", finish=Finish.LENGTH), vote())
     assert (await voice.fill(VOTE, percent)).value == 40
-    first, second = (one.prompt for one in at.asked)
-    assert first.messages == second.messages
+    first, second = (one.prompt.messages for one in at.asked)
+    assert second[: len(first)] == first
+    assert all(message.text for message in second)
+    assert second[-1].text.startswith("That did not count: the answer was cut off")
 
 
 @pytest.mark.parametrize("dialect", [*Dialect])
