@@ -169,7 +169,7 @@ def test_members_that_cannot_be_are_refused(
     assert refused.code != 0
     with foxcast.config.open("a") as config_file:
         config_file.write('\n[venues.harbour]\nforecasters = ["ensemble"]\n')
-    # It needs no forecast to be found out, but for members that are missing altogether: of these the failed trial tells.
+    # It needs no forecast to be found out; that members are missing altogether the failed trial tells.
     found = {one["check"]: one["found"] for one in inside(foxcast, "doctor", "--json").json}
     assert (words[0] in found.get("trials", "")) == (members == "[]")
     assert any(words[0] in one for one in found.values())
