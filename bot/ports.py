@@ -319,16 +319,11 @@ class Desk(Protocol):
         """Where the engine stops this trial."""
         ...
 
-    @property
-    def seconds_left(self) -> float:
-        """How long models can still be asked in this trial. A trial that is repeated reads another number here."""
-        ...
-
     def is_late(self, place: str) -> bool:
         """Say whether there is only time for the final answer left (``Limits.final_seconds``) at a place of the trial.
 
-        Ask it before each turn, with a name for the turn that is its own in the trial. What it says is on record: a
-        trial that is resumed or replayed is late at the same places.
+        Ask it before each turn, with a name for that turn alone. What it says is on record, so a trial that is resumed
+        or replayed is late at the same places.
         """
         ...
 
@@ -362,8 +357,8 @@ class Desk(Protocol):
         """Ask the model in a role, within budget and limits; on record first, as above.
 
         Without a seed the same question may be answered from the record of another trial. Raises Unavailable when
-        nobody answered in time, LimitReached when the time of the trial is over, Rejected for what no model takes or
-        the budget does not allow, Unauthorized, ContractError, and ConfigError for a role without a model.
+        nobody answered in time, LimitReached when the trial is over, Rejected for what no model takes or the budget
+        does not allow, Unauthorized, ContractError, and ConfigError for a role without a model.
         """
         ...
 

@@ -115,12 +115,10 @@ class _Walk:
     _calls: Counter[str] = field(default_factory=Counter)
 
     def offer(self, number: int) -> None:
-        """Decide what may be called at a step: only what closes the loop, once there is no time for more."""
-        offered = self.way.offer(number)
+        """Decide what may be called at a step; where there is no time for more, it is what the last step offers."""
         voice = self.voice
-        closing = tuple(tool for tool in offered if tool.name in self.way.closing)
         is_late = voice.desk.is_late(f"{voice.role} {voice.seed} {number}")
-        self.offered = (closing or offered) if is_late else offered
+        self.offered = self.way.offer(self.steps if is_late else number)
 
     async def turn(self, number: int) -> Turn:
         heard = await self.voice.hear(self.offered, lambda move: self._fault(number, move))

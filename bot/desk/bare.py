@@ -1,6 +1,5 @@
 """A bench with nothing on it, for forecasters that use neither tools nor models."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,11 +18,6 @@ class BareBench:
     policy: SourcePolicy = field(default_factory=SourcePolicy)
     tools: Sequence[Tool] = ()
     all_tools: Sequence[Tool] = ()
-
-    @property
-    def seconds_left(self) -> float:
-        """No model is asked, so no time is measured."""
-        return math.inf
 
     def is_late(self, place: str) -> bool:
         """Say no: no time is kept for a final answer of a model."""

@@ -32,8 +32,6 @@ class Bench(Protocol):
     def tools(self) -> Sequence[Tool]: ...
     @property
     def all_tools(self) -> Sequence[Tool]: ...
-    @property
-    def seconds_left(self) -> float: ...
     def is_late(self, place: str) -> bool: ...
     async def use(self, tool: str, arguments: Mapping[str, Json]) -> ToolResult: ...
     def dialect(self, role: str) -> Dialect: ...
@@ -92,11 +90,6 @@ class TrialDesk:
     def all_tools(self) -> Sequence[Tool]:
         """All tools that may be offered at any time of the trial."""
         return self.bench.all_tools
-
-    @property
-    def seconds_left(self) -> float:
-        """How long models can still be asked."""
-        return self.bench.seconds_left
 
     def is_late(self, place: str) -> bool:
         """Say whether there is only time for the final answer left."""

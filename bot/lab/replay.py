@@ -270,10 +270,6 @@ class _Ear:
             self._hear(error)
             raise
 
-    @property
-    def seconds_left(self) -> float:
-        return self.bench.seconds_left
-
     def is_late(self, place: str) -> bool:
         return self.bench.is_late(place)
 

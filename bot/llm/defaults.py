@@ -13,6 +13,9 @@ from bot.llm.faults import named
 from bot.llm.roles import name_of
 from bot.ports import Llm
 
+# Roles of the desk that do small work, and how much a model thinks in them unless config says so.
+HELPERS = frozenset({"filter", "summariser"})
+HELPER_EFFORT = "low"
 # Enough to think and to answer at moderate effort; a limit below 4,000 comes back empty from models that think.
 UNKNOWN_MODEL = ModelDefaults(max_tokens=16_000)
 
@@ -39,11 +42,17 @@ def defaults_of(llm: Llm, model: str) -> ModelDefaults:
     return cast("ModelDefaults", found)
 
 
-def sampling_of(table: RoleSection, recommended: ModelDefaults, *, seed: int | None = None) -> Sampling:
-    """Return how a model is sampled in a role: as the role's table says, and where that is silent as recommended."""
+def sampling_of(role: str, table: RoleSection, recommended: ModelDefaults, *, seed: int | None = None) -> Sampling:
+    """Return how a model is sampled in a role: as the role's table says, and where that is silent as recommended.
+
+    In the desk's helper roles, which read much and decide little, a model that thinks does so at low effort.
+    """
+    effort = table.effort
+    if effort is None and recommended.effort is not None:
+        effort = HELPER_EFFORT if role in HELPERS else recommended.effort
     return Sampling(
         max_tokens=recommended.max_tokens if table.max_tokens is None else table.max_tokens,
         temperature=table.temperature,
-        effort=recommended.effort if table.effort is None else table.effort,
+        effort=effort,
         seed=seed,
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.errors import FoxcastError
-from bot.llm.defaults import defaults_of, sampling_of
+from bot.llm.defaults import HELPERS, defaults_of, sampling_of
 from bot.llm.price import Tariff
 from bot.llm.roles import Roles, provider_of
 from bot.ports import Llm
@@ -17,7 +17,6 @@ STEP_TOKENS_OUT = 1_000
 # A helper of the desk is shown what one search or one page brought, once for each, and says little of it.
 HELPER_TOKENS_IN = 3_000
 HELPER_TOKENS_OUT = 300
-HELPERS = frozenset({"filter", "summariser"})
 # Asked by audits of what was forecast before, never for a forecast.
 APART = frozenset({"auditor"})
 # A prompt late in such a trial.
@@ -59,7 +58,7 @@ class Prices:
             llm = self.llms[provider_of(model)]
             try:
                 rate = await self.tariff.rate(model, llm)
-                longest = sampling_of(table, defaults_of(llm, model)).max_tokens
+                longest = sampling_of(role, table, defaults_of(llm, model)).max_tokens
             except FoxcastError:
                 return None
             tokens_out = longest if most_out is None else min(most_out, longest)

@@ -145,7 +145,7 @@ class Gateway:
             model=model,
             messages=tuple(part.digest for part in parts.messages),
             offer=parts.offer.digest,
-            sampling=sampling_of(table, line.defaults(model), seed=inquiry.seed),
+            sampling=sampling_of(inquiry.role, table, line.defaults(model), seed=inquiry.seed),
             nth=inquiry.nth,
             place=line.place(model),
         )
@@ -256,7 +256,9 @@ class Gateway:
         # Of one model alone the alarm above says it all.
         if len(failed) > 1 or not isinstance(failed[0][1], Unauthorized):
             role = failed[0][0].inquiry.role
-            text = "; ".join(f"{order.model}: {failure}" for order, failure in failed)
+            # Most providers name the model themselves.
+            whys = [(order.model, str(failure)) for order, failure in failed]
+            text = "; ".join(why if why.startswith(model) else f"{model}: {why}" for model, why in whys)
             self.alarm.tell(f"role {role}", f"No model answers as {role}", f"{text}.")
 
 

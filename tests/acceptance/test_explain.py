@@ -135,7 +135,6 @@ def test_how_a_forecaster_was_configured_is_explained(thought: Foxcast, inside: 
     assert (told["settings"]["steps"], told["settings"]["crowd"]) == (4, True)
     said = " ".join(inside(thought, "explain", "lamp", "--forecaster", "brief").out.split())
     assert "setup: variant of blf, trials configured 1, aggregate logit-mean, clairvoyant false" in said
-    # As many steps as the variant's settings need.
     assert "limits: steps 4, seconds 600.0" in said
     assert "steps 4" in said.partition("settings: ")[2]
 

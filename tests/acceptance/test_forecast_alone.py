@@ -82,3 +82,33 @@ def test_a_locked_question_is_left_alone(tmp_path: Path, inside: Inside) -> None
     inside(foxcast, "lock", "lamp", "--reason", "disputed")
     inside(foxcast, "run", "--once")
     assert inside(foxcast, "forecast", "lamp").refuses(9, "harbour:lamp is locked: disputed", "foxcast unlock")
+
+
+DEAD = """
+plugins = ["blf", "openai_compatible"]
+[models.openai_compatible.settings.endpoints.here]
+base_url = "http://127.0.0.1:1/v1"
+[llm.roles.main]
+model = "openai_compatible:here/small"
+[llm.models."openai_compatible:here/small"]
+free = true
+[llm.providers.openai_compatible]
+attempts = 1
+"""
+
+
+def test_an_endpoint_that_is_not_there_is_told_as_that_by_all_trials_and_by_the_doctor(
+    tmp_path: Path, inside: Inside
+) -> None:
+    foxcast = installed(tmp_path, DEAD)
+    (tmp_path / "q.toml").write_text(RAIN)
+    made = inside(foxcast, "forecast", "q.toml")
+    why = "http://127.0.0.1:1/v1/chat/completions cannot be reached"
+    last = made.err.splitlines()[-1]
+    assert (made.code, why in last, "left alone" in last) == (3, True, False)
+    # Five trials with one cause.
+    assert made.out.count(": as trial ") == 4
+    checked = inside(foxcast, "doctor", "--json")
+    (found,) = [one for one in checked.json if one["check"] == "endpoints"]
+    assert found["verdict"] == "fail"
+    assert "openai_compatible:here/small: http://127.0.0.1:1/v1/models cannot be reached" in found["found"]

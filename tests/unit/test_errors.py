@@ -7,7 +7,11 @@ import pytest
 from bot import errors
 from bot.errors import FoxcastError, Rejected, Unavailable, told, unnamed
 
-OURS = [one for _, one in inspect.getmembers(errors, inspect.isclass) if one is not FoxcastError]
+OURS = [
+    one
+    for _, one in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(one, FoxcastError) and one is not FoxcastError
+]
 
 
 def test_an_error_of_ours_is_told_by_its_message_and_a_foreign_one_with_its_type() -> None:

@@ -157,7 +157,7 @@ async def test_the_last_step_offers_only_submit() -> None:
     assert [asked.prompt.allowed for asked in at.asked] == [(), (), ("submit",)]
     tools = [[id(tool) for tool in asked.prompt.tools] for asked in at.asked]
     assert tools[0] == tools[1] == tools[2]
-    assert at.asked[-1].prompt.messages[-1].text.endswith("Step 3 of 3. You can call now: submit.")
+    assert at.asked[-1].prompt.messages[-1].text.endswith("Step 3 of 3, the last one. You can call now: submit.")
 
 
 async def test_a_model_that_would_search_for_ever_is_stopped_and_its_last_belief_counts() -> None:

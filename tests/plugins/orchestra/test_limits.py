@@ -389,3 +389,16 @@ async def test_the_end_of_the_tokens_comes_in_time_also_right_after_subagents_us
 
 def _tokens(steps: Sequence[Step]) -> int:
     return sum(step.usage.tokens_in + step.usage.tokens_out for step in steps)
+
+
+async def test_when_time_is_short_subagents_report_with_their_next_move() -> None:
+    def slow_search(_prompt: Prompt) -> Completion:
+        at.seconds_left = 100.0
+        return search()
+
+    others = {"ann": [slow_search, report()]}
+    at = desk(make("ann"), run("ann"), submit(), others=others, limits=Limits(steps=1000, seconds=600.0))
+    steps, error = await steps_of(question(), at)
+    assert error is None
+    assert steps[-1].action.name == "submit"
+    assert offered(at, "ann")[1:] == [["report_results"]]

@@ -136,7 +136,8 @@ async def test_an_answer_in_words_is_met_by_one_reminder_and_both_stay() -> None
     assert (said.text, said.native) == (words.text, words.native)
     why = "the answer held no action"
     assert reminder == Message(
-        speaker=Speaker.USER, text=f"That was no valid action: {why}. Send exactly one of: vote."
+        speaker=Speaker.USER,
+        text=f"That did not count: {why}. Answer with exactly one tool call. You can call now: vote.",
     )
     at, voice = opened(words, words)
     filled = await voice.fill(VOTE, percent)

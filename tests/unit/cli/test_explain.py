@@ -176,7 +176,7 @@ async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
     told = printed(await explanation_of(records(theatre), forecast.id))
     assert "trial 1, model failed: " in told
     assert "left out: trial 1, it failed: " in told
-    assert "Steps, ended: failed" in told
+    assert "Trial 1, ended: failed" in told
 
 
 async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: Theatre) -> None:

@@ -42,7 +42,14 @@ def advised(advice: object = HARD) -> dict[str, ScriptedLlm]:
 def test_the_table_of_a_role_goes_before_what_the_provider_recommends(
     table: dict[str, object], expected: Sampling
 ) -> None:
-    assert sampling_of(RoleSection.model_validate({"model": MAIN, **table}), HARD) == expected
+    assert sampling_of("main", RoleSection.model_validate({"model": MAIN, **table}), HARD) == expected
+
+
+def test_the_small_work_of_the_desk_is_done_at_low_effort_unless_config_says_otherwise() -> None:
+    table = RoleSection.model_validate({"model": MAIN})
+    assert sampling_of("filter", table, HARD).effort == "low"
+    assert sampling_of("summariser", RoleSection(model=MAIN, effort="high"), HARD).effort == "high"
+    assert sampling_of("filter", table, ModelDefaults(max_tokens=100)).effort is None
 
 
 async def test_what_is_recommended_is_sent_named_on_record_and_reserved(open_rig: OpenRig) -> None:
