@@ -198,7 +198,7 @@ async def _calm(story: Story) -> None:
 
 
 def _done(story: Story) -> bool:
-    if not story.ledger.exists():
+    if not story.ledger.exists() or story.is_half_made():
         return False
     health = full_check(story.ledger, INVARIANTS)
     if not health.sound:

@@ -113,7 +113,7 @@ class Story:
 
     def judge(self) -> bool:
         """Check the ledger as it lies on disk; return whether all work is done. Raises Violation."""
-        if not self.ledger.exists() or self._is_half_made():
+        if not self.ledger.exists() or self.is_half_made():
             return False
         health = full_check(self.ledger, INVARIANTS)
         if not health.sound:
@@ -129,7 +129,7 @@ class Story:
             unfinished = database.execute(UNFINISHED).fetchone()[0]
         return bool(unfinished == 0)
 
-    def _is_half_made(self) -> bool:
+    def is_half_made(self) -> bool:
         """Say whether the life was killed while it made the tables of its ledger, step by step."""
         with closing(open_reader(self.ledger)) as database:
             return len(MIGRATIONS.applied(database)) < len(MIGRATIONS.pending(Database(memory=True)))

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -165,7 +166,7 @@ async def test_calibration_is_told_as_a_move(theatre: Theatre) -> None:
 
 
 async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
-    # The two trials ask by turns; the first one gets no answer to its second question.
+    # The two trials ask by turns; one of them gets no answer to its second question.
     theatre.llm.turns = [
         thoughts(0.3, 0.55),
         thoughts(0.3, 0.55),
@@ -174,9 +175,9 @@ async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
     ]
     forecast = await theatre.forecast(question(), trials=2)
     told = printed(await explanation_of(records(theatre), forecast.id))
-    assert "trial 1, model failed: " in told
-    assert "left out: trial 1, it failed: " in told
-    assert "Trial 1, ended: failed" in told
+    assert re.search(r"trial \d, model failed: .*the line is dead", told)
+    assert re.search(r"left out: trial \d, it failed: ", told)
+    assert re.search(r"Trial \d, ended: failed", told)
 
 
 async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: Theatre) -> None:
