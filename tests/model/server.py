@@ -15,7 +15,7 @@ def main(gguf: str) -> None:
     params.model.path = gguf
     params.hostnames = ["127.0.0.1"]
     params.port = 0
-    params.n_ctx = 4096
+    params.n_ctx = 8192
     params.n_parallel = 1
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1

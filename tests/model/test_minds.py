@@ -78,8 +78,9 @@ def test_a_forecast_ends_in_order_and_is_made_again_from_the_record(
     with capsys.disabled():
         sys.stdout.write(f"\n{mind}: exit {code} {err.splitlines()[-1] if code else _ending(out)}\n")
     if code:
-        # Its very first answer may be no action, and nothing is forecast then.
-        assert (code, "no trial has an answer" in err) == (ExitCode.UNAVAILABLE, True)
+        # It may find no valid action, or fill its context, before it believes anything: then nothing is forecast.
+        assert code in {ExitCode.UNAVAILABLE, ExitCode.REFUSED}
+        assert "1 trial failed: " in err
         return
     made = json.loads(out)
     assert 0.0 < made["forecast"]["predictions"]["outcome"]["probability"] < 1.0
