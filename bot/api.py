@@ -26,7 +26,7 @@ from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
 from bot.desk.combine import Pool, combine, mixed, pooled
 from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
-from bot.domain.belief import Belief, Confidence, Evidence, Prior, PriorSource
+from bot.domain.belief import Belief, Confidence, Evidence, PriorSource, TrialPrior
 from bot.domain.conduct import Conduct
 from bot.domain.curves import curve_through, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
@@ -253,7 +253,6 @@ __all__ = [
     "Price",
     "PriceFeed",
     "PricePlace",
-    "Prior",
     "PriorSource",
     "Prompt",
     "Question",
@@ -298,6 +297,7 @@ __all__ = [
     "Trader",
     "Trial",
     "TrialEnd",
+    "TrialPrior",
     "Turn",
     "Unauthorized",
     "Unavailable",

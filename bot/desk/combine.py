@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 
-from bot.domain.belief import Prior, PriorSource
+from bot.domain.belief import PriorSource, TrialPrior
 from bot.domain.forecast import Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Choice, Curve, Prediction
 from bot.domain.question import Question
@@ -53,7 +53,7 @@ def combine(question: Question, trials: Sequence[Trial], pool: Pool) -> Mapping[
 
 
 def pooled(
-    question: Question, opinions: Sequence[Mapping[str, Prediction]], pool: Pool, *, prior: Prior | None = None
+    question: Question, opinions: Sequence[Mapping[str, Prediction]], pool: Pool, *, prior: TrialPrior | None = None
 ) -> Mapping[str, Prediction]:
     """Return one prediction per target from opinions that each have one for every target; a single one unchanged.
 
@@ -104,12 +104,12 @@ def _mixture(predictions: Sequence[Prediction], weights: Sequence[float]) -> Pre
             return Binary(float(sigmoid(sum(share * value for share, value in zip(shares, logits, strict=True)))))
 
 
-def _crowd(question: Question) -> Prior | None:
-    return None if question.crowd is None else Prior(PriorSource.CROWD, question.crowd.prediction)
+def _crowd(question: Question) -> TrialPrior | None:
+    return None if question.crowd is None else TrialPrior(PriorSource.CROWD, question.crowd.prediction)
 
 
 def _binary(
-    opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: Pool, prior: Prior | None
+    opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: Pool, prior: TrialPrior | None
 ) -> list[Binary]:
     from bot.science import aggregate, shrinkage  # noqa: PLC0415 - numpy, which a single trial does not need
 

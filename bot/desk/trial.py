@@ -9,7 +9,7 @@ from typing import Protocol
 import structlog
 
 from bot.desk.troubles import in_words
-from bot.domain.belief import Belief, Prior, unfit
+from bot.domain.belief import Belief, TrialPrior, unfit
 from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.question import Question
 from bot.domain.step import Step, Usage
@@ -44,7 +44,7 @@ class _Progress:
     steps: int = 0
     belief: Belief | None = None
     usage: Usage = field(default_factory=Usage)
-    prior: Prior | None = None
+    prior: TrialPrior | None = None
 
     def add(self, step: Step) -> None:
         self.steps += 1

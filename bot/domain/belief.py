@@ -35,7 +35,7 @@ class PriorSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Prior:
+class TrialPrior:
     """What a trial starts from before any evidence, the same for every target of the question."""
 
     # No field of the name ``kind``: the ledger tells the members of unions apart by that.

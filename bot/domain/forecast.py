@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
-from bot.domain.belief import Belief, Prior
+from bot.domain.belief import Belief, TrialPrior
 from bot.domain.prediction import Prediction
 from bot.domain.question import QuestionRef, require_aware
 from bot.domain.step import Usage
@@ -78,7 +78,7 @@ class Trial:
     steps: int
     usage: Usage = field(default_factory=Usage)
     detail: str = ""
-    prior: Prior | None = None
+    prior: TrialPrior | None = None
 
     @property
     def counts(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from bot.domain.belief import Belief, Prior
+from bot.domain.belief import Belief, TrialPrior
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -84,4 +84,4 @@ class Step:
     usage: Usage = field(default_factory=Usage)
     final: bool = False
     remarks: tuple[str, ...] = ()
-    prior: Prior | None = None
+    prior: TrialPrior | None = None

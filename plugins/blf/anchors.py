@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.api import Anchor, Binary, BinaryShape, Desk, Prior, PriorSource, Question, starting_point
+from bot.api import Anchor, Binary, BinaryShape, Desk, PriorSource, Question, TrialPrior, starting_point
 from plugins.blf.settings import BlfSettings
 
 # How often questions of each kind came true. Source: BLF (arXiv 2604.18576v3), table 7, and the code behind it.
@@ -58,11 +58,11 @@ def anchor_of(question: Question, desk: Desk, settings: BlfSettings) -> Anchor:
     return starting_point(question, crowd=settings.crowd)
 
 
-def prior_of(anchor: Anchor) -> Prior | None:
+def prior_of(anchor: Anchor) -> TrialPrior | None:
     """Return what a trial starts from as its first step says it: towards this trials that disagree are drawn."""
     kinds = {"crowd": PriorSource.CROWD, "prior": PriorSource.BASE_RATE, "even": PriorSource.EVEN}
     # Only answers of yes or no are drawn anywhere.
-    return Prior(kinds[anchor.kind], anchor.prediction) if isinstance(anchor.prediction, Binary) else None
+    return TrialPrior(kinds[anchor.kind], anchor.prediction) if isinstance(anchor.prediction, Binary) else None
 
 
 def _learned(question: Question, desk: Desk) -> Anchor | None:

@@ -76,7 +76,7 @@ class StateRefused(Rejected):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class FaultRemedy:
     """What a person can do, in words for the messages of errors.
 
     ``key`` is the variable of the key, ``choice`` the setting of the tool choice, ``reached`` where the address is set.
@@ -100,7 +100,7 @@ class Remedy:
 
 
 def fault(
-    refusal: HttpRefusal, *, shown: str, remedy: Remedy, wait_s: float | None = None, named: bool = True
+    refusal: HttpRefusal, *, shown: str, remedy: FaultRemedy, wait_s: float | None = None, named: bool = True
 ) -> FoxcastError:
     """Return the error that an answer other than 200 stands for; ``wait_s`` is what its headers ask for.
 
@@ -118,7 +118,7 @@ def fault(
     return error
 
 
-def translated(error: FoxcastError, *, shown: str, remedy: Remedy) -> FoxcastError:
+def translated(error: FoxcastError, *, shown: str, remedy: FaultRemedy) -> FoxcastError:
     """Return an error of a request over HTTP as it reads for the model that was asked."""
     wait_s = error.retry_after_s if isinstance(error, Unavailable) else None
     if error.refusal is not None and error.refusal.status >= 400:
@@ -130,7 +130,7 @@ def translated(error: FoxcastError, *, shown: str, remedy: Remedy) -> FoxcastErr
     return type(error)(f"{shown}: {error}")
 
 
-def raise_fault(text: str, *, shown: str, remedy: Remedy) -> NoReturn:
+def raise_fault(text: str, *, shown: str, remedy: FaultRemedy) -> NoReturn:
     """Raise what an error within an answer of status 200 means; one that names no status may pass."""
     raise fault(HttpRefusal(status=status_in(text), body=text), shown=shown, remedy=remedy, named=False)
 
@@ -175,7 +175,7 @@ def _words(value: Any) -> str:  # noqa: ANN401 - JSON of no known form
     return " ".join(dict.fromkeys(part for part in parts if part))
 
 
-def _account_fault(status: int, text: str, *, said: str, shown: str, remedy: Remedy) -> FoxcastError | None:
+def _account_fault(status: int, text: str, *, said: str, shown: str, remedy: FaultRemedy) -> FoxcastError | None:
     """Return the error where key or account are at fault."""
     detail = f"({said.removeprefix(f'{shown}: ')})"
     if (status == BROKE and not _IN_FLIGHT.search(text)) or (400 <= status < 500 and _QUOTA.search(text)):
@@ -189,7 +189,7 @@ def _account_fault(status: int, text: str, *, said: str, shown: str, remedy: Rem
     return None
 
 
-def _request_fault(status: int, text: str, *, said: str, remedy: Remedy) -> FoxcastError:
+def _request_fault(status: int, text: str, *, said: str, remedy: FaultRemedy) -> FoxcastError:
     if _CONTEXT.search(text):
         return ContextExceeded(said)
     if _CHOICE.search(text):
@@ -203,7 +203,7 @@ def _request_fault(status: int, text: str, *, said: str, remedy: Remedy) -> Foxc
     return Rejected(said)
 
 
-def _choice_remedy(text: str, remedy: Remedy) -> str:
+def _choice_remedy(text: str, remedy: FaultRemedy) -> str:
     if not remedy.choice:
         return ""
     if _NO_AUTO.search(text):

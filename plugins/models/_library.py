@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from bot.api import ContractError, HttpRefusal, Price, Rejected, ServerUnreachable, Unauthorized, Unavailable
 from plugins.models._chat_reply import chat_reply
-from plugins.models._faults import SHOWN_CHARS, Remedy, fault
+from plugins.models._faults import SHOWN_CHARS, FaultRemedy, fault
 from plugins.models._wire_call import MAX_REPLY_BYTES, WireCall, WireReply
 from plugins.models._wire_chat import chat_messages, response_format, tools_offered
 
@@ -165,7 +165,7 @@ def _counted(usage: dict[str, Any] | None, cost: float | None) -> dict[str, Any]
 # Errors
 
 
-def translate(error: Exception, library: ModuleType, *, shown: str, remedy: Remedy) -> NoReturn:
+def translate(error: Exception, library: ModuleType, *, shown: str, remedy: FaultRemedy) -> NoReturn:
     """Raise ours: by the status where the provider answered, by the cause where the network failed, else by class.
 
     The library says InternalServerError, with a status of its own making, also for a broken answer and a lost
@@ -194,7 +194,7 @@ def translate(error: Exception, library: ModuleType, *, shown: str, remedy: Reme
     raise ContractError(message) from error
 
 
-def _raise_by_class(error: Exception, library: ModuleType, *, shown: str, said: str, remedy: Remedy) -> None:
+def _raise_by_class(error: Exception, library: ModuleType, *, shown: str, said: str, remedy: FaultRemedy) -> None:
     exceptions = library.exceptions
     statuses = {
         401: (exceptions.AuthenticationError, exceptions.PermissionDeniedError),

@@ -23,7 +23,7 @@ from bot.api import (
     ToolCall,
     Usage,
 )
-from plugins.models._faults import Remedy
+from plugins.models._faults import FaultRemedy
 from plugins.models._profiles import ModelProfile
 
 # The name of the schema, and of the tool that stands in for it where a server takes no schemas.
@@ -56,7 +56,7 @@ class WireCall:
     sampling: Sampling
     profile: ModelProfile
     tool_choice: str = "auto"
-    remedy: Remedy = field(default_factory=Remedy)
+    remedy: FaultRemedy = field(default_factory=FaultRemedy)
 
     @cached_property
     def level(self) -> str | None:

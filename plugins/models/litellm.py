@@ -46,7 +46,7 @@ from bot.api import (
 )
 from plugins.models._chat_reply import require_uncut
 from plugins.models._exchange import WireEndpoint, exchanged, priced
-from plugins.models._faults import Remedy
+from plugins.models._faults import FaultRemedy
 from plugins.models._library import MARKED, library_request, listed_price, load, read_library, translate
 from plugins.models._profiles import ModelProfile, WireFormat, library_profile, profile_of
 from plugins.models._vendors import VENDORS, url_of
@@ -207,10 +207,10 @@ class Litellm:
             translate(error, library, shown=call.shown, remedy=call.remedy)
         return read_library(reply, call)
 
-    def _remedy(self, vendor: str) -> Remedy:
+    def _remedy(self, vendor: str) -> FaultRemedy:
         base = self._settings.base_urls.get(vendor)
         where = f"base_urls.{vendor} in [models.{NAME}.settings]" + (f", now {base}" if base else "")
-        return Remedy(key=_variable(vendor), reached=where, clean=self._cleaned)
+        return FaultRemedy(key=_variable(vendor), reached=where, clean=self._cleaned)
 
     def _cleaned(self, said: str) -> str:
         """Return a text without our keys, those that the environment holds, and the queries of addresses."""

@@ -33,7 +33,7 @@ from bot.api import (
 )
 from plugins.models._chat_reply import require_uncut, unwrapped
 from plugins.models._exchange import WireEndpoint, exchanged, priced
-from plugins.models._faults import Remedy
+from plugins.models._faults import FaultRemedy
 from plugins.models._profiles import ModelProfile, ThinkingStyle, WireFormat, profile_of
 from plugins.models._vendors import HOSTED, url_of, vendor_at
 from plugins.models._wire_call import ANSWER, WireCall
@@ -279,9 +279,9 @@ def _variable(model: str) -> str:
     return f"FOXCAST_MODELS__{NAME.upper()}__SETTINGS__ENDPOINTS__{model.partition('/')[0].upper()}__API_KEY"
 
 
-def _remedy(model: str) -> Remedy:
+def _remedy(model: str) -> FaultRemedy:
     table = f"[models.{NAME}.settings.endpoints.{model.partition('/')[0]}]"
-    return Remedy(key=_variable(model), choice=f"{table} tool_choice", reached=f"base_url in {table}")
+    return FaultRemedy(key=_variable(model), choice=f"{table} tool_choice", reached=f"base_url in {table}")
 
 
 def _dressed(prompt: Prompt) -> Prompt:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.belief import Prior, PriorSource
+from bot.domain.belief import PriorSource, TrialPrior
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, Choice
 from bot.domain.question import Question
@@ -118,15 +118,15 @@ def test_every_templated_question_of_the_real_rounds_has_a_kind_and_the_kinds_di
 @pytest.mark.parametrize(
     ("asked", "settings", "prior"),
     [
-        (priced(0.8, source="fred"), BlfSettings(), Prior(PriorSource.CROWD, Binary(0.8))),
-        (question(source="fred"), BlfSettings(), Prior(PriorSource.BASE_RATE, Binary(0.422))),
-        (question(), BlfSettings(), Prior(PriorSource.EVEN, Binary(0.5))),
+        (priced(0.8, source="fred"), BlfSettings(), TrialPrior(PriorSource.CROWD, Binary(0.8))),
+        (question(source="fred"), BlfSettings(), TrialPrior(PriorSource.BASE_RATE, Binary(0.422))),
+        (question(), BlfSettings(), TrialPrior(PriorSource.EVEN, Binary(0.5))),
         # Who does not show the crowd does not start from it.
-        (priced(0.8), BlfSettings(crowd=False), Prior(PriorSource.EVEN, Binary(0.5))),
+        (priced(0.8), BlfSettings(crowd=False), TrialPrior(PriorSource.EVEN, Binary(0.5))),
     ],
 )
 async def test_the_first_step_of_a_trial_says_what_it_started_from(
-    asked: Question, settings: BlfSettings, prior: Prior
+    asked: Question, settings: BlfSettings, prior: TrialPrior
 ) -> None:
     steps, _ = await steps_of(asked, desk(submit(0.7)), settings.model_copy(update={"steps": 1}))
     assert [step.prior for step in steps] == [prior]

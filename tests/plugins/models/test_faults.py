@@ -16,9 +16,9 @@ from bot.errors import (
     Unauthorized,
     Unavailable,
 )
-from plugins.models._faults import Remedy, StateRefused, fault, message_in, translated
+from plugins.models._faults import FaultRemedy, StateRefused, fault, message_in, translated
 
-REMEDY = Remedy(key="THE_KEY", choice="[table] tool_choice", reached="base_url in [table]")
+REMEDY = FaultRemedy(key="THE_KEY", choice="[table] tool_choice", reached="base_url in [table]")
 
 
 def openai(message: str, **more: Any) -> Any:
@@ -183,7 +183,7 @@ def test_messages_say_what_to_do() -> None:
 
 
 def test_secrets_are_taken_out() -> None:
-    remedy = Remedy(clean=lambda said: said.replace("sk-secret", "***"))
+    remedy = FaultRemedy(clean=lambda said: said.replace("sk-secret", "***"))
     error = fault(HttpRefusal(status=400, body='{"error": "bad sk-secret"}'), shown="x", remedy=remedy)
     assert "sk-secret" not in f"{error} {error.refusal}"
 

@@ -26,7 +26,7 @@ from bot.testing.http import DictHttp
 from bot.testing.loopback import End, LoopbackServer, Received, Sent
 from bot.testing.model_contract import KEY, QUESTION, SAMPLING, SEARCH, ModelContract
 from bot.testing.model_server import ModelServer, Reply, fail, say
-from plugins.models._faults import Remedy
+from plugins.models._faults import FaultRemedy
 from plugins.models._library import GUARDS, translate
 from plugins.models.litellm import Litellm, LitellmSettings, foxcast_models, open_litellm
 
@@ -310,7 +310,7 @@ async def test_every_error_of_the_library_says_who_must_act() -> None:
 
 def raised(error: Exception, library: ModuleType) -> Exception:
     with pytest.raises(FoxcastError) as caught:
-        translate(error, library, shown="litellm:x", remedy=Remedy())
+        translate(error, library, shown="litellm:x", remedy=FaultRemedy())
     return caught.value
 
 

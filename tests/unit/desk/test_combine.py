@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.desk.combine import Pool, combine, counted, pooled, suffices
-from bot.domain.belief import Belief, Prior, PriorSource
+from bot.domain.belief import Belief, PriorSource, TrialPrior
 from bot.domain.forecast import LIMITS, Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
@@ -24,7 +24,7 @@ def trial(
     end: TrialEnd = TrialEnd.FINISHED,
     *,
     stated: bool = True,
-    prior: Prior | None = None,
+    prior: TrialPrior | None = None,
 ) -> Trial:
     belief = None if predictions is None else Belief(predictions=predictions, stated=stated)
     return Trial(number=number, end=end, belief=belief, steps=1, prior=prior)
@@ -140,7 +140,7 @@ def test_the_middle_of_three_odds(pool: Pool, expected: float) -> None:
 LOW = (0.02, 0.02, 0.10, 0.05, 0.30)
 
 
-def shrunk(asked: Question, prior: Prior | None = None) -> float:
+def shrunk(asked: Question, prior: TrialPrior | None = None) -> float:
     trials = [trial(n, {"outcome": Binary(p)}, prior=prior) for n, p in enumerate(LOW, 1)]
     return values(combine(asked, trials, Pool.SHRINK))["outcome"]
 
@@ -148,23 +148,23 @@ def shrunk(asked: Question, prior: Prior | None = None) -> float:
 def test_trials_that_saw_the_crowd_are_not_shrunk() -> None:
     crowd = Crowd(prediction=Binary(0.4), at=datetime(2026, 1, 1, tzinfo=UTC))
     assert shrunk(replace(question(BinaryShape()), crowd=crowd)) == pytest.approx(0.059832, abs=1e-6)
-    said = Prior(PriorSource.CROWD, Binary(0.4))
+    said = TrialPrior(PriorSource.CROWD, Binary(0.4))
     assert shrunk(question(BinaryShape()), said) == pytest.approx(0.059832, abs=1e-6)
 
 
 def test_trials_are_shrunk_towards_the_base_rate_that_they_started_from() -> None:
     # Their spread of 1.150 in log-odds leaves them the floor, 0.3: 0.3 * -2.754520 + 0.7 * logit(0.05) = -2.887463.
-    assert shrunk(question(BinaryShape()), Prior(PriorSource.BASE_RATE, Binary(0.05))) == pytest.approx(
+    assert shrunk(question(BinaryShape()), TrialPrior(PriorSource.BASE_RATE, Binary(0.05))) == pytest.approx(
         0.052777, abs=1e-6
     )
-    far = Prior(PriorSource.BASE_RATE, Binary(0.4))
+    far = TrialPrior(PriorSource.BASE_RATE, Binary(0.4))
     assert shrunk(question(BinaryShape()), far) == pytest.approx(0.247837, abs=1e-6)
 
 
 def test_trials_that_hid_the_crowd_do_not_get_it_back() -> None:
     crowd = Crowd(prediction=Binary(0.4), at=datetime(2026, 1, 1, tzinfo=UTC))
     asked = replace(question(BinaryShape()), crowd=crowd)
-    hidden = Prior(PriorSource.EVEN, Binary(0.5))
+    hidden = TrialPrior(PriorSource.EVEN, Binary(0.5))
     assert shrunk(asked, hidden) == shrunk(question(BinaryShape())) == pytest.approx(0.126954, abs=1e-6)
 
 

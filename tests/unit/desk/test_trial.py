@@ -8,7 +8,7 @@ import pytest
 from bot.clock import SeededRandom
 from bot.desk.desk import TrialDesk, cutoff_of
 from bot.desk.trial import CLOSE_S, TrialRun, run_trial
-from bot.domain.belief import Belief, Prior, PriorSource
+from bot.domain.belief import Belief, PriorSource, TrialPrior
 from bot.domain.forecast import Limits, Trial, TrialEnd
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, BinaryShape
@@ -148,7 +148,7 @@ async def test_a_limit_that_a_forecaster_comes_to_is_no_failure_of_its_model(
 
 
 async def test_what_a_trial_started_from_is_what_its_first_step_says() -> None:
-    prior = Prior(PriorSource.BASE_RATE, Binary(0.1))
+    prior = TrialPrior(PriorSource.BASE_RATE, Binary(0.1))
     first = replace(step(0.3), prior=prior)
     assert (await run(Scripted(first, step(0.6)))).prior == prior
     assert (await run(Scripted(step(0.3), step(0.6)))).prior is None

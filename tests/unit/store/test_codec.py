@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.belief import Belief, Confidence, Evidence, Prior, PriorSource
+from bot.domain.belief import Belief, Confidence, Evidence, PriorSource, TrialPrior
 from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
 from bot.domain.learning import Fitted
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
@@ -90,7 +90,7 @@ beliefs = st.builds(
     reason=texts,
     stated=st.booleans(),
 )
-priors = st.none() | st.builds(Prior, st.sampled_from(PriorSource), predictions)
+priors = st.none() | st.builds(TrialPrior, st.sampled_from(PriorSource), predictions)
 usages = st.builds(Usage, calls=st.integers(0, 9), tokens_in=st.integers(0, 10**9), cost_usd=st.floats(0, 1e6))
 steps = st.builds(
     Step,
