@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 
@@ -145,7 +146,8 @@ def _within(prediction: Prediction, extreme: float) -> Prediction:
             return Binary(min(max(probability, 1.0 - extreme), extreme))
         case Choice(probabilities=shares) if max(shares.values()) > extreme:
             most = max(shares, key=lambda option: shares[option])
-            rest = 1.0 - shares[most]
+            # Their sum, not what is missing to 1: where that is tiny, little of it is right.
+            rest = math.fsum(share for option, share in shares.items() if option != most)
             others = {
                 option: (1.0 - extreme) * (share / rest if rest else 1.0 / (len(shares) - 1))
                 for option, share in shares.items()

@@ -206,6 +206,12 @@ def test_what_is_held_back_is_no_more_extreme_than_the_limit(prediction: Predict
         assert held == {"": prediction}
 
 
+def test_a_choice_that_is_all_but_sure_still_sums_to_one_when_held_back() -> None:
+    held = answer.held_back({"": Choice({"a": 1e-12, "b": 1.0 - 1e-12})}, 0.75)
+    assert isinstance(held[""], Choice)
+    assert dict(held[""].probabilities) == pytest.approx({"a": 0.25, "b": 0.75})
+
+
 def test_a_sure_choice_of_all_leaves_the_rest_to_the_others() -> None:
     held = answer.held_back({"": Choice({"a": 1.0, "b": 0.0, "c": 0.0})}, 0.9)
     assert isinstance(held[""], Choice)
