@@ -19,6 +19,7 @@ from plugins.models._wire_call import (
     WirePart,
     WireReply,
     broken,
+    counted_usage,
     decoded,
     estimated,
     next_id,
@@ -177,13 +178,13 @@ class _Usage(WirePart):
         return (self.prompt_tokens_details or _Details()).cache_write_tokens or 0
 
     def counted(self) -> Usage:
-        """Return the usage as it is counted here; where reasoning is told beside the output, it is added to it."""
-        thought = (self.completion_tokens_details or _Details()).reasoning_tokens or 0
-        beside = self.total_tokens == self.prompt_tokens + self.completion_tokens + thought
+        """Return the usage as it is counted here."""
+        reasoning = (self.completion_tokens_details or _Details()).reasoning_tokens or 0
         told = (self.prompt_tokens_details or _Details()).cached_tokens
-        cached = min(self.prompt_tokens, told or self.prompt_cache_hit_tokens or self.cached_tokens or 0)
-        tokens_out = self.completion_tokens + (thought if beside else 0)
-        return Usage(calls=1, tokens_in=self.prompt_tokens, tokens_cached=cached, tokens_out=tokens_out)
+        cached = told or self.prompt_cache_hit_tokens or self.cached_tokens or 0
+        return counted_usage(
+            self.prompt_tokens, self.completion_tokens, cached=cached, reasoning=reasoning, total=self.total_tokens
+        )
 
     def told_cost(self) -> float | None:
         """Return the cost in US dollars, where it is told."""

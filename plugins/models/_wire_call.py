@@ -164,6 +164,13 @@ def estimated(prompt: Prompt, answered: int) -> Usage:
     return Usage(calls=1, tokens_in=_tokens(prompt_chars(prompt)), tokens_out=_tokens(answered))
 
 
+def counted_usage(tokens_in: int, tokens_out: int, *, cached: int, reasoning: int, total: int | None) -> Usage:
+    """Return the usage that a server told; where the total shows reasoning beside the output, it is added to it."""
+    beside = total == tokens_in + tokens_out + reasoning
+    tokens_out += reasoning if beside else 0
+    return Usage(calls=1, tokens_in=tokens_in, tokens_cached=min(tokens_in, cached), tokens_out=tokens_out)
+
+
 def prompt_chars(prompt: Prompt) -> int:
     """Return the number of characters of all that was said, without what markup, tools and reasoning add."""
     return sum(len(one.text) + sum(len(call.arguments) for call in one.calls) for one in prompt.messages)

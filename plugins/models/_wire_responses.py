@@ -21,6 +21,7 @@ from plugins.models._wire_call import (
     WirePart,
     WireReply,
     broken,
+    counted_usage,
     decoded,
     estimated,
     foreign_id,
@@ -134,12 +135,12 @@ class _Usage(WirePart):
         return self.input_tokens_details or _Cached()
 
     def counted(self) -> Usage:
-        """Return the usage as it is counted here; where reasoning is told beside the output, it is added to it."""
-        thought = (self.output_tokens_details or _Thought()).reasoning_tokens or 0
-        beside = self.total_tokens == self.input_tokens + self.output_tokens + thought
-        tokens_out = self.output_tokens + (thought if beside else 0)
-        cached = min(self.input_tokens, self.details.cached_tokens or 0)
-        return Usage(calls=1, tokens_in=self.input_tokens, tokens_cached=cached, tokens_out=tokens_out)
+        """Return the usage as it is counted here."""
+        reasoning = (self.output_tokens_details or _Thought()).reasoning_tokens or 0
+        cached = self.details.cached_tokens or 0
+        return counted_usage(
+            self.input_tokens, self.output_tokens, cached=cached, reasoning=reasoning, total=self.total_tokens
+        )
 
     def cost(self) -> float | None:
         """Return the cost in US dollars, where it is told."""
