@@ -32,7 +32,7 @@ from bot.domain.curves import curve_through, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
 from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
 from bot.domain.learning import NOTE_TO_SELF, Fitted, Hindsight, Round, Sheet
-from bot.domain.order import Account, Appetite, Fill, Leg, OpenOrder, Order, Plan, Position, Side, Wish
+from bot.domain.order import Account, Appetite, ClosingWish, Fill, Leg, OpenOrder, Order, Plan, Position, Side, Wish
 from bot.domain.permission import Exposure
 from bot.domain.prediction import (
     Binary,
@@ -91,6 +91,7 @@ from bot.paper.standing import StandingBook, Stood, coverage, open_standing, sto
 from bot.ports import (
     Archive,
     Clock,
+    ClosingPlanner,
     DataSource,
     Desk,
     Finder,
@@ -165,6 +166,8 @@ __all__ = [
     "ChoiceShape",
     "Chosen",
     "Clock",
+    "ClosingPlanner",
+    "ClosingWish",
     "CommandSpec",
     "Completion",
     "Conduct",

@@ -29,6 +29,8 @@ async def require_same(client: Client, order: Order, question: Question, *, now:
     if found is None:
         message = f"{question.ref} is not open on its market any more"
         raise Rejected(message)
-    if (found.title, found.background, found.shape) != (question.title, question.background, question.shape):
+    same = (found.title, found.background, found.shape) == (question.title, question.background, question.shape)
+    # Whoever wants out wants out of the changed question all the more.
+    if not same and not order.closing:
         message = f"{question.ref}: the text has changed since it was forecast"
         raise Rejected(message)
