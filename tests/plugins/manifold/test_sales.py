@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.api import Binary, Choice, ClosingWish, IntentState, Leg, Plan, Position, Question, Rejected, Side
+from bot.api import Binary, Choice, ClosingWish, IntentState, Leg, Order, Plan, Position, Question, Rejected, Side
 from plugins.manifold.book import Take
 from plugins.manifold.planner import ManifoldPlanner
 from plugins.manifold.sales import refused_price
@@ -130,7 +130,7 @@ async def test_a_sale_on_the_venue_sells_the_shares_and_needs_no_mana(stand: Sta
     await placed(writer, question, bet_of(market, amount=100.0, limit="0.90"))
     (position,) = (await writer.account()).positions
     stand.ada.balance = 0.0
-    order = order_of(await ManifoldPlanner(stand.client()).plan_closing(closing_at(stand, question, position)))
+    order = await closing_order(stand, question, position)
     _, receipt = await placed(writer, question, order, "i2")
     assert receipt.state is IntentState.ACKED, receipt.detail
     assert stand.ada.balance == pytest.approx(100.0)
@@ -152,7 +152,7 @@ async def test_a_market_that_fell_since_keeps_the_sale_from_being_sealed(stand: 
     question, writer = await stand.question(market), stand.writer()
     await placed(writer, question, bet_of(market, amount=100.0, limit="0.90"))
     (position,) = (await writer.account()).positions
-    order = order_of(await ManifoldPlanner(stand.client()).plan_closing(closing_at(stand, question, position)))
+    order = await closing_order(stand, question, position)
     stand.world.move(market, 0.3)
     await stand.clock.advance(20)
     with pytest.raises(Rejected, match="less than the limit"):
@@ -165,7 +165,7 @@ async def test_a_changed_question_keeps_a_belief_from_selling_but_not_a_person(s
     question, writer = await stand.question(market), stand.writer()
     await placed(writer, question, bet_of(market, amount=50.0, limit="0.90"))
     (position,) = (await writer.account()).positions
-    order = order_of(await ManifoldPlanner(stand.client()).plan_closing(closing_at(stand, question, position)))
+    order = await closing_order(stand, question, position)
     market.question = "Something else?"
     with pytest.raises(Rejected, match="text has changed"):
         await writer.seal(batch_of(question, intent_of(question, order)))
@@ -173,6 +173,8 @@ async def test_a_changed_question_keeps_a_belief_from_selling_but_not_a_person(s
     assert receipt.state is IntentState.ACKED, receipt.detail
 
 
-def closing_at(stand: Stand, question: Question, position: Position) -> ClosingWish:
-    has = account(0.0, [position])
-    return ClosingWish(question=question, position=position, account=has, now=stand.clock.now())
+async def closing_order(stand: Stand, question: Question, position: Position) -> Order:
+    # Two clients whose clocks stand still ask in the same words, and an edge server gives both the same answer.
+    await stand.clock.advance(20)
+    wish = ClosingWish(question=question, position=position, account=account(0.0, [position]), now=stand.clock.now())
+    return order_of(await ManifoldPlanner(stand.client()).plan_closing(wish))
