@@ -8,6 +8,7 @@ from sqlite_utils import Database
 
 from bot.domain.question import Question, QuestionRef
 from bot.domain.submission import Intent
+from bot.store.codec import moment
 from bot.store.questions import current
 from bot.store.runs import Runs
 from bot.store.schedule import lock_reason
@@ -15,6 +16,12 @@ from bot.store.setups import foreseeing
 from bot.store.submissions import standing
 
 _SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
+# Whatever became of the sale: who wanted out does not want back in.
+_CLOSED = """
+select max(planned_at) from intent
+where ref = ? and account = ? and (? is null or (mode = 'paper') = ?) and order_body is not null
+  and coalesce(json_extract(order_body, '$.closing'), '') <> ''
+"""
 _SETUP = "select setup from forecast where ref = ? and forecaster = ? and revision = ?"
 
 
@@ -35,7 +42,8 @@ class Docket:
 
     The question as it is now, its newest intent that is neither refused nor superseded, why it is locked for the
     forecaster, and the newest revision if the forecaster has completed a later one. ``clairvoyant``: this forecast was
-    made without guards against knowing the future, whatever config says of its forecaster by now.
+    made without guards against knowing the future, whatever config says of its forecaster by now. ``closed_at`` is when
+    a position in the question was to be sold last whatever the belief.
     """
 
     question: Question
@@ -43,6 +51,7 @@ class Docket:
     locked: str | None
     successor: int | None
     clairvoyant: bool = False
+    closed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,4 +86,10 @@ def _docket(database: Database, asked: Asked, now: datetime, *, clairvoyant: boo
         locked=lock_reason(database, asked.ref, asked.forecaster, now=now),
         successor=successor,
         clairvoyant=clairvoyant,
+        closed_at=_closed_at(database, asked),
     )
+
+
+def _closed_at(database: Database, asked: Asked) -> datetime | None:
+    values = [str(asked.ref), asked.account, asked.paper, asked.paper]
+    return moment(database.execute(_CLOSED, values).fetchone()[0])

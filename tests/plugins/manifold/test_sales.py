@@ -167,6 +167,7 @@ async def test_a_changed_question_keeps_a_belief_from_selling_but_not_a_person(s
     (position,) = (await writer.account()).positions
     order = await closing_order(stand, question, position)
     market.question = "Something else?"
+    await stand.clock.advance(20)
     with pytest.raises(Rejected, match="text has changed"):
         await writer.seal(batch_of(question, intent_of(question, order)))
     _, receipt = await placed(writer, question, replace(order, closing="ann asked for it"), "i2")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.config.model import CapsSection, TradingSection
+from bot.config.model import BankrollSection, CapsSection, TradingSection
 from bot.domain.order import Account, Leg, OpenOrder, Order, Plan, Side, Wish
 from bot.domain.permission import Arm
 from bot.domain.submission import Batch, Mode, Sealed
@@ -21,6 +21,8 @@ from bot.testing.book import MemoryBook
 from tests.unit.jobs.conftest import FIRST, VENUE, House
 
 DIGEST = "the configuration"
+# No share of the bankroll bounds anything, and the legs of one event are bets of their own.
+UNBOUND = BankrollSection(per_pass=1, per_question=1, per_event=1, per_day=1, total=1, correlation=0)
 
 
 class Broker(MemoryBook):
@@ -100,7 +102,9 @@ class Shopfloor:
     broker: Broker
     wants: Wants = field(default_factory=Wants)
     lane: Lane = field(
-        default_factory=lambda: Lane(venue=VENUE, mode=Mode.PAPER, primary=FIRST, account="me", digest=DIGEST)
+        default_factory=lambda: Lane(
+            venue=VENUE, mode=Mode.PAPER, primary=FIRST, account="me", digest=DIGEST, bankroll=UNBOUND
+        )
     )
     readiness: Readiness = field(
         default_factory=lambda: Readiness(credentials={VENUE: ""}, doubts={VENUE: ""}, clock="", database="", audit="")
