@@ -18,6 +18,7 @@ from bot.gate.readiness import Readiness, clock_fault
 from bot.gate.recheck import Recheck
 from bot.jobs.audited import Auditing
 from bot.jobs.cancel import Cancelling, cancel_asked
+from bot.jobs.closing import PositionClosing
 from bot.jobs.comment import Commenting
 from bot.jobs.halted import Halting
 from bot.jobs.job import Job
@@ -56,7 +57,7 @@ class Guards:
         offset_s = self.preparing.offset()
         return "" if offset_s is None else clock_fault(offset_s)
 
-    def submitting(self, outbox: Outbox) -> Submitting:
+    def submitting(self, outbox: Outbox, folder: Path) -> Submitting:
         """Return what the submit job works with."""
         return Submitting(
             ledger=self._ledger,
@@ -67,6 +68,7 @@ class Guards:
             planners=self._venues.planners,
             readiness=self.readiness,
             begin=Begin(),
+            closing=self.closing(outbox, folder),
             commenting=Commenting(
                 ledger=self._ledger,
                 lanes={name: self._venues.lanes[name] for name in self._fees},
@@ -74,6 +76,19 @@ class Guards:
                 clock=outbox.clock,
                 recheck=self.recheck,
             ),
+        )
+
+    def closing(self, outbox: Outbox, folder: Path) -> PositionClosing:
+        """Return what closes positions that people asked to close."""
+        return PositionClosing(
+            folder=folder,
+            ledger=self._ledger,
+            lanes=self._venues.lanes,
+            gate=Gate(brake=self.brake),
+            outbox=outbox,
+            clock=outbox.clock,
+            planners=self._venues.planners,
+            readiness=self.readiness,
         )
 
     def halting(self) -> Halting:

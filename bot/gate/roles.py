@@ -22,6 +22,7 @@ class Act(StrEnum):
     ADOPT = "orders adopt"
     UNLOCK = "unlock"
     FORECAST = "forecast"
+    CLOSE = "close"
 
 
 # The least role for each; None: anybody, also without a token.
@@ -38,6 +39,7 @@ NEEDED: Mapping[Act, Role | None] = MappingProxyType(
         Act.ADOPT: Role.APPROVER,
         Act.UNLOCK: Role.OPERATOR,
         Act.FORECAST: Role.OPERATOR,
+        Act.CLOSE: Role.APPROVER,
     }
 )
 

@@ -16,6 +16,7 @@ from bot.domain.request import (
     AdoptIntent,
     AnswerApproval,
     ArmVenue,
+    ClosePositions,
     DisarmVenue,
     ForecastQuestion,
     Halt,
@@ -65,6 +66,7 @@ _ACTS: Mapping[type[SignedRequest], Act] = {
     AdoptIntent: Act.ADOPT,
     UnlockQuestion: Act.UNLOCK,
     ForecastQuestion: Act.FORECAST,
+    ClosePositions: Act.CLOSE,
 }
 _FRESH: Mapping[Act, timedelta] = {Act.UNLOCK: PATIENT, Act.FORECAST: PATIENT}
 

@@ -15,14 +15,17 @@ from bot.gate.case import Case, Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
 from bot.jobs.cases import Around, Shop, as_it_stands, counted, counts, with_dockets
+from bot.jobs.closing import PositionClosing
 from bot.jobs.comment import Commenting, plan_comments, text_of
 from bot.jobs.losses import stop_losing
+from bot.jobs.stop_loss import close_by_policy, has_policy
 from bot.jobs.together import together
 from bot.jobs.waits import BatchWait
 from bot.outbox.outbox import Outbox
 from bot.ports import Clock, Planner, Trader
 from bot.store import approvals, holds, stops
 from bot.store.audit import AuditRow
+from bot.store.closings import ClosingResult
 from bot.store.dockets import Docket
 from bot.store.ledger import Ledger
 
@@ -50,7 +53,8 @@ class Begin:
 class Submitting:
     """What the submit job works with; a venue with a planner takes orders.
 
-    ``commenting`` plans what is said beside forecasts that stand, where config asks for that.
+    ``commenting`` plans what is said beside forecasts that stand, where config asks for that; ``closing`` sells what a
+    policy says.
     """
 
     ledger: Ledger
@@ -62,6 +66,7 @@ class Submitting:
     readiness: Readiness | None = None
     begin: Begin = field(default_factory=lambda: Begin(is_over=True))
     commenting: Commenting | None = None
+    closing: PositionClosing | None = None
 
 
 async def submit_due(parts: Submitting) -> str:
@@ -71,6 +76,7 @@ async def submit_due(parts: Submitting) -> str:
         await parts.ledger.leave.write(lambda database: holds.ask_again(database, at=now))
         parts.begin.is_over = True
     this = _Pass(parts=parts, around=around, shops={}, acked=[])
+    sold = await _close_by_policy(this)
     sent, held, waits = 0, 0, Counter[str]()
     async for forecasts in _to_decide(parts):
         pairs = await with_dockets(around, forecasts, parts.clock.now())
@@ -82,7 +88,20 @@ async def submit_due(parts: Submitting) -> str:
     if parts.commenting is not None and await plan_comments(parts.commenting):
         acknowledged += await parts.outbox.flush()
     told = "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
+    told += "".join(f"; {result}" for result in sold)
     return f"{sent} planned, {held} held, {acknowledged} acknowledged{told}"
+
+
+async def _close_by_policy(this: "_Pass") -> list[ClosingResult]:
+    """Sell what stop-loss and take-profit say before anything is bought."""
+    closing, sold = this.parts.closing, list[ClosingResult]()
+    for venue in this.parts.planners if closing is not None else ():
+        lane = this.around.lane(venue)
+        if closing is None or not has_policy(lane) or isinstance(shop := await this.shop(venue), str):
+            continue
+        shop.account, found = await close_by_policy(closing, this.around, lane, shop.account)
+        sold += found
+    return sold
 
 
 async def _look_around(parts: Submitting) -> Around:

@@ -92,4 +92,5 @@ def _docket(database: Database, asked: Asked, now: datetime, *, clairvoyant: boo
 
 def _closed_at(database: Database, asked: Asked) -> datetime | None:
     values = [str(asked.ref), asked.account, asked.paper, asked.paper]
-    return moment(database.execute(_CLOSED, values).fetchone()[0])
+    at: str | None = database.execute(_CLOSED, values).fetchone()[0]
+    return moment(at)
