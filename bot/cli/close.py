@@ -123,38 +123,46 @@ def _code(results: Sequence[ClosingResult], wanted: int) -> ExitCode:
 async def _previews(config: Config, registry: Registry, options: Options) -> list[ClosingPreview]:
     """Return what is meant, each with the sale as it would be made now, or why it would not be."""
     async with open_records(config) as records:
+        holdings = await gathered(records, options.venue, SystemClock().now())
         found = [
-            (one.venue, one.account, held.position, held.title)
-            for one in await gathered(records, options.venue, SystemClock().now())
+            _Owned(venue=one.venue, account=one.account, position=held.position, title=held.title)
+            for one in holdings
             if one.account is not None
             for held in one.positions
         ]
-        positions = [(venue, position) for venue, _, position, _ in found]
-        wanted = positions if options.name is None else _named(positions, options.name)
+        wanted = found if options.name is None else _named(found, options.name)
         if not wanted:
             message = "nothing is held" + (f" at {options.venue}" if options.venue else "")
             raise NotFound(message)
-        shown = []
-        async with _planners(config, registry, {venue for venue, _ in wanted}) as outfitter:
-            for venue, account, position, title in found:
-                if (venue, position) in wanted:
-                    shown.append(await _preview(outfitter, records, venue, account, position, title))
-    return shown
+        async with _planners(config, registry, {one.venue for one in wanted}) as outfitter:
+            return [await _preview(outfitter, records, one) for one in wanted]
 
 
-def _named(positions: Sequence[tuple[str, Position]], name: str) -> list[tuple[str, Position]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owned:
+    """A position, the account that holds it, and the title of its question."""
+
+    venue: str
+    account: Account
+    position: Position
+    title: str
+
+    @property
+    def names(self) -> list[str]:
+        """What it may be called."""
+        ref = self.position.ref
+        return [self.position.contract, *([str(ref), ref.key] if ref is not None else [])]
+
+
+def _named(owned: Sequence[_Owned], name: str) -> list[_Owned]:
     """Return the positions of one question or contract; raises NotFound where none or several are meant."""
-
-    def names(position: Position) -> list[str]:
-        return [position.contract, *([str(position.ref), position.ref.key] if position.ref is not None else [])]
-
-    exact = [one for one in positions if name in names(one[1])]
-    part = [one for one in positions if any(name in text for text in names(one[1]))]
+    exact = [one for one in owned if name in one.names]
+    part = [one for one in owned if any(name in text for text in one.names)]
     found = exact or part
     if not found:
         message = f"nothing is held of {name}; list what is with: foxcast portfolio"
         raise NotFound(message)
-    subjects = {str(position.ref or position.contract) for _, position in found}
+    subjects = {str(one.position.ref or one.position.contract) for one in found}
     if len(subjects) > 1:
         message = f"{name} is not one question; name one of {', '.join(sorted(subjects)[:5])}"
         raise NotFound(message)
@@ -183,15 +191,14 @@ async def _planners(config: Config, registry: Registry, venues: set[str]) -> Asy
         )
 
 
-async def _preview(
-    outfitter: Outfitter, records: Records, venue: str, account: Account, position: Position, title: str
-) -> ClosingPreview:
+async def _preview(outfitter: Outfitter, records: Records, owned: _Owned) -> ClosingPreview:
     config, now = outfitter.config, outfitter.clock.now()
+    venue, account, position = owned.venue, owned.account, owned.position
     target = ClosingTarget(venue=venue, contract=position.contract, leg=position.leg)
     preview = ClosingPreview(
         target=target,
         question="" if position.ref is None else str(position.ref),
-        title=title,
+        title=owned.title,
         held=position.shares,
         currency=account.currency,
     )

@@ -1,18 +1,17 @@
 """Puts cases together: what the gate must know of a forecast, and the plan of its order. Writes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
 
 import structlog
-from sqlite_utils import Database
 
 from bot.domain.forecast import Forecast
 from bot.domain.order import Account, Appetite, Plan, Side, Wish
-from bot.domain.permission import Approval
+from bot.domain.permission import Approval, Arm, Usage
 from bot.domain.question import QuestionRef
-from bot.domain.submission import Hold, Mode
+from bot.domain.submission import Decision, Hold, Mode
 from bot.errors import FoxcastError, Rejected, StoreError, Unavailable, named
 from bot.gate.caps import most, rooms
 from bot.gate.case import PLAN_AGAIN, Case, Lane, exposure_of
@@ -21,6 +20,7 @@ from bot.gate.readiness import Readiness
 from bot.ports import Planner
 from bot.store import arms
 from bot.store.codec import version_of
+from bot.store.decisions import Rule
 from bot.store.dockets import Asked, Docket
 from bot.store.leave import Leaves
 from bot.store.ledger import Ledger
@@ -198,11 +198,20 @@ class Shop:
         return replace(case, plan=plan if plan.order is None else _sound(plan, case.forecast.ref, account))
 
 
-def as_it_stands(database: Database, case: Case) -> Case:
-    """Return the case with the arm record, and with what is at stake, as they are in this transaction."""
-    lane = case.lane
-    now = replace(case, arm=arms.newest(database, lane.venue, lane.account)) if lane.live else case
-    return replace(now, usage=usage(database, counted(now), case.now)) if counts(now) else now
+def rule_of(case: Case, decide: Callable[[Case], Decision]) -> Rule:
+    """Return what decides over a case in the transaction that stores it, on arm record and stakes as they are then."""
+    return lambda database: decide(
+        _as_it_stands(
+            case,
+            arm=lambda: arms.newest(database, case.lane.venue, case.lane.account),
+            at_stake=lambda stake: usage(database, stake, case.now),
+        )
+    )
+
+
+def _as_it_stands(case: Case, *, arm: Callable[[], Arm | None], at_stake: Callable[[Counted], Usage]) -> Case:
+    now = replace(case, arm=arm()) if case.lane.live else case
+    return replace(now, usage=at_stake(counted(now))) if counts(now) else now
 
 
 def _buys(case: Case) -> bool:

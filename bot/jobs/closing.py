@@ -19,7 +19,7 @@ from bot.errors import FoxcastError, StoreError, named, told
 from bot.gate.case import Case, Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
-from bot.jobs.cases import Around, as_it_stands
+from bot.jobs.cases import Around, rule_of
 from bot.jobs.permit import require_allowed
 from bot.outbox.outbox import Outbox
 from bot.ports import Clock, ClosingPlanner, Planner, Trader
@@ -197,7 +197,7 @@ async def close_position(
         return replace(result, why=found)
     case = replace(found, now=parts.clock.now())
     decision = await parts.ledger.submissions.decide_by(
-        lambda database: parts.gate.decide_closing(as_it_stands(database, case)),
+        rule_of(case, parts.gate.decide_closing),
         forecast_id=case.forecast.id,
         at=case.now,
     )

@@ -56,10 +56,10 @@ async def close_by_policy(
         if objection:
             log.warning("not sold by policy", contract=position.contract, why=why, because=objection)
             continue
-        result = await close_position(parts, around, account, position, venue=lane.venue, why=why)
-        now = parts.clock.now()
+        done = await close_position(parts, around, account, position, venue=lane.venue, why=why)
+        result, now = replace(done, reason=why), parts.clock.now()
         await closings.keep(parts.ledger, result, at=now)
-        await parts.ledger.journal.note("alert", f"{lane.venue}: {why}; {result}", at=now)
+        await parts.ledger.journal.note("alert", f"{lane.venue}: {result}", at=now)
         sold.append(result)
     gone = {(one.contract, one.leg) for one in sold}
     left = tuple(one for one in account.positions if (one.contract, one.leg) not in gone)

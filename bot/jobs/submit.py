@@ -14,7 +14,7 @@ from bot.errors import FoxcastError, StoreError
 from bot.gate.case import Case, Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
-from bot.jobs.cases import Around, Shop, as_it_stands, counted, counts, with_dockets
+from bot.jobs.cases import Around, Shop, counted, counts, rule_of, with_dockets
 from bot.jobs.closing import PositionClosing
 from bot.jobs.comment import Commenting, plan_comments, text_of
 from bot.jobs.losses import stop_losing
@@ -242,7 +242,7 @@ async def _settle(parts: Submitting, case: Case) -> Decision:
     lane = case.lane
     if counts(case) or lane.live:
         decision = await parts.ledger.submissions.decide_by(
-            lambda database: parts.gate.decide(as_it_stands(database, case)),
+            rule_of(case, parts.gate.decide),
             forecast_id=case.forecast.id,
             at=case.now,
         )

@@ -31,7 +31,8 @@ class ClosingState(StrEnum):
 class ClosingResult:
     """What became of one position: ``sold`` of the shares that were ``held``, and the ``cash`` that they brought.
 
-    ``request`` names what asked for it, "" where a policy did; ``intent`` is the order, "" where none was made.
+    ``request`` names what a person asked, ``reason`` is that of a policy; ``intent`` is the order, "" where none was
+    made.
     """
 
     request: str
@@ -46,15 +47,17 @@ class ClosingResult:
     currency: str = ""
     intent: str = ""
     why: str = ""
+    reason: str = ""
 
     def __str__(self) -> str:
         """Return it as one line."""
         what = f"{self.leg} of {self.question or self.contract} at {self.venue}"
+        told = f"{self.sold:.2f} of {self.held:.2f} {what} sold for {self.cash:.2f} {self.currency}"
         if self.state is ClosingState.HELD:
-            return f"{self.held:.2f} {what} not sold: {self.why}"
-        brought = f"{self.sold:.2f} of {self.held:.2f} {what} sold for {self.cash:.2f} {self.currency}"
-        told = [brought, *([f"order {self.intent}"] if self.state is not ClosingState.CLOSED else [])]
-        return ": ".join([", ".join(told), *([self.why] if self.why and self.state is not ClosingState.CLOSED else [])])
+            told = f"{self.held:.2f} {what} not sold"
+        elif self.state is not ClosingState.CLOSED:
+            told += f", order {self.intent}"
+        return ": ".join(text for text in (self.reason, told, self.why) if text)
 
 
 _REQUEST: Form[ClosePositions] = Form("request", ClosePositions)

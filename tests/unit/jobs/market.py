@@ -13,6 +13,7 @@ from bot.gate.case import Lane
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
 from bot.gate.recheck import Recheck
+from bot.jobs.closing import PositionClosing
 from bot.jobs.comment import Commenting
 from bot.jobs.submit import Begin, Submitting, submit_due
 from bot.outbox.outbox import Outbox
@@ -141,7 +142,9 @@ class Shopfloor:
         """Submit and return how many were planned, held and acknowledged."""
         return (await self.told(flush=flush, begin=begin)).partition(";")[0]
 
-    async def told(self, *, flush: bool = True, begin: Begin | None = None) -> str:
+    async def told(
+        self, *, flush: bool = True, begin: Begin | None = None, closing: PositionClosing | None = None
+    ) -> str:
         outbox = self.outbox if flush else replace(self.outbox, submitters={VENUE: self.broker}, ready=_never)
         return await submit_due(
             Submitting(
@@ -153,6 +156,7 @@ class Shopfloor:
                 planners={VENUE: self.wants},
                 readiness=self.readiness,
                 begin=begin or Begin(is_over=True),
+                closing=closing,
                 commenting=Commenting(
                     fees={VENUE: self.fee},
                     ledger=self.house.ledger,
