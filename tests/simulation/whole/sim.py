@@ -165,6 +165,9 @@ async def _play(stage: _Stage) -> None:
         going.append(asyncio.ensure_future(stage.weather.pit.blow()))
     if stage.plan.people:
         going.append(asyncio.ensure_future(stage.people.act()))
+    if stage.plan.closing:
+        stream = SeededRandom(stage.plan.seed).stream("closing")
+        going.append(asyncio.ensure_future(stage.people.close(stage.stalls.positions, stream)))
     pauses = SeededRandom(stage.plan.seed).stream("pauses")
     end_s, fates = stage.plan.days * DAY_S, iter(stage.temper.fates)
     while stage.clock.monotonic() < end_s:

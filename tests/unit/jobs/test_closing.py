@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,7 +188,7 @@ async def test_what_is_not_held_is_told_and_who_may_not_is_refused(floor: Floor)
     ],
 )
 async def test_a_policy_sells_with_its_reason_and_stays_out(
-    floor: Floor, policy: dict[str, float], bid: float, said: str
+    floor: Floor, policy: dict[str, Any], bid: float, said: str
 ) -> None:
     await floor.bought("rain")
     floor.exchange.bid = bid
