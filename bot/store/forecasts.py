@@ -81,8 +81,8 @@ select forecast, target, probability, body, raw_probability, raw_body from predi
 where forecast in (select value from json_each(?))
 """
 _BASES = """
-select f.ref, f.version, f.made_at, c.probability, c.body
-from latest_forecast f left join price c on c.id = f.price
+select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.version
+from latest_forecast f join question q on q.ref = f.ref left join price c on c.id = f.price
 where f.forecaster = ? and f.ref in (select value from json_each(?))
 """
 _COUNT = "select count(*) from forecast where state = 'done'"
@@ -102,11 +102,15 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """What a forecast was made on: the version of the text, the moment, and the crowd's view then, if any."""
+    """What a forecast was made on: the version of the question, the moment, and the crowd's view then, if any.
+
+    ``question`` is the question as it was then, where the ledger has another version of it now.
+    """
 
     version: str
     made_at: datetime
     crowd: Prediction | None
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,8 +378,11 @@ def _bases(database: Database, forecaster: str, refs: str) -> Mapping[QuestionRe
             version=version,
             made_at=moment(made_at),
             crowd=None if probability is None and body is None else unpack_prediction(probability, body),
+            question=stated(database, version, price=None) if is_restated else None,
         )
-        for ref, version, made_at, probability, body in database.execute(_BASES, [forecaster, refs])
+        for ref, version, made_at, probability, body, is_restated in database.execute(
+            _BASES, [forecaster, refs]
+        ).fetchall()
     }
 
 
