@@ -65,8 +65,8 @@ class Case:
 
     ``forecast_on`` is the question as it was when it was forecast (None where that is not asked), ``stops`` are all
     that stand, ``arm`` the newest record of the lane, ``lacking`` names what a live lane still lacks, ``approval`` is
-    what a person was asked about the forecast last. ``clairvoyant``: the forecast was made as one that may see the future. ``trades``
-    says that the venue takes orders; ``plan`` is then what to do, and ``usage`` what is at stake.
+    what a person was asked about the forecast last. ``clairvoyant``: the forecast was made as one that may see the
+    future. ``trades`` says that the venue takes orders; ``plan`` is then what to do, and ``usage`` what is at stake.
     """
 
     lane: Lane

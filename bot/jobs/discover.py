@@ -83,11 +83,13 @@ async def plan(parts: Planning, questions: Sequence[Question], forecaster: str) 
 
 def _due(question: Question, forecaster: str, basis: Basis | None, policy: Reforecast, now: datetime) -> Due | None:
     """Return when and why the question, as it is now, needs another forecast than that of the basis, if it does."""
-    changes = describe_changes(basis.question, question) if basis is not None and basis.question is not None else ()
     if basis is None:
-        why, due_at = "new question", now
-    elif changes:
-        why, due_at = f"the question changed: {'; '.join(changes)}", now
+        return Due(
+            ref=question.ref, forecaster=forecaster, due_at=now, why="new question", closes_at=question.closes_at
+        )
+    changes = () if basis.question is None else describe_changes(basis.question, question)
+    if changes:
+        why, due_at = f"the question changed: {'; '.join(changes)}", basis.changed_due(now)
     else:
         why, due_at = _reason_to_renew(question, basis, policy), max(now, basis.made_at + policy.min_gap)
     if not why:
@@ -98,7 +100,7 @@ def _due(question: Question, forecaster: str, basis: Basis | None, policy: Refor
         due_at=due_at,
         why=why,
         closes_at=question.closes_at,
-        answered_at=basis.made_at if basis else None,
+        answered_at=basis.made_at,
     )
 
 

@@ -49,7 +49,7 @@ async def _plan_forecast(door: Door, question: Question, forecaster: str, why: s
     due = Due(
         ref=question.ref,
         forecaster=forecaster,
-        due_at=door.clock.now(),
+        due_at=basis.changed_due(door.clock.now()),
         why=why,
         closes_at=question.closes_at,
         answered_at=basis.made_at,

@@ -81,11 +81,16 @@ select forecast, target, probability, body, raw_probability, raw_body from predi
 where forecast in (select value from json_each(?))
 """
 _BASES = """
-select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.version
+select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.version,
+       (select count(*) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
+          and julianday(g.made_at) > julianday(f.made_at) - 1.0 / 24)
 from latest_forecast f join question q on q.ref = f.ref left join price c on c.id = f.price
 where f.forecaster = ? and f.ref in (select value from json_each(?))
 """
 _COUNT = "select count(*) from forecast where state = 'done'"
+# So many forecasts in an hour are enough of a question whose text goes to and fro, as between two caches.
+_OFTEN = 4
+_CALM = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +109,19 @@ class Running:
 class Basis:
     """What a forecast was made on: the version of the question, the moment, and the crowd's view then, if any.
 
-    ``question`` is the question as it was then, where the ledger has another version of it now.
+    ``question`` is the question as it was then, where the ledger has another version of it now. ``of_late`` counts the
+    forecasts of the hour that ended with this one.
     """
 
     version: str
     made_at: datetime
     crowd: Prediction | None
     question: Question | None = None
+    of_late: int = 1
+
+    def changed_due(self, now: datetime) -> datetime:
+        """Return when a question that changed is due: at once, unless it changes to and fro and was forecast often."""
+        return now if self.of_late < _OFTEN else max(now, self.made_at + _CALM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,8 +390,9 @@ def _bases(database: Database, forecaster: str, refs: str) -> Mapping[QuestionRe
             made_at=moment(made_at),
             crowd=None if probability is None and body is None else unpack_prediction(probability, body),
             question=stated(database, version, price=None) if is_restated else None,
+            of_late=of_late,
         )
-        for ref, version, made_at, probability, body, is_restated in database.execute(
+        for ref, version, made_at, probability, body, is_restated, of_late in database.execute(
             _BASES, [forecaster, refs]
         ).fetchall()
     }
