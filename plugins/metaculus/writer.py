@@ -151,25 +151,24 @@ class MetaculusWriter:
         except (NotFound, KeyError) as error:
             message = f"question {question_id} of post {post_id} is not visible any more"
             raise Rejected(message) from error
-        now, reading = self._clock.now(), question_of(entry)
-        if asked is not None and describe_changes(asked, reading):
-            return Sealed.unwritten(intent, reading)
-        body = (
-            _comment(intent, post_id, entry.form)
-            if intent.action is IntentAction.COMMENT
-            else self._items(intent, entry, now)
-        )
-        return replace(_sealed(intent, body, now), question=reading)
-
-    def _items(self, intent: Intent, entry: Entry, now: datetime) -> object:
-        if why := objection(entry, now, timedelta(seconds=self._settings.close_margin_s)):
+        now, is_comment = self._clock.now(), intent.action is IntentAction.COMMENT
+        # Of a question that closed the site may hide the text, so that is looked at first.
+        margin = timedelta(seconds=self._settings.close_margin_s)
+        if not is_comment and (why := objection(entry, now, margin)):
             message = f"{intent.ref} cannot be forecast: {why}"
             raise Rejected(message)
+        reading = question_of(entry)
+        if asked is not None and describe_changes(asked, reading):
+            return Sealed.unwritten(intent, reading)
+        body = _comment(intent, post_id, entry.form) if is_comment else [self._item(intent, entry, now)]
+        return replace(_sealed(intent, body, now), question=reading)
+
+    def _item(self, intent: Intent, entry: Entry, now: datetime) -> Mapping[str, object]:
         (prediction,) = intent.predictions.values()
         item = item_of(entry.asked.id, prediction, shape_of(entry.asked))
         if self._settings.expires_after_h is not None:
             item["end_time"] = (now + timedelta(hours=self._settings.expires_after_h)).isoformat()
-        return [item]
+        return item
 
     async def _entries(self, post_id: int, posts: dict[int, Mapping[int, Entry]]) -> Mapping[int, Entry]:
         """Return the questions of a post by number, read once a batch."""

@@ -95,6 +95,17 @@ class World:
             is_other=text == "Other",
         )
 
+    def add_answer(self, market: Market, text: str, prob: float = 0.5) -> Answer:
+        """Add an answer to an open market: at a price of its own, or with half of that of the last where one wins."""
+        if market.sums_to_one:
+            last = market.answers[-1]
+            prob = last.pool.prob / 2.0
+            last.pool = pool_at(prob, market.liquidity)
+        answer = self._answer(market, len(market.answers), text, (prob, None))
+        market.answers.append(answer)
+        self.edit(market)
+        return answer
+
     # Trades
 
     def bet(self, ask: Ask, found: Outcome) -> Bet:
