@@ -8,8 +8,8 @@ from bot.domain.question import Question
 from bot.domain.question_changes import describe_changes
 from bot.jobs.policy import Reforecast, moved
 from bot.ports import Clock, Venue
+from bot.store.basis import Basis
 from bot.store.codec import version_of
-from bot.store.forecasts import Basis
 from bot.store.ledger import Ledger
 from bot.store.schedule import Due
 
@@ -88,6 +88,8 @@ def _due(question: Question, forecaster: str, basis: Basis | None, policy: Refor
             ref=question.ref, forecaster=forecaster, due_at=now, why="new question", closes_at=question.closes_at
         )
     changes = () if basis.question is None else describe_changes(basis.question, question)
+    if basis.is_reopened:
+        changes = ("its outcome was taken back, and it is open again", *changes)
     if changes:
         why, due_at = f"the question changed: {'; '.join(changes)}", basis.changed_due(now)
     else:

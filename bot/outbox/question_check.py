@@ -28,15 +28,15 @@ async def _is_held(door: Door, intent: Intent, reading: Question | None) -> bool
     """Send an intent back to the gate where its question changed; what takes something back fits every version."""
     if reading is None or intent.action is IntentAction.WITHDRAW:
         return False
-    trace = await door.ledger.forecasts.trace(intent.forecast)
-    if trace.forecast is None or trace.forecast.version == version_of(reading):
+    forecast = await door.ledger.forecasts.get(intent.forecast)
+    if forecast.version == version_of(reading):
         return False
-    changes = describe_changes(trace.question, reading)
+    changes = describe_changes((await door.ledger.forecasts.questions_of([forecast]))[forecast.version], reading)
     if not changes:
         return False
     why = f"the question changed: {'; '.join(changes)}"
     await door.ledger.submissions.abandon(intent.id, why=why, at=door.clock.now())
-    await _plan_forecast(door, reading, trace.forecast.forecaster, why)
+    await _plan_forecast(door, reading, forecast.forecaster, why)
     log.warning("held: the question changed", intent=intent.id, question=str(intent.ref), why=why)
     return True
 

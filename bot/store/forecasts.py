@@ -15,6 +15,7 @@ from bot.domain.setup import Setup
 from bot.domain.step import Step
 from bot.errors import ContractError, NotFound, StoreError
 from bot.ids import derive_id
+from bot.store.basis import Basis, read_bases
 from bot.store.codec import clean, listed, moment, pack_prediction, stamp, unpack_prediction, version_of
 from bot.store.runs import Runs
 from bot.store.schedule import Next, answer
@@ -80,17 +81,7 @@ _PREDICTIONS = """
 select forecast, target, probability, body, raw_probability, raw_body from prediction
 where forecast in (select value from json_each(?))
 """
-_BASES = """
-select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.version,
-       (select count(*) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
-          and julianday(g.made_at) > julianday(f.made_at) - 1.0 / 24)
-from latest_forecast f join question q on q.ref = f.ref left join price c on c.id = f.price
-where f.forecaster = ? and f.ref in (select value from json_each(?))
-"""
 _COUNT = "select count(*) from forecast where state = 'done'"
-# So many forecasts in an hour are enough of a question whose text goes to and fro, as between two caches.
-_OFTEN = 4
-_CALM = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,25 +94,6 @@ class Running:
     revision: int
     cutoff: datetime
     trials: tuple[TrialRecord, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
-    """What a forecast was made on: the version of the question, the moment, and the crowd's view then, if any.
-
-    ``question`` is the question as it was then, where the ledger has another version of it now. ``of_late`` counts the
-    forecasts of the hour that ended with this one.
-    """
-
-    version: str
-    made_at: datetime
-    crowd: Prediction | None
-    question: Question | None = None
-    of_late: int = 1
-
-    def changed_due(self, now: datetime) -> datetime:
-        """Return when a question that changed is due: at once, unless it changes to and fro and was forecast often."""
-        return now if self.of_late < _OFTEN else max(now, self.made_at + _CALM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +206,12 @@ class Forecasts:
     async def bases(self, refs: Iterable[QuestionRef], forecaster: str) -> Mapping[QuestionRef, Basis]:
         """Return what the newest completed forecast of each question was made on; questions without one are absent."""
         asked = listed(refs)
-        return await self.readers.run(lambda database: _bases(database, forecaster, asked))
+        return await self.readers.run(lambda database: read_bases(database, forecaster, asked))
+
+    async def questions_of(self, forecasts: Iterable[Forecast]) -> Mapping[str, Question]:
+        """Return the questions that these forecasts were made for, without a crowd, by the digest of their version."""
+        versions = {one.version for one in forecasts}
+        return await self.readers.run(lambda database: {one: stated(database, one, price=None) for one in versions})
 
     async def trace(self, forecast_id: str) -> Trace:
         """Return all that is on record of a forecast, finished or not; raises NotFound."""
@@ -381,21 +358,6 @@ def _forecast(head: tuple[Any, ...], raw: Mapping[str, Prediction], predictions:
         fitted=fitted,
         calibration=calibration,
     )
-
-
-def _bases(database: Database, forecaster: str, refs: str) -> Mapping[QuestionRef, Basis]:
-    return {
-        QuestionRef.parse(ref): Basis(
-            version=version,
-            made_at=moment(made_at),
-            crowd=None if probability is None and body is None else unpack_prediction(probability, body),
-            question=stated(database, version, price=None) if is_restated else None,
-            of_late=of_late,
-        )
-        for ref, version, made_at, probability, body, is_restated, of_late in database.execute(
-            _BASES, [forecaster, refs]
-        ).fetchall()
-    }
 
 
 def _trace(database: Database, forecast_id: str) -> Trace:

@@ -17,6 +17,7 @@ from bot.domain.question import Crowd, Question, QuestionRef
 from bot.errors import NotFound
 from bot.store.codec import listed, moment, stamp, version_of
 from bot.store.runs import Runs
+from bot.store.schema_lanes import IS_TAKEN_BACK
 from bot.store.versions import (
     STATED,
     labels_of,
@@ -43,33 +44,33 @@ where q.venue = ? and q.batch = ? order by q.ref
 CURRENT_VERSION = "select version from question where ref = ?"
 COUNT = "select count(*) from question"
 REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
-WATCHED = """
+# An outcome that was taken back is none: its question is open again.
+_HAS_OUTCOME = f"""exists (
+    select 1 from current_resolution r where r.ref = t.ref and r.target = t.target and not {IS_TAKEN_BACK})"""  # noqa: S608 - constants
+WATCHED = f"""
 select distinct f.ref
 from forecast f join question q on q.ref = f.ref join target t on t.version = f.version
 where q.venue = :venue and f.state = 'done'
   and not exists (
-    select 1 from resolution r where r.ref = t.ref and r.target = t.target and r.seen_at < :since
-      and not exists (select 1 from resolution later where later.ref = r.ref and later.target = r.target
-                      and later.seen_at >= :since))
+    select 1 from current_resolution r
+    where r.ref = t.ref and r.target = t.target and r.seen_at < :since and not {IS_TAKEN_BACK})
 order by f.ref
-"""
+"""  # noqa: S608 - made of constants
 # The questions whose prices matter: open, and forecast at least once; the soonest to close first.
-PRICED = """
+PRICED = f"""
 select q.ref from question q
 where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
   and exists (select 1 from forecast f where f.ref = q.ref and f.state = 'done')
-  and exists (select 1 from target t where t.version = q.version
-    and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))
+  and exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
-"""
-ROWS = """
+"""  # noqa: S608 - made of constants
+ROWS = f"""
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select probability from price where id = (select max(id) from price where ref = q.ref)),
        (select count(*) from target t where t.version = q.version),
-       (select count(*) from target t where t.version = q.version
-          and exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))
+       (select count(*) from target t where t.version = q.version and {_HAS_OUTCOME})
 from question q
-"""
+"""  # noqa: S608 - made of constants
 FILTERED = """
 where (:venue is null or q.venue = :venue) and (:source is null or q.source = :source) {state}
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
@@ -89,8 +90,7 @@ class QuestionState(StrEnum):
     RESOLVED = "resolved"
 
 
-_ALL_RESOLVED = """not exists (select 1 from target t where t.version = q.version
-  and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))"""
+_ALL_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
 _IN_STATE = {
     None: "",
     QuestionState.OPEN: f"and (q.closes_at is null or q.closes_at > :now) and not ({_ALL_RESOLVED})",

@@ -16,8 +16,8 @@ from bot.domain.step import Step, Usage
 from bot.domain.submission import Hold
 from bot.errors import ContractError, NotFound, StoreError
 from bot.ids import derive_id
+from bot.store.basis import Basis
 from bot.store.checks import full_check
-from bot.store.forecasts import Basis
 from bot.store.invariants import INVARIANTS
 from bot.store.ledger import open_ledger
 from bot.store.schedule import Due

@@ -75,15 +75,11 @@ class Showing(Careful):
 
 
 class Blind(Careful):
-    """Does not tell what its questions ask."""
-
     async def seal(self, batch: Batch) -> Sequence[Sealed]:
         return [replace(one, question=None) for one in await super().seal(batch)]
 
 
 class Misreading(Careful):
-    """Reads questions otherwise than their reader."""
-
     async def seal(self, batch: Batch) -> Sequence[Sealed]:
         made = await super().seal(batch)
         return [replace(one, question=one.question and replace(one.question, background="?")) for one in made]
