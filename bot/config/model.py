@@ -81,7 +81,7 @@ class LimitsSection(Section):
 
 
 class PolicySection(Section):
-    """When a question is forecast again; times in hours, ``price_move`` in log-odds. A changed text always counts."""
+    """When a question is forecast again; times in hours, ``price_move`` in log-odds. One that changed is, at once."""
 
     stale_after_h: Hours = 72.0
     near_close_h: tuple[Hours, ...] = (24.0, 2.0)
