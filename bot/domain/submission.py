@@ -56,6 +56,14 @@ class Intent:
         """Freeze the predictions."""
         object.__setattr__(self, "predictions", MappingProxyType(dict(self.predictions)))
 
+    @property
+    def rests_on_forecast(self) -> bool:
+        """Whether it may go only onto the question that was forecast; what takes something back fits every version.
+
+        A sale whatever the belief does too: who wants out wants out of a changed question all the more.
+        """
+        return self.action is not IntentAction.WITHDRAW and not getattr(self.order, "closing", "")
+
 
 class IntentState(StrEnum):
     """Where an intent stands; ``UNKNOWN`` counts as sent until proved otherwise."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from bot.domain.question import Question
 from bot.domain.question_changes import describe_changes
-from bot.domain.submission import Intent, IntentAction, Sealed
+from bot.domain.submission import Intent, Sealed
 from bot.outbox.door import Door, log
 from bot.store.codec import version_of
 from bot.store.schedule import Due
@@ -25,8 +25,8 @@ async def without_changed(door: Door, items: Sequence[IntentRow], sealed: Mappin
 
 
 async def _is_held(door: Door, intent: Intent, reading: Question | None) -> bool:
-    """Send an intent back to the gate where its question changed; what takes something back fits every version."""
-    if reading is None or intent.action is IntentAction.WITHDRAW:
+    """Send an intent back to the gate where its question changed, and say whether it was."""
+    if reading is None or not intent.rests_on_forecast:
         return False
     forecast = await door.ledger.forecasts.get(intent.forecast)
     if forecast.version == version_of(reading):

@@ -186,7 +186,7 @@ class ManifoldWriter:
             raise Rejected(message)
         margin = timedelta(seconds=self._settings.close_margin_s)
         reading = await read_again(self._client, order, question, now=self._clock.now(), margin=margin)
-        if describe_changes(question, reading):
+        if intent.rests_on_forecast and describe_changes(question, reading):
             return Sealed.unwritten(intent, reading)
         return replace(await self._order_sealed(intent, order), question=reading)
 

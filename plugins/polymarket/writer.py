@@ -201,8 +201,11 @@ class PolymarketWriter:
             message = f"{intent.ref}: {terms.size} shares at {terms.price} may cost more than {order.cost:g} dollars"
             raise Rejected(message)
         reading = await self._read_again(terms, question, option=order.option)
-        if describe_changes(question, reading):
+        if intent.rests_on_forecast and describe_changes(question, reading):
             return Sealed.unwritten(intent, reading)
+        if contracts_of(reading).get(order.option) != terms.contract:
+            message = f"{intent.ref}: tokens, fees or delay of its market have changed since it was forecast"
+            raise Rejected(message)
         await self._require_book(terms)
         asked = unsigned_of(intent, terms, now=self._clock.now())
         signed = await self._signer.order(asked, is_look=self._is_look)
@@ -210,19 +213,15 @@ class PolymarketWriter:
         return replace(sealed_of(intent, asked, signed, wallet=self._settings.wallet), question=reading)
 
     async def _read_again(self, terms: Terms, question: Question, *, option: str) -> Question:
-        """Return the question as it is now; raises Rejected for a market that takes no orders, or other ones."""
+        """Return the question as it is now; raises Rejected for a market that takes no orders."""
         if contracts_of(question).get(option) != terms.contract:
             message = f"{question.ref}: the order is on another contract than its question"
             raise Rejected(message)
         try:
-            now = await self._reader.find(question.ref.key)
+            return await self._reader.find(question.ref.key)
         except NotFound as error:
             message = f"{question.ref}: its market is not there any more"
             raise Rejected(message) from error
-        if not describe_changes(question, now) and contracts_of(now).get(option) != terms.contract:
-            message = f"{question.ref}: tokens, fees or delay of its market have changed since it was forecast"
-            raise Rejected(message)
-        return now
 
     async def _require_book(self, terms: Terms) -> None:
         book = await self._client.book(terms.token)
