@@ -14,8 +14,8 @@ from itertools import groupby, pairwise
 
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 
-# What the flat prediction leaves beyond each open bound. Source: the platform's scores compare with it, "Scores FAQ",
-# https://www.metaculus.com/help/scores-faq/ (baseline score of continuous questions).
+# What the flat prediction leaves beyond each open bound: the tournament platform's baseline scores compare with it.
+# Source: its venue document, section 9.
 TAIL_MASS = 0.05
 # Equal quantiles are a jump; it is drawn this wide, as a share of the grid's length. No venue's cells are so narrow.
 _JUMP = 1e-6
