@@ -19,7 +19,7 @@ from bot.errors import ConfigError
 from bot.gate.case import LIVE_MODES, Lane
 from bot.gate.tokens import scrypt
 from bot.ids import digest
-from bot.specs import Configurable, Table
+from bot.specs import Configurable, ForecasterSpec, Table
 
 # What decides what is forecast and what leaves; everything else of config.toml concerns no lane, or another one.
 _SHARED = ("seed", "plugin_files", "limits", "policy", "calibration", "desk")
@@ -87,7 +87,7 @@ def _leading(config: Config, venue: str, offered: Offered) -> set[str]:
     """Return the forecasters whose forecasts leave for a venue, and all that they build on."""
     table = config.venues.get(venue)
     waiting = [] if table is None else [table.forecasters[0], *(one.forecasters[0] for one in table.choose)]
-    specs = {spec.name: spec for spec in offered(Table.FORECASTERS)}
+    specs = {spec.name: spec for spec in _forecasters(offered)}
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -101,10 +101,15 @@ def _leading(config: Config, venue: str, offered: Offered) -> set[str]:
 
 def _roles(config: Config, leading: Collection[str], offered: Offered) -> dict[str, RoleSection]:
     """Return the roles that may be asked for a forecast that leaves; one that only others ask is left out."""
-    asked, others = [], []
-    for spec in offered(Table.FORECASTERS):
+    asked: list[str] = []
+    others: list[str] = []
+    for spec in _forecasters(offered):
         (asked if spec.name in leading else others).extend((*spec.roles, *spec.may_ask))
     return {name: role for name, role in config.llm.roles.items() if _fits(name, asked) or not _fits(name, others)}
+
+
+def _forecasters(offered: Offered) -> list[ForecasterSpec[Any]]:
+    return [spec for spec in offered(Table.FORECASTERS) if isinstance(spec, ForecasterSpec)]
 
 
 def _fits(role: str, patterns: Iterable[str]) -> bool:
@@ -123,13 +128,13 @@ def _table(config: Config, venue: str, *, known: bool) -> Json:
     table = config.venues.get(venue)
     if table is None:
         return None
-    lead = [table.forecasters[0], *([*_when(one), one.forecasters[0]] for one in table.choose)]
+    lead = [table.forecasters[0], *([_when(one), one.forecasters[0]] for one in table.choose)]
     raw = {} if known else {"settings": table.settings}
     return {**table.model_dump(mode="json", exclude={*_ASIDE}), **raw, "lead": lead}
 
 
-def _when(chosen: ChooseTable) -> list[Json]:
-    return [chosen.model_dump(mode="json", exclude={"forecasters"})]
+def _when(chosen: ChooseTable) -> Json:
+    return chosen.model_dump(mode="json", exclude={"forecasters"})
 
 
 def _forecaster(config: Config, name: str, used: Iterable[Configurable[Any]]) -> Json:

@@ -16,6 +16,7 @@ from bot.gate.case import Lane
 from bot.ids import derive_id
 from bot.ports import Clock
 from bot.store import leaders
+from bot.store.intents import IntentRow
 from bot.store.ledger import Ledger
 
 log = structlog.get_logger(__name__)
@@ -78,7 +79,7 @@ async def withdraw_stale(parts: StaleWithdrawing) -> int:
     return planned
 
 
-async def _stale(parts: StaleWithdrawing, lane: Lane, now: datetime) -> list[leaders.IntentRow]:
+async def _stale(parts: StaleWithdrawing, lane: Lane, now: datetime) -> list[IntentRow]:
     before = now - parts.stale_after - parts.patience
     return await parts.ledger.leave.read(
         lambda database: leaders.stale(

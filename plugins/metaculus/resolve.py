@@ -6,6 +6,7 @@ Source: venue document, section 7.
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from bot.api import SINGLE_TARGET, Chosen, ContractError, Happened, Landed, Outcome, QuestionRef, Resolution, Void
 from plugins.metaculus.parse import BINARY, CHOICE, CONTINUOUS, DATE, scale_of, spot_of
@@ -80,16 +81,17 @@ def _early(asked: RawQuestion) -> tuple[str, ...]:
     if not moments or not asked.options:
         return ()
     history = asked.options_history if is_sequence(asked.options_history) else ()
-    in_force = [names for since, names in map(_change, history) if since <= min(moments)]
+    changes = [_change(entry) for entry in history]
+    in_force = [names for since, names in changes if since <= min(moments)]
     return tuple(option for option in asked.options if option not in in_force[-1]) if in_force else ()
 
 
-def _change(entry: object) -> tuple[datetime, Sequence[str]]:
+def _change(entry: Any) -> tuple[datetime, Sequence[str]]:  # noqa: ANN401 - whatever stands there
     """Return since when which options are in force; what is odd never is."""
     try:
-        since, names = entry  # type: ignore[misc] # whatever it is
+        since, names = entry
         found = datetime.fromisoformat(since)
-        return found if found.utcoffset() is not None else found.replace(tzinfo=UTC), names
+        return found if found.utcoffset() is not None else found.replace(tzinfo=UTC), tuple(names)
     except (TypeError, ValueError):
         return datetime.max.replace(tzinfo=UTC), ()
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from bot.domain.forecast import Forecast
 from bot.domain.question import Question
@@ -95,7 +96,7 @@ async def test_standings_are_those_that_were_told_last(scribe: Scribe) -> None:
 
 async def test_what_resolved_without_a_score_of_ours_says_why(scribe: Scribe) -> None:
     spot = {"spot_at": (NOON + DAY).isoformat()}
-    late = {"now": NOON + 2 * DAY, "cutoff": NOON + 2 * DAY}
+    late: dict[str, Any] = {"now": NOON + 2 * DAY, "cutoff": NOON + 2 * DAY}
     scored, void, spotted = await scribe.ask("rain"), await scribe.ask("snow"), await scribe.ask("hail", facts=spot)
     closed, known = await scribe.ask("fog", closes_at=NOON + DAY), await scribe.ask("sun")
     await scribe.forecast(scored)
