@@ -58,7 +58,9 @@ class Recheck:
         arm = standing.arms.get(lane.venue)
         if why := unarmed(lane, arm, now):
             return why
-        if arm is not None and await self._planned_at(intent, now) < arm.armed_at:
+        # What takes something back is the same under whichever record.
+        again = intent.action is not IntentAction.WITHDRAW
+        if again and arm is not None and await self._planned_at(intent, now) < arm.armed_at:
             return "it was planned under an earlier arm record; it is planned anew, under this one"
         return "; ".join(self.readiness.lacking(lane.venue)) or None
 

@@ -1,6 +1,5 @@
 """What this forecaster said of the question before."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,9 +7,10 @@ from datetime import datetime
 from bot.desk.take import Take
 from bot.desk.tools.scene import Scene
 from bot.desk.tools.tool import Outcome, described
+from bot.domain.curves import quantiles_of
 from bot.domain.forecast import Forecast
 from bot.domain.inquiry import Charge
-from bot.domain.prediction import Binary, Choice, CurveShape, Prediction
+from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
 from bot.domain.prompt import Tool
 from bot.domain.question import Question, QuestionRef
 from bot.domain.question_changes import describe_changes
@@ -117,6 +117,5 @@ def _said(prediction: Prediction, question: Question) -> str:
 def _quantiles(cdf: Sequence[float], question: Question) -> str:
     if not isinstance(question.shape, CurveShape) or len(question.shape.grid) != len(cdf):
         return "a distribution on another grid"
-    grid = question.shape.grid
-    places = [(level, min(bisect_left(cdf, level), len(grid) - 1)) for level in _QUANTILES]
-    return ", ".join(f"{level:.0%} below {grid[place]:g}" for level, place in places)
+    values = quantiles_of(Curve(tuple(cdf)), question.shape, _QUANTILES)
+    return ", ".join(f"{level:.0%} below {value:g}" for level, value in values.items())
