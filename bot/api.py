@@ -62,6 +62,7 @@ from bot.domain.prompt import (
     ToolCall,
 )
 from bot.domain.question import SINGLE_TARGET, Crowd, Question, QuestionRef, Target
+from bot.domain.question_changes import describe_changes
 from bot.domain.research import Hit, Notice, Passage, Quote, Series, SeriesModel, SourcePolicy
 from bot.domain.resolution import Chosen, Example, Happened, Landed, Outcome, Resolution, Void
 from bot.domain.score import ContestStanding
@@ -328,6 +329,7 @@ __all__ = [
     "course_for",
     "coverage",
     "curve_through",
+    "describe_changes",
     "distance",
     "explained",
     "filled",

@@ -81,7 +81,7 @@ class LimitsSection(Section):
 
 
 class PolicySection(Section):
-    """When a question is forecast again; times in hours, ``price_move`` in log-odds. A changed text always counts.
+    """When a question is forecast again; times in hours, ``price_move`` in log-odds. One that changed is, at once.
 
     With ``withdraw_stale`` a forecast that stands at a venue is withdrawn there where it was stale for ``min_gap_h``
     and no new one came.
