@@ -19,7 +19,6 @@ from bot.gate.joint import ProposedStake, size_together
 from bot.gate.readiness import Readiness
 from bot.ports import Planner
 from bot.store import arms
-from bot.store.codec import version_of
 from bot.store.decisions import Rule
 from bot.store.dockets import Asked, Docket
 from bot.store.leave import Leaves
@@ -57,7 +56,7 @@ class Around:
             standing=docket.standing,
             locked=docket.locked,
             now=now,
-            version=version_of(docket.question),
+            forecast_on=docket.forecast_on,
             stops=self.leaves.stops,
             arm=self.leaves.arms.get(lane.venue),
             lacking=self._lacking(lane),
