@@ -15,7 +15,9 @@ from bot.desk.workshop import Workshop
 from bot.domain.submission import Mode
 from bot.duties import Duties
 from bot.errors import NotFound
+from bot.gate.armed import credentials_digest
 from bot.gate.brake import STOP_FILE, Brake
+from bot.gate.credentials import VenueCredentials
 from bot.gate.gate import Lane
 from bot.guards import Guards, guards_of
 from bot.http import HttpReader
@@ -186,6 +188,9 @@ async def _outfitter(
     wanted, book = ((), None) if ledger is None else (rates_of(config, registry), ledger.rates)
     rates = Rates(wanted, clock=clock, random=random, book=book)
     async with HttpReader(clock=clock, random=random, rates=rates) as http, AsyncExitStack() as stack:
+        credentials = {} if ledger is None else _credentials(config, registry, clock, ledger)
+        for one in credentials.values():
+            await one.recall()
         yield Outfitter(
             config=config,
             registry=registry,
@@ -196,7 +201,23 @@ async def _outfitter(
             stack=stack,
             rates=rates,
             open_wire=partial(HttpWire, holds=_brake(config, folder).holds),
+            credentials=credentials,
         )
+
+
+def _credentials(config: Config, registry: Registry, clock: Clock, ledger: Ledger) -> dict[str, VenueCredentials]:
+    return {
+        spec.name: VenueCredentials(
+            venue=spec.name,
+            is_refusal=spec.refuses_credentials,
+            final=spec.final_refusals,
+            digest=partial(credentials_digest, config, spec),
+            ledger=ledger,
+            clock=clock,
+        )
+        for spec in registry.venues
+        if spec.name in config.venues
+    }
 
 
 def _brake(config: Config, folder: Path) -> Brake:
@@ -233,6 +254,7 @@ def _outbox(opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, survey
         clock_fault=guards.clock_fault,
         modes={name: lane.mode for name, lane in opened.lanes.items()},
         accounts={name: lane.account for name, lane in opened.lanes.items()},
+        most_doubts={name: lane.caps.doubts for name, lane in opened.lanes.items()},
     )
 
 

@@ -53,7 +53,7 @@ class Gate:
         if (why := self.brake.holds()) is not None:
             return case.later(why)
         stop = next((stop for stop in case.stops if stop.holds(case.lane.venue)), None)
-        return None if stop is None else case.later(f"{stop}; resume it with: foxcast resume")
+        return None if stop is None else case.later(f"{stop}; {stop.remedy}")
 
 
 def _first(checks: Sequence[Check], case: Case) -> Hold | None:
