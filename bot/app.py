@@ -1,6 +1,7 @@
 """The composition root: everything is built, handed over and closed here, and nowhere else."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -116,7 +117,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
         seats = await outfitter.seats(named if only is None else only)
         gateway, workshop = await _models(outfitter, seats, ledger)
         guards = guards_of(outfitter, opened, ledger, _brake(config, folder), partial(_clock_offset, outfitter.http))
-        surveyed = set[str]()
+        surveyed, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := own_archive(config, registry, name))]
         app = App(
             config=config,
@@ -133,11 +134,12 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
             gateway=gateway,
             spending=_spending(outfitter, seats, gateway, confirmed=terms.get("confirmed", False)),
             surveyed=surveyed,
-            outbox=_outbox(opened, guards, ledger, clock, surveyed),
+            outbox=_outbox(opened, guards, ledger, clock, surveyed, stopping.is_set),
             guards=guards,
             chores=[outfitter.chore(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
             patience_s=terms.get("patience_s", PATIENCE_S),
+            stopping=stopping,
         )
         if only is None:
             await _recover(app)
@@ -243,7 +245,9 @@ async def _models(
     return gateway, await outfitter.workshop(ledger, gateway, forgiving=forgiving)
 
 
-def _outbox(opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, surveyed: set[str]) -> Outbox:
+def _outbox(
+    opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, surveyed: set[str], stopping: Callable[[], bool]
+) -> Outbox:
     return Outbox(
         ledger=ledger,
         submitters=opened.submitters,
@@ -255,6 +259,7 @@ def _outbox(opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, survey
         modes={name: lane.mode for name, lane in opened.lanes.items()},
         accounts={name: lane.account for name, lane in opened.lanes.items()},
         most_doubts={name: lane.caps.doubts for name, lane in opened.lanes.items()},
+        stopping=stopping,
     )
 
 

@@ -113,6 +113,8 @@ async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
     """Yield all new forecasts, then one chunk of those whose hold has run out."""
     while forecasts := await parts.ledger.forecasts.undecided(CHUNK):
         yield forecasts
+        if parts.outbox.stopping():
+            return
     if again := await parts.ledger.forecasts.held(CHUNK, now=parts.clock.now()):
         yield again
 
@@ -165,6 +167,8 @@ async def _one_by_one(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
     """Decide one after the other, and send each order while its price is fresh, before the next market is read."""
     decisions = []
     for pair in pairs:
+        if this.parts.outbox.stopping():
+            break
         decisions.append(decision := await _decide(this, *pair))
         if isinstance(decision, Send):
             this.sent.setdefault(decision.intent.ref.venue, []).append(decision.intent)

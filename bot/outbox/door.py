@@ -32,7 +32,7 @@ class Door:
     """The way to one submitter, for whoever has the turn of its account.
 
     ``mode`` is what it is used in now, ``account`` whose it is; None where nobody said. More than ``most_doubts``
-    writes without a known outcome stop the venue.
+    writes without a known outcome stop the venue. Once ``stopping`` says so nothing more is begun.
     """
 
     ledger: Ledger
@@ -45,6 +45,7 @@ class Door:
     mode: Mode | None
     account: str | None = None
     most_doubts: int = MOST_DOUBTS
+    stopping: Callable[[], bool] = lambda: False
 
     @property
     def sealer(self) -> Sealer | None:
