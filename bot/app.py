@@ -23,6 +23,7 @@ from bot.gate.gate import Lane
 from bot.guards import Guards, guards_of
 from bot.http import HttpReader
 from bot.ids import derive_id
+from bot.jobs.policy import follow_policy
 from bot.jobs.restored import Settling, settle_restored
 from bot.jobs.sitting import Seat
 from bot.jobs.spending import Spending
@@ -282,6 +283,9 @@ async def _recover(app: App) -> None:
     if halt := await app.ledger.journal.resume(at=now):
         log.warning("the last run was halted", at=halt.at.isoformat(), why=halt.text)
     freed = await app.ledger.schedule.free_leases(owner_not=app.owner, now=now)
+    moved = await follow_policy(app.ledger, app.means.policy, repeats=app.means.repeats, now=now)
+    if moved:
+        log.info("due times follow the policy", moved=moved)
     unknown = await app.outbox.recover()
     if freed or unknown:
         text = f"{freed} leases of an earlier run freed, {unknown} submissions unknown"

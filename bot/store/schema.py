@@ -351,3 +351,10 @@ def ends_of_stops(database: Database) -> None:
     """Have each stop say what ends it; those from before wait for a person."""
     for statement in schema_trading.ENDS_OF_STOPS:
         database.execute(statement)
+
+
+@MIGRATIONS(name="0012_apart")
+def apart(database: Database) -> None:
+    """Keep forecasts that a person only wants to see apart from those that are scheduled and may leave."""
+    for statement in schema_views.APART:
+        database.execute(statement)
