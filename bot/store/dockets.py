@@ -1,7 +1,7 @@
 """What stands around forecasts when they come before the gate: one read for many, since a pass may decide thousands."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlite_utils import Database
@@ -15,7 +15,7 @@ from bot.store.setups import foreseeing
 from bot.store.submissions import standing
 
 _SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
-_SETUP = "select setup from forecast where ref = ? and forecaster = ? and revision = ?"
+_SETUP = "select setup, apart from forecast where ref = ? and forecaster = ? and revision = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,8 @@ class Docket:
 
     The question as it is now, its newest intent that is neither refused nor superseded, why it is locked for the
     forecaster, and the newest revision if the forecaster has completed a later one. ``clairvoyant``: this forecast was
-    made without guards against knowing the future, whatever config says of its forecaster by now.
+    made without guards against knowing the future, whatever config says of its forecaster by now. ``apart``: a person
+    only wanted to see it.
     """
 
     question: Question
@@ -43,6 +44,7 @@ class Docket:
     locked: str | None
     successor: int | None
     clairvoyant: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,11 @@ def _dockets(database: Database, asked: Sequence[Asked], now: datetime) -> list[
     setups = [database.execute(_SETUP, _revision(one)).fetchone() for one in asked]
     clairvoyant = foreseeing(database, (row[0] for row in setups if row))
     return [
-        _docket(database, one, now, clairvoyant=row is not None and row[0] in clairvoyant)
+        replace(
+            _docket(database, one, now),
+            clairvoyant=row is not None and row[0] in clairvoyant,
+            apart=row is not None and bool(row[1]),
+        )
         for one, row in zip(asked, setups, strict=True)
     ]
 
@@ -69,12 +75,11 @@ def _revision(asked: Asked) -> list[object]:
     return [str(asked.ref), asked.forecaster, asked.revision]
 
 
-def _docket(database: Database, asked: Asked, now: datetime, *, clairvoyant: bool) -> Docket:
+def _docket(database: Database, asked: Asked, now: datetime) -> Docket:
     (successor,) = database.execute(_SUCCESSOR, _revision(asked)).fetchone()
     return Docket(
         question=current(database, asked.ref),
         standing=standing(database, asked.ref, asked.account, paper=asked.paper),
         locked=lock_reason(database, asked.ref, asked.forecaster, now=now),
         successor=successor,
-        clairvoyant=clairvoyant,
     )

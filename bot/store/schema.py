@@ -344,3 +344,17 @@ def ends_of_trials(database: Database) -> None:
     """Find the trials and forecasts that failed of late without reading all of them."""
     database.execute("create index trial_ended on trial (ended_at, ending) where ended_at is not null")
     database.execute("create index forecast_failed on forecast (ended_at, ref) where state = 'failed'")
+
+
+@MIGRATIONS(name="0011_ends_of_stops")
+def ends_of_stops(database: Database) -> None:
+    """Have each stop say what ends it; those from before wait for a person."""
+    for statement in schema_trading.ENDS_OF_STOPS:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0012_apart")
+def apart(database: Database) -> None:
+    """Keep forecasts that a person only wants to see apart from those that are scheduled and may leave."""
+    for statement in schema_views.APART:
+        database.execute(statement)

@@ -13,6 +13,7 @@ from bot.domain.question import SINGLE_TARGET, QuestionRef
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.wire import Reply, Request
 from bot.errors import Unavailable
+from bot.outbox import doubts
 from bot.store import resolutions, schedule
 from bot.store.questions import Recorded
 from bot.wire import HttpWire
@@ -94,6 +95,13 @@ def _matched_is_filled() -> None:
     put(polymarket_writer, "fills_of", hopeful)
 
 
+def _stops_for_ever() -> None:
+    async def never(*_: object) -> None:
+        """Leave it to a person."""
+
+    put(doubts, "resume_settled", never)
+
+
 MUTANTS: Mapping[str, Mutant] = {
     **COMMON,
     **named(
@@ -104,6 +112,7 @@ MUTANTS: Mapping[str, Mutant] = {
             ("leases-for-ever", "what a dead process had taken on is never taken up again", _leases_for_ever),
             ("signs-anything", "the signer does not count what it signed today", _signs_anything),
             ("matched-is-filled", "a match is a fill before it is settled on chain", _matched_is_filled),
+            ("stops-for-ever", "a venue that stopped for its doubts is left to a person", _stops_for_ever),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
     ),

@@ -136,7 +136,13 @@ def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: Virtu
         live=temper.live,
     )
     observer.lives, observer.people = lives, people
-    weather = Weather(stalls=stalls, temper=temper, clock=clock, stream=chance.stream("weather"))
+    weather = Weather(
+        stalls=stalls,
+        temper=temper,
+        clock=clock,
+        stream=chance.stream("weather"),
+        bursts=chance.stream("bursts"),
+    )
     weather.pit = pit_of(stalls, temper, clock=clock, stream=chance.stream("pit"))
     loop.programs.append(signer_of(machine))
     return _Stage(
@@ -158,7 +164,7 @@ async def _play(stage: _Stage) -> None:
     """Let lives come and go until the days are over, then one more in calm weather."""
     stage.weather.begin()
     stage.people.make_good()
-    going = [asyncio.ensure_future(stage.weather.blow())]
+    going = [asyncio.ensure_future(stage.weather.blow()), asyncio.ensure_future(stage.weather.swallow())]
     if stage.temper.worldly:
         going.append(asyncio.ensure_future(stage.weather.turn(stage.stalls.stand.stalls)))
     if stage.weather.pit is not None:

@@ -107,6 +107,7 @@ class Shopfloor:
     )
 
     fee: float = 0.0
+    look: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
     def of(cls, house: House) -> "Shopfloor":
@@ -139,6 +140,7 @@ class Shopfloor:
 
     async def told(self, *, flush: bool = True, begin: Begin | None = None) -> str:
         outbox = self.outbox if flush else replace(self.outbox, submitters={VENUE: self.broker}, ready=_never)
+        look = {} if self.look is None else {"look": self.look}
         return await submit_due(
             Submitting(
                 ledger=self.house.ledger,
@@ -148,6 +150,7 @@ class Shopfloor:
                 clock=self.house.clock,
                 planners={VENUE: self.wants},
                 readiness=self.readiness,
+                **look,
                 begin=begin or Begin(is_over=True),
                 commenting=Commenting(
                     fees={VENUE: self.fee},
