@@ -8,7 +8,15 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_lanes, schema_models, schema_scores, schema_setups, schema_trading, schema_views
+from bot.store import (
+    schema_lanes,
+    schema_models,
+    schema_profit,
+    schema_scores,
+    schema_setups,
+    schema_trading,
+    schema_views,
+)
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -344,3 +352,10 @@ def ends_of_trials(database: Database) -> None:
     """Find the trials and forecasts that failed of late without reading all of them."""
     database.execute("create index trial_ended on trial (ended_at, ending) where ended_at is not null")
     database.execute("create index forecast_failed on forecast (ended_at, ref) where state = 'failed'")
+
+
+@MIGRATIONS(name="0011_profit")
+def profit(database: Database) -> None:
+    """Keep what profit is worked out from beside fills: loans, payouts, and what venues say themselves."""
+    for statement in schema_profit.STATEMENTS:
+        database.execute(statement)
