@@ -11,8 +11,8 @@ from itertools import accumulate
 
 from bot.domain.profit import ONE, TradingBook
 
-# Cash and positions are not read at the same moment. So a difference counts once it is there for so long, once the next
-# reading has it too, or where readings are this far apart.
+# Cash and positions are not read at the same moment. So a difference counts where it is there for so long, where the
+# reading before or after has it too, where readings are this far apart, and at the end, where nobody knows yet.
 LASTS = timedelta(minutes=1)
 APART = timedelta(hours=1)
 CENT = ONE // 100
@@ -106,7 +106,8 @@ def _confirmed(readings: Sequence[EquityReading], differences: Sequence[int]) ->
         beside = [other for other in (nth - 1, nth + 1) if 0 <= other < len(readings)]
         repeated = any(abs(differences[other] - difference) < CENT for other in beside)
         apart = all(abs(readings[other].at - one.at) >= APART for other in beside)
-        if repeated or apart or one.until - one.at >= LASTS:
+        newest = nth + 1 == len(readings)
+        if newest or repeated or apart or one.until - one.at >= LASTS:
             known = difference
         confirmed.append(known)
     return confirmed

@@ -69,3 +69,7 @@ def test_fees_of_comments_are_a_loss_and_trades_by_hand_no_gain() -> None:
 
 def test_an_account_that_was_never_read_has_no_history() -> None:
     assert equity_points([], EMPTY, []) == ()
+
+
+def test_a_deposit_that_was_just_read_is_no_gain_either() -> None:
+    assert told([read(0, 100), read(0.1, 600)]) == [(0.0, 0.0), (500.0, 0.0)]

@@ -111,7 +111,11 @@ Trades = st.lists(
 
 
 @given(Trades, st.sampled_from([0.0, 1.0, 0.5, 0.37, None]), st.booleans())
-def test_what_is_closed_gained_all_that_its_cash_moved(trades, price, redeems) -> None:  # type: ignore[no-untyped-def]
+def test_what_is_closed_gained_all_that_its_cash_moved(
+    trades: list[tuple[str, Leg, int, int, bool]],
+    price: float | None,
+    redeems: bool,  # noqa: FBT001 - drawn
+) -> None:
     """However it was bought, sold, paired and paid, no millionth is lost: this side counts cash alone, in fractions."""
     held: dict[Leg, int] = dict.fromkeys(Leg, 0)
     fills, cash = [], Fraction(0)
