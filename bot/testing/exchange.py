@@ -140,7 +140,7 @@ class MemoryExchange:
                 ended.append(f"order {place}")
         return ended
 
-    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:  # noqa: ARG002 - of the port
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
         if not isinstance(outcome, Happened):
             return Instead.REFUND
         return outcome.value if position.leg is Leg.YES else 1.0 - outcome.value

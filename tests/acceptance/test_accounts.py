@@ -60,7 +60,7 @@ def test_the_portfolio_shows_cash_positions_and_gains(trader: Foxcast, inside: I
         "weather 2 6.50 8.50 +2.00",
     ):
         assert part in flat
-    (rain,) = [line for line in said.splitlines() if line.startswith(f"{VENUE}:rain")]
+    rain, *_ = [line for line in said.splitlines() if line.startswith(f"{VENUE}:rain")]
     assert rain.split()[-9:-3] == ["yes", "10.00", "4.00", "0.600", "6.00", "+2.00"]
 
 
@@ -89,6 +89,15 @@ def test_orders_are_listed_the_newest_first_and_open_ones_alone(trader: Foxcast,
     assert "resting" in said[1]
     assert "the price is 0.9" in said[1]
     assert inside(trader, "orders", "--venue", "nowhere").out == "nothing was to leave yet\n"
+
+
+def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(trader: Foxcast, inside: Inside) -> None:
+    cut = inside(trader, "orders", "--limit", "2", "--json")
+    assert [one["question"].partition(":")[2] for one in cut.json] == ["hail", "snow"]
+    assert cut.err == "1 of 3 orders are not shown, the oldest; foxcast orders --all shows all\n"
+    whole = inside(trader, "orders", "--limit", "2", "--all", "--json")
+    assert (len(whole.json), whole.err) == (3, "")
+    assert inside(trader, "orders", "--open", "--limit", "1").err == ""
 
 
 def test_one_order_is_shown_with_its_attempts_and_fills(trader: Foxcast, inside: Inside) -> None:
