@@ -61,7 +61,9 @@ def orders(ctx: typer.Context, options: Options) -> None:
     found, count = _counted(configured(ctx), asked)
     if count > len(found):
         # Beside the answer, so that a program sees it too.
-        sys.stderr.write(f"{count - len(found)} of {count} orders are not shown, the oldest; foxcast orders --all shows all\n")
+        sys.stderr.write(
+            f"{count - len(found)} of {count} orders are not shown, the oldest; see: foxcast orders --all\n"
+        )
     if options.as_json:
         tickets = _tickets(configured(ctx), found)
         emit([as_plain(one, now, tickets.get(one.row.intent.id)) for one in found])

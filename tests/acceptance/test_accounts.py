@@ -94,7 +94,7 @@ def test_orders_are_listed_the_newest_first_and_open_ones_alone(trader: Foxcast,
 def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(trader: Foxcast, inside: Inside) -> None:
     cut = inside(trader, "orders", "--limit", "2", "--json")
     assert [one["question"].partition(":")[2] for one in cut.json] == ["hail", "snow"]
-    assert cut.err == "1 of 3 orders are not shown, the oldest; foxcast orders --all shows all\n"
+    assert cut.err == "1 of 3 orders are not shown, the oldest; see: foxcast orders --all\n"
     whole = inside(trader, "orders", "--limit", "2", "--all", "--json")
     assert (len(whole.json), whole.err) == (3, "")
     assert inside(trader, "orders", "--open", "--limit", "1").err == ""
