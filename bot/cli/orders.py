@@ -59,11 +59,9 @@ def orders(ctx: typer.Context, options: Options) -> None:
     limit = None if options.show_all else options.limit
     asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=limit, paper=options.on_paper)
     found, count = _counted(configured(ctx), asked)
-    if count > len(found):
+    if left_out := count - len(found):
         # Beside the answer, so that a program sees it too.
-        sys.stderr.write(
-            f"{count - len(found)} of {count} orders are not shown, the oldest; see: foxcast orders --all\n"
-        )
+        sys.stderr.write(f"{left_out} of {count} orders are not shown, the oldest; see: foxcast orders --all\n")
     if options.as_json:
         tickets = _tickets(configured(ctx), found)
         emit([as_plain(one, now, tickets.get(one.row.intent.id)) for one in found])

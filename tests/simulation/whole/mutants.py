@@ -9,11 +9,14 @@ from functools import cache
 from typing import Any
 
 from bot import redact
+from bot.domain import equity
+from bot.domain.order import Instead
+from bot.domain.profit import ONE
 from bot.domain.question import SINGLE_TARGET, QuestionRef
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.wire import Reply, Request
 from bot.errors import Unavailable
-from bot.store import resolutions, schedule
+from bot.store import profits, resolutions, schedule
 from bot.store.questions import Recorded
 from bot.wire import HttpWire
 from plugins.metaculus import resolve as metaculus_resolve
@@ -94,6 +97,19 @@ def _matched_is_filled() -> None:
     put(polymarket_writer, "fills_of", hopeful)
 
 
+def _pays_the_other_side() -> None:
+    pay: Callable[..., None] = profits.pay_share
+
+    def turned(database: Any, lane: Any, share: Any, pays: Any) -> None:
+        pay(database, lane, share, pays if isinstance(pays, Instead) else 1.0 - pays)
+
+    put(profits, "pay_share", turned)
+
+
+def _loan_is_gain() -> None:
+    put(equity.EquityReading, "settled", property(lambda one: round((one.cash + one.reserved + one.owed) * ONE)))
+
+
 MUTANTS: Mapping[str, Mutant] = {
     **COMMON,
     **named(
@@ -104,6 +120,8 @@ MUTANTS: Mapping[str, Mutant] = {
             ("leases-for-ever", "what a dead process had taken on is never taken up again", _leases_for_ever),
             ("signs-anything", "the signer does not count what it signed today", _signs_anything),
             ("matched-is-filled", "a match is a fill before it is settled on chain", _matched_is_filled),
+            ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
+            ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
     ),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bot.domain.equity import equity_points
-from bot.domain.profit import ONE, ContractProfit
+from bot.domain.profit import ONE, ContractProfit, EntryKind
 from bot.store import writes
 from bot.store.database import open_reader
 from bot.store.profits import AccountLane, profit_record, trading_book
@@ -71,28 +71,35 @@ def _differing(
             yield f"profit: {venue}:{market} gained {gain:.4f} by the ledger, {own.get(market, 0.0):.4f} at the venue"
 
 
-def mistaken(ledger: Path, stalls: Stalls, modes: Mapping[str, str], undone: Collection[str]) -> Iterator[str]:
-    """Say where deposits and loans are taken for gain, once all is calm and each outcome is on record."""
+def mistaken(ledger: Path, stalls: Stalls, modes: Mapping[str, str]) -> Iterator[str]:
+    """Say where deposits and loans are taken for gain, once all is calm and each outcome in force is on record."""
     venue = stalls.manifold
     if venue is None or modes.get("manifold") != "live":
         return
     user = venue.state.users[stalls.trader]
     with closing(open_reader(ledger)) as database:
         accounts = _accounts(database, "manifold")
-        if undone or len(accounts) != 1 or database.execute(_UNCLEAR).fetchone() or _resting(database):
+        if len(accounts) != 1 or database.execute(_UNCLEAR).fetchone() or _resting(database):
             return
         lane = AccountLane(venue="manifold", account=accounts[0], paper=False)
         found = profit_record(database, lane, _EVER, redeems=True)
-    ended = {one.contract for one in found.book.contracts if one.closed_at is not None}
-    held = {place: one for place, one in venue.state.holdings.items() if place[0] == user.id}
-    late = [market for _, market, _ in held if venue.state.markets[market].resolved and market not in ended]
-    if late or not found.readings:
+    if not found.readings or any(_is_late(one, stalls) for one in found.book.contracts):
         return
-    interest = sum(one.repaid[2] for one in held.values())
+    interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
     point = equity_points(found.readings, found.book, found.fees)[-1]
     moved = user.deposits - BALANCE - interest
     if abs(point.moved - moved) >= CENT:
         yield f"profit: {point.moved:.4f} are said to be from elsewhere, and {moved:.4f} are"
+
+
+def _is_late(one: ContractProfit, stalls: Stalls) -> bool:
+    """Say whether the ledger has another outcome of a contract than the venue, or none, for now."""
+    venue = stalls.manifold
+    assert venue is not None
+    market = venue.state.markets[one.contract.partition("/")[0]]
+    paid = one.cash.get(EntryKind.PAYOUT, 0) + one.cash.get(EntryKind.REFUND, 0)
+    there = sum(amount for user, amount in market.paid.items() if user == stalls.trader)
+    return bool(market.answers) or (market.resolved and bool(one.held)) or abs(paid / ONE - there) >= CENT
 
 
 def _of_manifold(stalls: Stalls) -> dict[str, float]:

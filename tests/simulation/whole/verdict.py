@@ -76,7 +76,7 @@ class Verdict:
         yield from self._at_stake()
         yield from self._paper()
         yield from unaccounted(self.ledger, self.stalls, self.modes, self.undone)
-        yield from mistaken(self.ledger, self.stalls, self.modes, self.undone)
+        yield from mistaken(self.ledger, self.stalls, self.modes)
         yield from self._done()
         yield from self._outcomes()
 
