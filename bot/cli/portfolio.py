@@ -29,7 +29,7 @@ from bot.errors import ConfigError
 from bot.paper.book import book_path
 from bot.paper.report import BookReport, read_report
 from bot.store import orders
-from bot.store.profits import AccountLane, profit_record
+from bot.store.profits import AccountLane
 
 app = typer.Typer(add_completion=False)
 
@@ -148,7 +148,7 @@ async def _profit(
     # What a paper book says of itself has no word of pairs; what was read of it has.
     last = await ledger.readings.last(lane.venue, lane.account, paper=lane.paper)
     redeems = account.redeems or (last is not None and last.redeems)
-    found = await ledger.submissions.readers.run(lambda database: profit_record(database, lane, _EVER, redeems=redeems))
+    found = await ledger.profits.record(lane, _EVER, redeems=redeems)
     refs = {one.ref for one in found.book.contracts}
     known = await ledger.submissions.readers.run(lambda database: orders.subjects(database, refs))
     points = equity_points(found.readings, found.book, found.fees)

@@ -19,7 +19,7 @@ class MarketProfit:
     """What one contract has brought: ``bought`` is all that was paid, ``sold`` and ``paid_out`` all that came back.
 
     ``paid_out`` is what the outcome paid and what pairs of both legs did. ``shares`` are held still, ``cost`` is theirs
-    and ``value`` what they would bring now. ``unknown``: they are held no more, and their outcome is not known yet.
+    and ``values`` what they would bring now. ``unknown``: they are held no more, and their outcome is not known yet.
     ``said`` is the venue's own figure of a gain that is final, ``differs`` by how much it is more than ours.
     """
 
@@ -33,11 +33,16 @@ class MarketProfit:
     realised: float
     shares: Mapping[Leg, float]
     cost: float
-    value: float
+    values: Mapping[Leg, float]
     closed_at: datetime | None
     unknown: bool = False
     said: float | None = None
     differs: float | None = None
+
+    @property
+    def value(self) -> float:
+        """What all shares that are held would bring now."""
+        return sum(self.values.values())
 
     @property
     def unrealised(self) -> float:
@@ -129,7 +134,11 @@ def account_profit(
 def _market(one: ContractProfit, held: Mapping[tuple[str, Leg], Position], told: VenueGain | None) -> MarketProfit:
     shares = {leg: count / ONE for leg, count in one.held.items()}
     gone = [leg for leg in shares if (one.contract, leg) not in held]
-    values = {leg: count * (held[one.contract, leg].mark or 0.0) for leg, count in shares.items() if leg not in gone}
+    # What is held no more brought something that is not known yet: neither gain nor loss.
+    values = {
+        leg: one.cost[leg] / ONE if leg in gone else count * (held[one.contract, leg].mark or 0.0)
+        for leg, count in shares.items()
+    }
     cash = defaultdict(int, one.cash)
     own = (one.realised + (one.fees if told is not None and told.before_fees else 0)) / ONE
     final = told is not None and not shares
@@ -144,8 +153,7 @@ def _market(one: ContractProfit, held: Mapping[tuple[str, Leg], Position], told:
         realised=one.realised / ONE,
         shares=shares,
         cost=sum(one.cost.values()) / ONE,
-        # What is held no more brought something that is not known yet: neither gain nor loss.
-        value=sum(values.values()) + sum(one.cost[leg] for leg in gone) / ONE,
+        values=values,
         closed_at=one.closed_at,
         unknown=bool(gone),
         said=told.gain if told is not None and final else None,
@@ -154,19 +162,16 @@ def _market(one: ContractProfit, held: Mapping[tuple[str, Leg], Position], told:
 
 
 def _forecasters(contracts: Sequence[ContractProfit], markets: Sequence[MarketProfit]) -> tuple[ForecasterProfit, ...]:
-    """Share out what was gained; open shares by what each forecaster's orders hold of them and paid for them."""
+    """Share out what was gained; of open shares by how many of them each forecaster's orders bought, and for what."""
     realised, unrealised = defaultdict[str, float](float), defaultdict[str, float](float)
     count = defaultdict[str, int](int)
     for contract, market in zip(contracts, markets, strict=True):
-        owned = defaultdict[str, float](float)
-        for lots in contract.owners.values():
-            for owner, (_, paid) in lots.items():
-                owned[owner] += paid / ONE
         for owner, gain in contract.gains.items():
             realised[owner] += gain / ONE
             count[owner] += 1
-        for owner, paid in owned.items():
-            unrealised[owner] += market.unrealised * paid / market.cost if market.cost else 0.0
+        for leg, lots in contract.owners.items():
+            for owner, (shares, cost) in lots.items():
+                unrealised[owner] += market.values[leg] * shares / contract.held[leg] - cost / ONE
     return tuple(
         ForecasterProfit(forecaster=name, markets=count[name], realised=realised[name], unrealised=unrealised[name])
         for name in sorted(count)

@@ -1,9 +1,9 @@
 """Profit of one account, from its fills and from what its markets paid. Amounts are whole millionths: sums are exact.
 
 Shares that are held of one side of a contract cost their average: a sale takes from them their part of all that was
-paid. Manifold does the same (``calculateTotalSpentAndShares`` in ``common/src/calculate.ts`` of its public source), as
-do Polymarket (``avg_price`` of its Data interface) and the paper books of Foxcast. A gain belongs to the forecasters
-whose orders bought the shares, by how many each bought.
+paid. So do the venues (``calculateTotalSpentAndShares`` in the public source ``common/src/calculate.ts`` of one, and
+``avg_price`` in the Data interface of another) and the paper books. A gain belongs to the forecasters whose orders
+bought the shares, by how many each bought.
 """
 
 from collections import defaultdict

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
-from sqlite_utils import Database
 
 from bot.domain.order import Account, Instead, Leg
 from bot.domain.resolution import Resolution
 from bot.errors import FoxcastError, StoreError
 from bot.ports import Clock, PaperTrader, Submitter, Trader
-from bot.store import orders, profits
+from bot.store import orders
 from bot.store.ledger import Ledger
 from bot.store.profits import AccountLane, DecidedShare
 
@@ -61,20 +60,14 @@ async def _read(parts: Accounts, venue: str, trader: Trader) -> int:
 
 async def _decide(parts: Accounts, lane: AccountLane, trader: Trader, account: Account) -> None:
     """Keep what a share pays of all that was decided since; a paper book pays some while after the outcome."""
-    shares = await parts.ledger.submissions.readers.run(lambda database: profits.decided_shares(database, lane))
     waiting = _held(account) if lane.paper else set[tuple[str, Leg]]()
     found: list[tuple[DecidedShare, float | Instead]] = [
         (one, trader.pays(one.position, one.outcome, one.state))
-        for one in shares
+        for one in await parts.ledger.profits.decided(lane)
         if (one.position.contract, one.position.leg) not in waiting
     ]
-
-    def pay(database: Database) -> None:
-        for one, pays in found:
-            profits.pay_share(database, lane, one, pays)
-
     if found:
-        await parts.ledger.submissions.writer.run(pay)
+        await parts.ledger.profits.pay(lane, found)
 
 
 def _held(account: Account) -> set[tuple[str, Leg]]:

@@ -18,6 +18,7 @@ from bot.domain.resolution import Outcome
 from bot.store import documents
 from bot.store.codec import OUTCOME, moment, stamp
 from bot.store.readings import readings_since
+from bot.store.runs import Runs
 
 _LANE = "i.venue = :venue and i.account = :account and (i.mode = 'paper') = :paper"
 _FILLS = f"""
@@ -96,6 +97,31 @@ class ProfitRecord:
     readings: Sequence[EquityReading]
     fees: Sequence[tuple[datetime, int]]
     said: Sequence[VenueGain]
+
+
+@dataclass(frozen=True, slots=True)
+class Profits:
+    """What accounts gained."""
+
+    writer: Runs
+    readers: Runs
+
+    async def record(self, lane: AccountLane, since: datetime, *, redeems: bool) -> ProfitRecord:
+        """Return all that the ledger has of an account; its readings from that moment on."""
+        return await self.readers.run(lambda database: profit_record(database, lane, since, redeems=redeems))
+
+    async def decided(self, lane: AccountLane) -> Sequence[DecidedShare]:
+        """Return what is to be paid, paid otherwise, or taken back, by the outcomes in force."""
+        return await self.readers.run(lambda database: decided_shares(database, lane))
+
+    async def pay(self, lane: AccountLane, found: Sequence[tuple[DecidedShare, float | Instead]]) -> None:
+        """Keep what shares pay."""
+        await self.writer.run(lambda database: _pay_all(database, lane, found))
+
+
+def _pay_all(database: Database, lane: AccountLane, found: Sequence[tuple[DecidedShare, float | Instead]]) -> None:
+    for share, pays in found:
+        pay_share(database, lane, share, pays)
 
 
 def profit_record(database: Database, lane: AccountLane, since: datetime, *, redeems: bool) -> ProfitRecord:

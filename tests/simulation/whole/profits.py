@@ -48,12 +48,11 @@ def unaccounted(ledger: Path, stalls: Stalls, modes: Mapping[str, str], undone: 
         if not database["payout"].exists():
             return
         unclear = {name for (name,) in database.execute(_UNCLEAR)} | _resting(database)
-        for venue, own in books.items():
-            if modes.get(venue) == "live":
-                for account in _accounts(database, venue):
-                    lane = AccountLane(venue=venue, account=account, paper=False)
-                    contracts = trading_book(database, lane, redeems=REDEEMS[venue]).contracts
-                    yield from _differing(venue, contracts, own, unclear | _named(venue, undone))
+        live = [venue for venue in books if modes.get(venue) == "live"]
+        for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
+            lane = AccountLane(venue=venue, account=account, paper=False)
+            contracts = trading_book(database, lane, redeems=REDEEMS[venue]).contracts
+            yield from _differing(venue, contracts, books[venue], unclear | _named(venue, undone))
 
 
 def _differing(

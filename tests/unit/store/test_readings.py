@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from bot.domain.order import Account, Leg, Position, VenueGain
 from bot.store.ledger import Ledger
-from bot.store.profits import AccountLane, profit_record
+from bot.store.profits import AccountLane
 from tests.unit.store.conftest import Scribe
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -69,7 +69,5 @@ async def test_what_a_venue_says_is_kept_as_it_said_it_last(scribe: Scribe) -> N
     await read(scribe.ledger, replace(account(NOON, 100.0), gains=(said,)))
     last = replace(said, gain=4.5, closed=True)
     await read(scribe.ledger, replace(account(NOON + timedelta(minutes=1), 100.0), gains=(last,)))
-    found = await scribe.ledger.submissions.readers.run(
-        lambda database: profit_record(database, LANE, EVER, redeems=True)
-    )
+    found = await scribe.ledger.profits.record(LANE, EVER, redeems=True)
     assert found.said == [last]
