@@ -5,7 +5,7 @@ Paper books are read as they are, live accounts as read last. What was gained is
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,7 @@ from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
 from bot.domain.account_profit import CENT, AccountProfit, account_profit
-from bot.domain.equity import EquityPoint, equity_points
+from bot.domain.equity import EquityPoint, EquityReading, equity_points
 from bot.domain.order import Account, OpenOrder, Position
 from bot.domain.profit import ONE
 from bot.domain.question import QuestionRef
@@ -121,7 +121,7 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
     account = await _named(records, venue, account)
     fees = await submissions.readers.run(lambda database: orders.fees(database, venue, name))
     profit, points, titles = await _profit(
-        records, AccountLane(venue=venue, account=name, paper=mode is Mode.PAPER), account
+        records, AccountLane(venue=venue, account=name, paper=mode is Mode.PAPER), account, report
     )
     return Holdings(
         venue=venue,
@@ -141,7 +141,7 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
 
 
 async def _profit(
-    records: Records, lane: AccountLane, account: Account
+    records: Records, lane: AccountLane, account: Account, report: BookReport | None
 ) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
     """Return what the orders of an account gained, its equity over time, and the titles of what was traded."""
     ledger = records.ledger
@@ -151,7 +151,7 @@ async def _profit(
     found = await ledger.profits.record(lane, _EVER, redeems=redeems)
     refs = {one.ref for one in found.book.contracts}
     known = await ledger.submissions.readers.run(lambda database: orders.subjects(database, refs))
-    points = equity_points(found.readings, found.book, found.fees)
+    points = equity_points([*_begun(report), *found.readings], found.book, found.fees)
     profit = account_profit(
         found.book,
         account,
@@ -161,6 +161,14 @@ async def _profit(
         paper=lane.paper,
     )
     return profit, points, {ref: subject.title for ref, subject in known.items()}
+
+
+def _begun(report: BookReport | None) -> list[EquityReading]:
+    """Return what a paper book began with as a reading; a live account begins with the first that there is."""
+    if report is None:
+        return []
+    before = report.begun_at - timedelta(microseconds=1)
+    return [EquityReading(at=before, until=before, cash=report.capital, equity=report.capital)]
 
 
 def _contradictions(profit: AccountProfit, report: BookReport) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import closing
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from bot.domain.equity import equity_points
@@ -119,12 +120,11 @@ def _of_polymarket(stalls: Stalls) -> dict[str, float]:
         return own
     for order in venue.state.orders.values():
         market = order.market
-        for trade, cash, shares in signed.parts(order, venue.state):
-            if trade.status == "CONFIRMED":
-                own[market.condition] += float(cash)
-                if market.payouts is not None:
-                    worth = shares * market.payouts[market.tokens.index(order.token)]
-                    own[market.condition] += float(worth if order.side == "BUY" else -worth)
+        pays = Decimal(0) if market.payouts is None else market.payouts[market.tokens.index(order.token)]
+        parts = [part for part in signed.parts(order, venue.state) if part[0].status == "CONFIRMED"]
+        worth = sum((shares * pays for _, _, shares in parts), Decimal(0))
+        own[market.condition] += float(sum((cash for _, cash, _ in parts), Decimal(0)))
+        own[market.condition] += float(worth if order.side == "BUY" else -worth)
     return own
 
 
