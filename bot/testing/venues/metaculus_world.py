@@ -210,8 +210,12 @@ class World:
         ]
         if scaling is not None:
             wider, below = 2.0 * scaling.high - scaling.low, scaling.low - (scaling.high - scaling.low) / 9.0
-            bounds = ({"high": wider}, {"open_upper": not scaling.open_upper}, {"zero_point": below})
-            edits = [{"scaling": replace(scaling, **change)} for change in bounds] + edits
+            bounds: tuple[dict[str, Any], ...] = (
+                {"high": wider},
+                {"open_upper": not scaling.open_upper},
+                {"zero_point": below},
+            )
+            edits[:0] = [{"scaling": replace(scaling, **change)} for change in bounds]
         place = (question.id - _FIRST_QUESTION + len(question.edits)) % len(edits)
         if question.options is not None and place % 2 == 0:
             new = f"Something else {len(question.edits)}".removesuffix(" 0")
