@@ -201,6 +201,10 @@ class Weather:
         asked = [one for one in self._questions if one.resolution is None and one.close > now]
         if self.stalls.metaculus is not None and asked:
             question = asked[int(self.stream.integers(len(asked)))]
+            if question.options == [*TREES]:
+                # Much of what is asked resolves before this grace period is over.
+                self.stalls.metaculus.world.change_options(question, [*TREES[:-1], "rowan", TREES[-1]], grace_s=DAY_S)
+                return
             self.stalls.metaculus.world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
 
     def _resolve(self) -> None:
