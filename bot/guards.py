@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from bot.config.model import Config, DaemonSection
+from bot.config.model import Config, DaemonSection, PolicySection
 from bot.config.plugin_settings import settings_of
 from bot.gate.brake import Brake
 from bot.gate.case import Lane, on_paper
@@ -25,6 +25,7 @@ from bot.jobs.permit import Permitting
 from bot.jobs.ready import Credentials, Offset, Preparing
 from bot.jobs.settle import Accounts, settle_accounts
 from bot.jobs.submit import Begin, Submitting
+from bot.jobs.withdraw import StaleWithdrawing
 from bot.outbox.outbox import Outbox
 from bot.outfit import Outfitter
 from bot.registry import Registry
@@ -47,6 +48,7 @@ class Guards:
     permitting: Permitting
     preparing: Preparing
     auditing: Auditing
+    _policy: PolicySection
     _fees: Mapping[str, float]
     _ledger: Ledger
     _venues: Venues
@@ -74,6 +76,20 @@ class Guards:
                 clock=outbox.clock,
                 recheck=self.recheck,
             ),
+            stale=self._stale(),
+        )
+
+    def _stale(self) -> StaleWithdrawing | None:
+        """Return what withdraws stale forecasts, where the policy says so."""
+        if not self._policy.withdraw_stale:
+            return None
+        able = self.permitting.withdrawing
+        return StaleWithdrawing(
+            ledger=self._ledger,
+            lanes={name: lane for name, lane in self._venues.lanes.items() if name in able},
+            clock=self.permitting.clock,
+            stale_after=timedelta(hours=self._policy.stale_after_h),
+            patience=timedelta(hours=self._policy.min_gap_h),
         )
 
     def halting(self) -> Halting:
@@ -120,6 +136,7 @@ class Guards:
 def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake, offset: Offset) -> Guards:
     """Return the guards; ``offset`` tells by how many seconds this clock is ahead of those of the venues."""
     clock, readiness = outfitter.clock, Readiness()
+    withdrawing = frozenset(spec.name for spec in outfitter.registry.venues if Can.WITHDRAW in spec.abilities)
     return Guards(
         brake=brake,
         readiness=readiness,
@@ -137,6 +154,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             stop_file=brake.stop_file,
             lanes=lanes_in(outfitter.config, outfitter.registry.configurable, known=venues.lanes),
             trading=frozenset(venues.planners),
+            withdrawing=withdrawing,
             folder=brake.ledger.parent,
         ),
         preparing=Preparing(
@@ -150,6 +168,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             credentials=credentials_of(outfitter, venues),
         ),
         auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
+        _policy=outfitter.config.policy,
         _fees=dict(_fees(outfitter, venues)),
         _ledger=ledger,
         _venues=venues,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bot.domain.question import Question, QuestionRef
     from bot.domain.research import Fetched, Hit, Notice, Passage, Quote, Series, SourcePolicy
     from bot.domain.resolution import Example, Outcome, Resolution
+    from bot.domain.score import ContestStanding
     from bot.domain.step import Json, Step, ToolResult
     from bot.domain.submission import Batch, Receipt, Sealed
     from bot.domain.wire import Reply, Request
@@ -117,6 +118,15 @@ class Finder(Venue, Protocol):
 
         Raises NotFound for a name that is none of the venue's, Rejected for one that cannot be forecast, with why.
         """
+        ...
+
+
+@runtime_checkable
+class ContestReader(Venue, Protocol):
+    """A reader of a venue that ranks accounts. The scores of single questions come with their resolutions."""
+
+    async def contest_standings(self) -> Sequence[ContestStanding]:
+        """Return how the account stands in each contest that is in use and has a ranking with it."""
         ...
 
 

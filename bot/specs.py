@@ -63,6 +63,7 @@ class Can(StrEnum):
 
     SUBMIT = "submit"
     COMMENT = "comment"
+    WITHDRAW = "withdraw"
     PAPER = "paper"
     TRADE = "trade"
     PUSH_PRICES = "push prices"

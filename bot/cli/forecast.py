@@ -35,7 +35,7 @@ from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.question import Question
 from bot.errors import InstanceLocked, Unavailable
-from bot.jobs.attend import require_open
+from bot.jobs.attend import record_open, require_open
 from bot.limits import limits_of
 from bot.members import with_members
 from bot.ports import Clock
@@ -249,7 +249,7 @@ class _Order:
         async with self._opened((name, *free)) as opened:
             ledger, now = opened.ledger, self.clock.now()
             if wanted.fresh:
-                await ledger.questions.record([wanted.question], seen_at=now)
+                await record_open(ledger, wanted.question, now=now)
             question = await ledger.questions.get(wanted.question.ref)
             await require_open(ledger, question, name, now=now)
             require_future(question, now)

@@ -81,12 +81,17 @@ class LimitsSection(Section):
 
 
 class PolicySection(Section):
-    """When a question is forecast again; times in hours, ``price_move`` in log-odds. A changed text always counts."""
+    """When a question is forecast again; times in hours, ``price_move`` in log-odds. One that changed is, at once.
+
+    With ``withdraw_stale`` a forecast that stands at a venue is withdrawn there where it was stale for ``min_gap_h``
+    and no new one came.
+    """
 
     stale_after_h: Hours = 72.0
     near_close_h: tuple[Hours, ...] = (24.0, 2.0)
     price_move: float = Field(default=0.5, gt=0)
     min_gap_h: Hours = 1.0
+    withdraw_stale: bool = False
 
 
 class CalibrationUse(StrEnum):

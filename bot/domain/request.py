@@ -183,7 +183,26 @@ class AdoptIntent(Signed):
             raise ValueError(message)
 
 
-LeaveRequest = ArmVenue | DisarmVenue | Halt | Resume | AnswerApproval | AddPrincipal | RevokePrincipal | AdoptIntent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawForecast(Signed):
+    """Take back the forecast of a question that stands at its venue, or on paper."""
+
+    ref: QuestionRef
+    reason: str = ""
+    kind: Literal["withdraw"] = "withdraw"
+
+
+LeaveRequest = (
+    ArmVenue
+    | DisarmVenue
+    | Halt
+    | Resume
+    | AnswerApproval
+    | AddPrincipal
+    | RevokePrincipal
+    | AdoptIntent
+    | WithdrawForecast
+)
 # Each is signed by who asks.
 SignedRequest = UnlockQuestion | ForecastQuestion | LeaveRequest
 Request = LockQuestion | SignedRequest

@@ -16,7 +16,8 @@ class Reforecast:
     """The re-forecast policy.
 
     A forecast is stale after ``stale_after``; it is also renewed at each of the times ``near_close`` before closing,
-    and when the crowd has moved by ``price_move`` in log-odds; never sooner than ``min_gap`` after the last one.
+    and when the crowd has moved by ``price_move`` in log-odds; never sooner than ``min_gap`` after the last one. That a
+    question asks something else than before does not wait for this: it is forecast again at once.
     """
 
     stale_after: timedelta = timedelta(days=3)

@@ -19,6 +19,7 @@ from bot.jobs.comment import Commenting, plan_comments, text_of
 from bot.jobs.losses import stop_losing
 from bot.jobs.together import together
 from bot.jobs.waits import BatchWait
+from bot.jobs.withdraw import StaleWithdrawing, withdraw_stale
 from bot.outbox.outbox import Outbox
 from bot.ports import Clock, Planner, Trader
 from bot.store import approvals, arms, holds, stops, usage
@@ -51,7 +52,8 @@ class Begin:
 class Submitting:
     """What the submit job works with; a venue with a planner takes orders.
 
-    ``commenting`` plans what is said beside forecasts that stand, where config asks for that.
+    ``commenting`` plans what is said beside forecasts that stand, ``stale`` withdraws those that could not be renewed,
+    each where config asks for that.
     """
 
     ledger: Ledger
@@ -63,6 +65,7 @@ class Submitting:
     readiness: Readiness | None = None
     begin: Begin = field(default_factory=lambda: Begin(is_over=True))
     commenting: Commenting | None = None
+    stale: StaleWithdrawing | None = None
 
 
 async def submit_due(parts: Submitting) -> str:
@@ -79,10 +82,12 @@ async def submit_due(parts: Submitting) -> str:
         sent += sum(isinstance(decision, Send) for decision in decisions)
         held += sum(isinstance(decision, Hold) for decision in decisions)
         waits.update(one.why for one in decisions if isinstance(one, Hold) and one.until is not None)
+    withdrawn = 0 if parts.stale is None else await withdraw_stale(parts.stale)
     acknowledged = sum(this.acked) + await parts.outbox.flush()
     if parts.commenting is not None and await plan_comments(parts.commenting):
         acknowledged += await parts.outbox.flush()
-    told = "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
+    told = f"; {withdrawn} stale ones withdrawn" if withdrawn else ""
+    told += "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
     return f"{sent} planned, {held} held, {acknowledged} acknowledged{told}"
 
 

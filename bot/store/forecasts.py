@@ -15,6 +15,7 @@ from bot.domain.setup import Setup
 from bot.domain.step import Step
 from bot.errors import ContractError, NotFound, StoreError
 from bot.ids import derive_id
+from bot.store.basis import Basis, read_bases
 from bot.store.codec import clean, listed, moment, pack_prediction, stamp, unpack_prediction, version_of
 from bot.store.runs import Runs
 from bot.store.schedule import Next, answer
@@ -80,11 +81,6 @@ _PREDICTIONS = """
 select forecast, target, probability, body, raw_probability, raw_body from prediction
 where forecast in (select value from json_each(?))
 """
-_BASES = """
-select f.ref, f.version, f.made_at, c.probability, c.body
-from latest_forecast f left join price c on c.id = f.price
-where f.forecaster = ? and f.ref in (select value from json_each(?))
-"""
 _COUNT = "select count(*) from forecast where state = 'done'"
 
 
@@ -98,15 +94,6 @@ class Running:
     revision: int
     cutoff: datetime
     trials: tuple[TrialRecord, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
-    """What a forecast was made on: the version of the text, the moment, and the crowd's view then, if any."""
-
-    version: str
-    made_at: datetime
-    crowd: Prediction | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +206,12 @@ class Forecasts:
     async def bases(self, refs: Iterable[QuestionRef], forecaster: str) -> Mapping[QuestionRef, Basis]:
         """Return what the newest completed forecast of each question was made on; questions without one are absent."""
         asked = listed(refs)
-        return await self.readers.run(lambda database: _bases(database, forecaster, asked))
+        return await self.readers.run(lambda database: read_bases(database, forecaster, asked))
+
+    async def questions_of(self, forecasts: Iterable[Forecast]) -> Mapping[str, Question]:
+        """Return the questions that these forecasts were made for, without a crowd, by the digest of their version."""
+        versions = {one.version for one in forecasts}
+        return await self.readers.run(lambda database: {one: stated(database, one, price=None) for one in versions})
 
     async def trace(self, forecast_id: str) -> Trace:
         """Return all that is on record of a forecast, finished or not; raises NotFound."""
@@ -366,17 +358,6 @@ def _forecast(head: tuple[Any, ...], raw: Mapping[str, Prediction], predictions:
         fitted=fitted,
         calibration=calibration,
     )
-
-
-def _bases(database: Database, forecaster: str, refs: str) -> Mapping[QuestionRef, Basis]:
-    return {
-        QuestionRef.parse(ref): Basis(
-            version=version,
-            made_at=moment(made_at),
-            crowd=None if probability is None and body is None else unpack_prediction(probability, body),
-        )
-        for ref, version, made_at, probability, body in database.execute(_BASES, [forecaster, refs])
-    }
 
 
 def _trace(database: Database, forecast_id: str) -> Trace:

@@ -36,6 +36,7 @@ from bot.store.schedule import Schedule
 from bot.store.schema import MIGRATIONS
 from bot.store.scores import Scores
 from bot.store.submissions import Submissions
+from bot.store.venue_scores import VenueScores
 from bot.store.writer import Writer
 
 BACKUP_FOLDER = "backups"
@@ -54,6 +55,7 @@ class Ledger:
     dockets: Dockets
     resolutions: Resolutions
     scores: Scores
+    venue_scores: VenueScores
     learning: Learning
     journal: Journal
     exchanges: Exchanges
@@ -117,6 +119,7 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         dockets=Dockets(readers),
         resolutions=Resolutions(writer, readers),
         scores=Scores(writer, readers),
+        venue_scores=VenueScores(writer, readers),
         learning=Learning(writer, readers),
         journal=Journal(writer, readers),
         exchanges=Exchanges(writer, readers),

@@ -354,7 +354,21 @@ def ends_of_trials(database: Database) -> None:
     database.execute("create index forecast_failed on forecast (ended_at, ref) where state = 'failed'")
 
 
-@MIGRATIONS(name="0011_profit")
+@MIGRATIONS(name="0011_scores_of_venues")
+def scores_of_venues(database: Database) -> None:
+    """Create the tables of the scores and standings that venues themselves tell."""
+    for statement in schema_scores.TOLD:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0012_questions_at_writing")
+def questions_at_writing(database: Database) -> None:
+    """Keep which version of its question a writer read for a request, and when it read a newer one than was known."""
+    database.execute("alter table attempt add column version text references question_version (version)")
+    database.execute("alter table question add column read_at text")
+
+
+@MIGRATIONS(name="0013_profit")
 def profit(database: Database) -> None:
     """Keep what profit is worked out from beside fills: loans, payouts, and what venues say themselves."""
     for statement in schema_profit.STATEMENTS:

@@ -16,7 +16,7 @@ from bot.domain.submission import Intent, IntentAction, IntentState, Mode, Recei
 from bot.errors import ContractError, StoreError
 from bot.ids import derive_id, digest
 from bot.store import documents, intents
-from bot.store.codec import clean, listed, moment, stamp
+from bot.store.codec import clean, listed, moment, stamp, version_of
 from bot.store.intents import INTENT, IntentRow
 
 REQUEST_TYPE = "text/plain"
@@ -28,8 +28,8 @@ ROUNDING = 1e-6
 
 _ATTEMPTS = "select count(*) from attempt where intent = ?"
 _BEGIN = """
-insert into attempt (id, intent, number, started_at, state, tag, request, fence_at)
-values (:id, :intent, :number, :at, 'sending', :tag, :request, :fence)
+insert into attempt (id, intent, number, started_at, state, tag, request, fence_at, version)
+values (:id, :intent, :number, :at, 'sending', :tag, :request, :fence, :version)
 """
 _SETTLE = """
 update attempt set state = :state, settled_at = :at, reference = coalesce(nullif(:reference, ''), reference),
@@ -41,7 +41,7 @@ select a.intent from attempt a join intent i on i.id = a.intent join intent mine
 where a.tag = :tag and a.intent <> :intent and i.venue = mine.venue and i.account = mine.account limit 1
 """
 _OF_INTENTS = """
-select intent, number, started_at, settled_at, state, reference, detail, tag, request, fence_at from attempt
+select intent, number, started_at, settled_at, state, reference, detail, tag, request, fence_at, version from attempt
 where intent in (select value from json_each(?)) order by rowid desc
 """
 _ADD_FILL = """
@@ -78,7 +78,10 @@ order by a.fence_at, i.seq
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
-    """One attempt at an intent; ``sealed`` is its request as it was written, where it was made beforehand."""
+    """One attempt at an intent; ``sealed`` is its request as it was written, where it was made beforehand.
+
+    ``version`` is the digest of the question as the writer read it for that request, where it told.
+    """
 
     intent: str
     number: int
@@ -88,6 +91,7 @@ class AttemptRow:
     reference: str
     detail: str
     sealed: Sealed | None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +202,7 @@ def attempts_of(database: Database, intent_ids: Sequence[str]) -> list[AttemptRo
                 body=documents.get(database, request).content.decode(),
                 fence=moment(fence_at),
             ),
+            version=version,
         )
         for (
             intent,
@@ -210,6 +215,7 @@ def attempts_of(database: Database, intent_ids: Sequence[str]) -> list[AttemptRo
             tag,
             request,
             fence_at,
+            version,
         ) in database.execute(_OF_INTENTS, [listed(intent_ids)]).fetchall()
     ]
 
@@ -257,6 +263,8 @@ def before(row: AttemptRow, intent: Intent, mode: Mode, at: datetime) -> Trail:
         body["order"] = intents.ORDER.encode(intent.order)
     if row.sealed is not None:
         body |= {"tag": row.sealed.tag, "request": digest(row.sealed.body.encode())}
+    if row.version is not None:
+        body["version"] = row.version
     return Trail(at=at, kind="write", venue=intent.ref.venue, actor="", body=body)
 
 
@@ -276,10 +284,11 @@ def after(receipt: Receipt, venue: str, at: datetime) -> Trail:
 
 def _request(database: Database, intent_id: str, sealed: Sealed | None) -> dict[str, str | None]:
     if sealed is None:
-        return {"tag": "", "request": None, "fence": None}
+        return {"tag": "", "request": None, "fence": None, "version": None}
     if other := database.execute(_SAME_TAG, {"intent": intent_id, "tag": sealed.tag}).fetchone():
         message = f"the tag {sealed.tag!r} of intent {intent_id} is that of intent {other[0]}; neither could be told"
         raise ContractError(message)
     document = documents.pack(clean(sealed.body).encode(), REQUEST_TYPE)
     documents.put(database, document)
-    return {"tag": sealed.tag, "request": document.digest, "fence": stamp(sealed.fence)}
+    version = None if sealed.question is None else version_of(sealed.question)
+    return {"tag": sealed.tag, "request": document.digest, "fence": stamp(sealed.fence), "version": version}

@@ -42,7 +42,7 @@ def foxcast_venues() -> list[VenueSpec[MetaculusSettings]]:
         VenueSpec(
             name=VENUE,
             summary="Tournaments for bots and people: probabilities, choices, numbers and dates, scored against others",
-            abilities=frozenset({Can.SUBMIT, Can.COMMENT, Can.PAPER}),
+            abilities=frozenset({Can.SUBMIT, Can.COMMENT, Can.WITHDRAW, Can.PAPER}),
             settings=MetaculusSettings,
             hosts=("metaculus.com",),
             reader=open_reader,

@@ -58,6 +58,10 @@ class Answer:
     payout: float | None = None
 
 
+# Title and text, answers, and when it closes.
+Asks = tuple[tuple[str, str], tuple[str, ...], int | None]
+
+
 @dataclass(slots=True, kw_only=True)
 class Market:
     """A market of any type; ``pool`` where it is traded singly, ``answers`` else."""
@@ -89,6 +93,13 @@ class Market:
     # What its resolution gave to each user, to be taken back when it is undone.
     paid: dict[str, float] = field(default_factory=dict)
     more: dict[str, Any] = field(default_factory=dict)
+    # What it asked before each edit, and when that was in milliseconds.
+    edits: list[tuple[int, Asks]] = field(default_factory=list)
+
+    @property
+    def asks(self) -> Asks:
+        """What it asks now."""
+        return (self.question, self.description), tuple(answer.text for answer in self.answers), self.closes
 
     @property
     def mechanism(self) -> str:

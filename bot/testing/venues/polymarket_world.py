@@ -106,18 +106,18 @@ class World:
     def add_choice(self, title: str, options: Mapping[str, str], **more: Any) -> tuple[Event, list[Market]]:  # noqa: ANN401 - fields
         """Open an event with a market for each option at its price: exactly one of them wins."""
         event = self.add_event(title, neg_risk=True, **more)
+        return event, [self.add_outcome(event, option, price) for option, price in options.items()]
+
+    def add_outcome(self, event: Event, option: str, price: str) -> Market:
+        """Open the market of one option of an event at its price, also later on."""
         cent = Decimal("0.01")
-        markets = [
-            self.add_market(
-                f"Will {option} be it?",
-                event=event,
-                item=option,
-                bids=((str(Decimal(price) - cent), "100"),),
-                asks=((str(Decimal(price) + cent), "100"),),
-            )
-            for option, price in options.items()
-        ]
-        return event, markets
+        return self.add_market(
+            f"Will {option} be it?",
+            event=event,
+            item=option,
+            bids=((str(Decimal(price) - cent), "100"),),
+            asks=((str(Decimal(price) + cent), "100"),),
+        )
 
     def mint(self, market: Market) -> None:
         """Let the exchange know a market that was too new."""

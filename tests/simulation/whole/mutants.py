@@ -16,11 +16,15 @@ from bot.domain.question import SINGLE_TARGET, QuestionRef
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.wire import Reply, Request
 from bot.errors import Unavailable
+from bot.gate import window
+from bot.outbox import question_check
 from bot.store import profits, resolutions, schedule
 from bot.store.questions import Recorded
 from bot.wire import HttpWire
+from plugins.manifold import writer as manifold_writer
 from plugins.metaculus import resolve as metaculus_resolve
 from plugins.metaculus import venue as metaculus_venue
+from plugins.metaculus import writer as metaculus_writer
 from plugins.polymarket import orders as polymarket_orders
 from plugins.polymarket import signer
 from plugins.polymarket import writer as polymarket_writer
@@ -88,6 +92,13 @@ def _signs_anything() -> None:
     put(signer.Spending, "spend", lambda *_, **__: None)
 
 
+def _any_version() -> None:
+    put(question_check, "describe_changes", lambda *_: ())
+    put(window, "describe_changes", lambda *_: ())
+    for writer in (manifold_writer, metaculus_writer, polymarket_writer):
+        put(writer, "describe_changes", lambda *_: ())
+
+
 def _matched_is_filled() -> None:
     settled: Callable[..., Any] = polymarket_orders.fills_of
 
@@ -119,6 +130,7 @@ MUTANTS: Mapping[str, Mutant] = {
             ("never-resolved", "no outcome is ever written down", _never_resolved),
             ("leases-for-ever", "what a dead process had taken on is never taken up again", _leases_for_ever),
             ("signs-anything", "the signer does not count what it signed today", _signs_anything),
+            ("any-version", "a forecast goes onto its question however that has changed", _any_version),
             ("matched-is-filled", "a match is a fill before it is settled on chain", _matched_is_filled),
             ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
             ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),

@@ -17,7 +17,7 @@ from bot.paper.book import book_path
 from bot.store.codec import moment, stamp
 from bot.testing.venues.stand import BUCKET
 from tests.ledgers import CENT, Row, misbooked, rows_of, unanswered, unsound
-from tests.simulation.whole import signed
+from tests.simulation.whole import asked, signed
 from tests.simulation.whole.observer import is_cancel, is_write
 from tests.simulation.whole.outcomes import FORECAST, RECORDED, SET_BACK, Outcomes
 from tests.simulation.whole.plan import CAPS, RECONCILE_S
@@ -67,6 +67,7 @@ class Verdict:
         yield from unanswered(self.ledger)
         yield from self._sealed()
         yield from self._once()
+        yield from self._same_questions()
         yield from self._ended()
         yield from self._leave()
         yield from self._standing()
@@ -138,6 +139,26 @@ class Verdict:
                 names = [one for one in names if one not in found][:1] or names
             found[names[-1] if names else ""].append(effect)
         return found
+
+    def _same_questions(self) -> Iterator[str]:
+        """Nothing was sent for another version of a question than the one that was forecast."""
+        versions = {row["intent"]: row for row in self.rows(asked.VERSIONS)}
+        for name, venue in self._live():
+            for intent, effects in sorted(self._by_intent(name, venue).items()):
+                for effect in effects:
+                    row, at_s = versions.get(intent), effect.at.timestamp()
+                    if row is None or effect.kind not in {"forecast", "bet"}:
+                        continue
+                    if name == "metaculus" and self.stalls.metaculus is not None:
+                        there = self.stalls.metaculus.state.questions[int(effect.subject)]
+                        fits = asked.answers_question(row, there, at_s)
+                    elif name == "manifold" and self.stalls.manifold is not None:
+                        state = self.stalls.manifold.state
+                        fits = asked.answers_market(row, state.markets[state.bets[effect.subject].market], at_s)
+                    else:
+                        continue
+                    if not fits:
+                        yield f"I11: {intent} of {name} went onto a question that had changed since it was forecast"
 
     def _question(self, intent: str) -> str:
         return str(self.intents[intent]["ref"].rsplit(":", 1)[1])
