@@ -129,6 +129,7 @@ async def _previews(config: Config, registry: Registry, options: Options) -> lis
             for one in holdings
             if one.account is not None
             for held in one.positions
+            if not held.position.decided
         ]
         wanted = found if options.name is None else _named(found, options.name)
         if not wanted:

@@ -23,10 +23,11 @@ LEAST_WORTH = 0.01
 def reason_to_sell(lane: Lane, position: Position, currency: str) -> str | None:
     """Say why the policy of a venue sells a position now, or nothing.
 
-    ``mark`` is the price at which all of it could be sold; one that nobody buys has none, and stays.
+    ``mark`` is the price at which all of it could be sold; one that nobody buys has none, and stays, as does one whose
+    outcome is there.
     """
     trading, paid = lane.trading, position.paid
-    if position.mark is None or paid <= 0.0:
+    if position.mark is None or position.decided or paid <= 0.0:
         return None
     brings = position.shares * position.mark
     if brings < LEAST_WORTH:
