@@ -8,6 +8,10 @@ from typing import Literal
 
 from bot.domain.question import Question, QuestionRef, require_aware
 
+# The reasons of void outcomes that say that there is none for now: the venue took back the one it gave.
+UNDONE = "the resolution was undone"
+TAKEN_BACK = ("withdrawn", UNDONE, "the resolution has just been changed")
+
 
 @dataclass(frozen=True, slots=True)
 class Happened:
@@ -74,6 +78,11 @@ class Void:
 
 
 Outcome = Happened | Chosen | Landed | Void
+
+
+def is_taken_back(outcome: Outcome) -> bool:
+    """Say whether there is no outcome for now, so that its question is open again."""
+    return isinstance(outcome, Void) and outcome.reason in TAKEN_BACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from bot.gate.caps import breach
 from bot.gate.case import Lane, on_paper
 from bot.gate.readiness import Readiness
 from bot.ports import Clock
-from bot.store.codec import version_of
 from bot.store.dockets import Asked
 from bot.store.ledger import Ledger
 
@@ -94,7 +93,7 @@ class Recheck:
             return f"{leader} forecasts {intent.ref} now, not {forecast.forecaster}"
         binding = lane.live or lane.venue in self.trading
         why = window.closed(lane, docket.question, now, binding=binding)
-        return why or window.reworded(forecast.version, version_of(docket.question))
+        return why or window.changed(docket.forecast_on, docket.question)
 
     async def _stale(self, intent: Intent, now: datetime) -> str | None:
         if intent.order is None:

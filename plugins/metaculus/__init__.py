@@ -23,6 +23,7 @@ from plugins.metaculus.paper import open_paper
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import SPACING_S, VENUE
 from plugins.metaculus.venue import open_reader
+from plugins.metaculus.verdict import refuses_account
 from plugins.metaculus.writer import open_writer
 
 # Between the 5 and the 10 minutes that the venue document asks for, section 12 (MC-P3).
@@ -50,5 +51,6 @@ def foxcast_venues() -> list[VenueSpec[MetaculusSettings]]:
             check=check,
             rates=rates_of,
             discover_every=DISCOVER_EVERY,
+            refuses_credentials=refuses_account,
         )
     ]
