@@ -111,7 +111,7 @@ async def test_what_the_tournament_counts_is_shown(venue: FakeMetaculus, tmp_pat
     assert found["venue_says"]["spot baseline"] == pytest.approx(baseline, abs=1e-9)
     assert found["ours"]["baseline"] == pytest.approx(baseline, abs=1e-9)
     assert by_title["Will the wick be dry?"]["note"] == "not scored: annulled"
-    [standing] = told["standings"]
+    [standing] = told["venue_standings"]
     assert (standing["contest"], standing["rank"], standing["entrants"]) == ("sample-aib", 1, 2)
     assert standing["points"] == pytest.approx(peer, abs=1e-9)
     assert [one["why"] for one in told["unscored"]] == ["void: annulled"]

@@ -53,7 +53,7 @@ def listing(*posts: object) -> bytes:
 def pages() -> Mapping[str, bytes]:
     """The open list, and what became of every second question of it."""
     asked: Parameters = {"tournaments": "sample-aib", "statuses": "open", "with_cp": "true", "limit": 100}
-    ids: Parameters = {"ids": [40001, 40003, 40004], "with_cp": "false", "limit": 100}
+    ids: Parameters = {"ids": [40001, 40003, 40004], "with_cp": "true", "limit": 100}
     return {
         address(SETTINGS, "posts/", asked): listing(
             post(40001),

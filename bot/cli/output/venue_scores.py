@@ -109,7 +109,7 @@ def venue_json(
             }
             for item in scored
         ],
-        "standings": [dict(_told(item)) for item in standings],
+        "venue_standings": [dict(_told(item)) for item in standings],
         "unscored": [
             {"forecaster": one.forecaster, "question": str(one.ref), "target": one.target, "why": one.why}
             for one in unscored
