@@ -151,21 +151,21 @@ class Verdict:
         """Nothing was sent for another version of a question than the one that was forecast."""
         versions = {row["intent"]: row for row in self.rows(asked.VERSIONS)}
         for name, venue in self._live():
-            for intent, effects in sorted(self._by_intent(name, venue).items()):
-                for effect in effects:
-                    row, at_s = versions.get(intent), effect.at.timestamp()
-                    if row is None or effect.kind not in {"forecast", "bet"}:
-                        continue
-                    if name == "metaculus" and self.stalls.metaculus is not None:
-                        there = self.stalls.metaculus.state.questions[int(effect.subject)]
-                        fits = asked.answers_question(row, there, at_s)
-                    elif name == "manifold" and self.stalls.manifold is not None:
-                        state = self.stalls.manifold.state
-                        fits = asked.answers_market(row, state.markets[state.bets[effect.subject].market], at_s)
-                    else:
-                        continue
-                    if not fits:
-                        yield f"I11: {intent} of {name} went onto a question that had changed since it was forecast"
+            sent = ((intent, one) for intent, found in sorted(self._by_intent(name, venue).items()) for one in found)
+            for intent, effect in sent:
+                if intent in versions and not self._fits(name, effect, versions[intent]):
+                    yield f"I11: {intent} of {name} went onto a question that had changed since it was forecast"
+
+    def _fits(self, name: str, effect: Effect, forecast_on: Row) -> bool:
+        """Say whether the venue's question was at that moment the one that was forecast."""
+        at_s = effect.at.timestamp()
+        if effect.kind == "forecast" and self.stalls.metaculus is not None and name == "metaculus":
+            question = self.stalls.metaculus.state.questions[int(effect.subject)]
+            return asked.answers_question(forecast_on, question, at_s)
+        if effect.kind == "bet" and self.stalls.manifold is not None and name == "manifold":
+            state = self.stalls.manifold.state
+            return asked.answers_market(forecast_on, state.markets[state.bets[effect.subject].market], at_s)
+        return True
 
     def _question(self, intent: str) -> str:
         return str(self.intents[intent]["ref"].rsplit(":", 1)[1])
