@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bot.testing.venues.manifold_math import Book, Pool, Trade, Want, bisect, is_zero, walk
+from bot.testing.venues.manifold_math import Book, Pool, Trade, Want, bisect, is_zero, root, walk
 
 _ROOM = 2.0
 _OTHER = {"YES": "NO", "NO": "YES"}
@@ -94,7 +94,10 @@ def _balanced(answers: Answers, bought: tuple[str, ...], want: Want) -> Joint:
         joint = _at(answers, bought, want, turned)
         return 1.0 if joint is None else sign * (1.0 - joint.total)
 
-    joint = _at(answers, bought, want, bisect(0.0, min(want.shares, _ROOM * want.amount / most), surplus))
+    high, end = 1.0, min(want.shares, _ROOM * want.amount / most)
+    while high < end and surplus(high) < 0.0:
+        high *= _ROOM * _ROOM
+    joint = _at(answers, bought, want, root(0.0, min(high, end), surplus))
     return nothing if joint is None or is_zero(joint.amount) else joint
 
 

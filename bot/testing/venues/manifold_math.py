@@ -13,6 +13,7 @@ LOWEST, HIGHEST = 0.01, 0.99
 LEAST_POOL = 0.01
 _ALIKE = 1e-8
 _HALVINGS = 120
+_FINEST = 1e-15
 
 
 def is_zero(value: float) -> bool:
@@ -86,6 +87,17 @@ def bisect(low: float, high: float, rising: Callable[[float], float]) -> float:
         else:
             high = middle
     return (low + high) / 2.0
+
+
+def root(low: float, high: float, rising: Callable[[float], float]) -> float:
+    """Return what bisect does, in fewer steps, where the function hardly ever jumps."""
+    from scipy.optimize import brentq  # noqa: PLC0415 - takes long to load, and few markets need it
+
+    if rising(low) >= 0.0:
+        return low
+    if rising(high) <= 0.0:
+        return high
+    return float(brentq(rising, low, high, xtol=1e-300, rtol=_FINEST, maxiter=_HALVINGS * 4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +239,8 @@ class _Taking:
             return not self.done
         outcome = self._want.outcome
         amount = self.pool.cost_to(outcome, bound)
-        whole = amount <= self._amount + _ALIKE and self.pool.bought(outcome, amount)[0] <= self._shares + _ALIKE
+        whole = math.isfinite(amount) and amount <= self._amount + _ALIKE
+        whole = whole and self.pool.bought(outcome, amount)[0] <= self._shares + _ALIKE
         if not whole:
             amount = min(self._amount, amount)
             if math.isinf(amount) or self.pool.bought(outcome, amount)[0] > self._shares:

@@ -195,6 +195,7 @@ class State:
         # Whose a bet is and where never changes; a month has thousands, of hundreds of markets.
         self._bets_on: defaultdict[str, list[Bet]] = defaultdict(list)
         self._bets_by: defaultdict[str, list[Bet]] = defaultdict(list)
+        self._orders_on: defaultdict[tuple[str, str | None], list[Bet]] = defaultdict(list)
         self._held: defaultdict[str, list[tuple[str, str | None, Holding]]] = defaultdict(list)
 
     def new_id(self, kind: str) -> str:
@@ -216,6 +217,8 @@ class State:
             self.bets[bet.id] = bet
             self._bets_on[bet.market].append(bet)
             self._bets_by[bet.user].append(bet)
+            if bet.limit is not None:
+                self._orders_on[bet.market, bet.answer].append(bet)
 
     def bets_on(self, market: str) -> Sequence[Bet]:
         """Return the bets on a market, in the order in which they came."""
@@ -239,4 +242,5 @@ class State:
 
     def book(self, market: str, answer: str | None, now: int) -> Sequence[Bet]:
         """Return the orders that can be met."""
-        return [bet for bet in self.bets_on(market) if bet.answer == answer and bet.rests(now) and not bet.expired(now)]
+        orders = self._orders_on.get((market, answer), ())
+        return [bet for bet in orders if bet.rests(now) and not bet.expired(now)]
