@@ -10,6 +10,7 @@ from bot.clock import SystemClock
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.kit import serve
 from bot.testing.venues.manifold import FakeManifold
+from bot.testing.venues.manifold_math import Want
 from tests.acceptance.leaning import DIFFERENT
 from tests.acceptance.living import Living, writes
 from tests.unit.store.test_audit import tamper
@@ -117,6 +118,30 @@ async def test_a_change_of_mind_buys_the_other_side_on_the_cash_that_is_there(
         [newest, first] = [row for row in await foxcast.orders() if row["action"] == "order"]
         assert (first["order"]["leg"], newest["order"]["leg"], newest["state"]) == ("yes", "no", "acked")
     assert [bet["outcome"] for bet in bets(venue)] == ["YES", "NO"]
+
+
+async def test_a_halt_takes_back_the_orders_of_this_bot_and_all_of_the_account_when_asked(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    other = venue.world.add_market("Will the fire be lit?", prob=0.5)
+    moved = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: venue.world.move(market, 0.6))
+    venue.faults.next(moved, method="POST", path="/v0/bet")
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, "order_lifetime_s = 600", f'markets = ["{market.id}"]', "scan = false")
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
+        foxbot = venue.state.user_named("foxbot")
+        assert foxbot is not None
+        by_hand = venue.world.trade(foxbot, other, Want(outcome="YES", amount=5.0, limit=0.2))
+        [own] = [bet for bet in venue.state.bets_by(foxbot.id) if bet.market == market.id]
+        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [True, True]
+        assert (await foxcast("halt", "manifold", "--reason", "odd")).code == 0
+        await foxcast.once()
+        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [False, True]
+        assert (await foxcast("halt", "manifold", "--reason", "odder", "--all-orders")).code == 0
+        await foxcast.once()
+        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [False, False]
 
 
 async def test_while_halted_nothing_leaves_and_after_resuming_it_does(venue: FakeManifold, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def bisect(low: float, high: float, rising: Callable[[float], float]) -> float:
 
 def root(low: float, high: float, rising: Callable[[float], float]) -> float:
     """Return what bisect does, in fewer steps, where the function hardly ever jumps."""
-    from scipy.optimize import brentq  # noqa: PLC0415 - takes long to load, and few markets need it
+    from scipy.optimize import brentq
 
     if rising(low) >= 0.0:
         return low

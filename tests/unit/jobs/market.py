@@ -48,9 +48,9 @@ class Broker(MemoryBook):
         self.resting = [order for order in self.resting if order.id not in gone]
         return gone
 
-    def rest(self, name: str) -> None:
+    def rest(self, name: str, *, contract: str = "c") -> None:
         self.resting.append(
-            OpenOrder(id=name, contract="c", leg=Leg.YES, side=Side.BUY, limit=0.5, shares=1.0, reserves=0.5)
+            OpenOrder(id=name, contract=contract, leg=Leg.YES, side=Side.BUY, limit=0.5, shares=1.0, reserves=0.5)
         )
 
 
