@@ -26,13 +26,15 @@ class Case:
 class Dossier:
     """One question as it stands, its forecasts (all of them, oldest first), and its outcomes by target.
 
-    ``cases`` are the forecasts told in full: the one asked for, or the newest of each forecaster.
+    ``cases`` are the forecasts told in full: the one asked for, or the newest of each forecaster. ``excluded`` says
+    why config leaves the question out, "" where it does not.
     """
 
     question: Question
     history: tuple[Forecast, ...]
     cases: tuple[Case, ...]
     outcomes: Mapping[str, Resolution]
+    excluded: str = ""
 
     def marks(self, case: Case, target: str) -> Marks:
         """Return the scores of one target by rule; none while it has no outcome or where no rule applies."""
@@ -48,8 +50,10 @@ async def dossier_of(records: Records, ref: QuestionRef, forecast: Forecast | No
     ledger = records.ledger
     history = await ledger.forecasts.history(ref)
     told = [forecast] if forecast else [*{past.forecaster: past for past in history}.values()]
+    question, venue = await ledger.questions.get(ref), records.config.venues.get(ref.venue)
     return Dossier(
-        question=await ledger.questions.get(ref),
+        question=question,
+        excluded=(venue and venue.exclude.why(question)) or "",
         history=tuple(history),
         cases=tuple([await _case(records, one) for one in told]),
         outcomes={resolution.target: resolution for resolution in await ledger.resolutions.current(ref)},

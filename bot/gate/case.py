@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from bot.config.choose import ChooseTable
+from bot.config.choose import ChooseTable, ExcludeSection
 from bot.config.model import CapsSection, TradingSection
 from bot.domain.forecast import Forecast
-from bot.domain.order import Order, Plan
+from bot.domain.order import Order, Plan, Side
 from bot.domain.permission import Approval, Arm, Exposure, Usage
 from bot.domain.question import Question
 from bot.domain.submission import Hold, Intent, IntentAction, Mode
@@ -42,6 +42,7 @@ class Lane:
     comment: bool = False
     digest: str = ""
     choose: tuple[ChooseTable, ...] = ()
+    exclude: ExcludeSection = field(default_factory=ExcludeSection)
 
     @property
     def may_lead(self) -> frozenset[str]:
@@ -52,6 +53,11 @@ class Lane:
     def leader(self, question: Question) -> str:
         """Return whose forecast of a question leaves."""
         return next((table.forecasters[0] for table in self.choose if table.fits(question)), self.primary)
+
+    def excludes(self, question: Question, order: Order | None) -> str | None:
+        """Say why a question is left out, or nothing; what is held of it may be sold."""
+        sells = order is not None and order.side is Side.SELL
+        return None if sells else self.exclude.why(question)
 
     @property
     def live(self) -> bool:

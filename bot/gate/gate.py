@@ -1,9 +1,9 @@
 """The checks between a recorded forecast and an intent, in order; the first that objects decides.
 
-mode -> made without foreknowledge -> primary forecaster -> form -> brake and stops -> lock -> window -> arm -> answers
-of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates -> send. Every answer, also "no", becomes
-a stored decision with its reason. A check that cannot be made counts as an objection. On paper nobody arms or approves;
-all else is the same.
+mode -> made without foreknowledge -> primary forecaster -> form -> exclusions -> brake and stops -> lock -> window ->
+arm -> answers of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates -> send. Every answer,
+also "no", becomes a stored decision with its reason. A check that cannot be made counts as an objection. On paper
+nobody arms or approves; all else is the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Gate:
 
     def before(self, case: Case) -> Hold | None:
         """Return the objection of the checks that need neither a market nor what is at stake, if one objects."""
-        first = (_off, _foreseen, _not_primary, _unfit, self._halted, _locked, _early, _closed)
+        first = (_off, _foreseen, _not_primary, _unfit, _excluded, self._halted, _locked, _early, _closed)
         return _first((*first, _reworded, _unarmed, _unready, asking.unanswered, _sent), case)
 
     def question(self, case: Case) -> Approval | None:
@@ -88,6 +88,11 @@ def _unfit(case: Case) -> Hold | None:
         if why := mismatch(prediction, case.question.shape):
             return Hold(why=f"target {key}: {why}")
     return None
+
+
+def _excluded(case: Case) -> Hold | None:
+    why = case.lane.excludes(case.question, case.order)
+    return None if why is None else case.later(why)
 
 
 def _locked(case: Case) -> Hold | None:

@@ -16,6 +16,7 @@ def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
         mode=config.mode_of(venue),
         primary=table.forecasters[0],
         choose=table.choose,
+        exclude=table.exclude,
         account=table.account,
         caps=table.caps,
         trading=table.trading,

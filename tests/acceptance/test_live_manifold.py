@@ -120,6 +120,27 @@ async def test_a_change_of_mind_buys_the_other_side_on_the_cash_that_is_there(
     assert [bet["outcome"] for bet in bets(venue)] == ["YES", "NO"]
 
 
+async def test_what_is_excluded_is_neither_forecast_nor_bet_on_also_where_it_was_known_before(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    dora = venue.world.add_user("dora")
+    venue.world.add_market("Will the fire be lit?", prob=0.3, creator=dora.id)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, tail='[venues.manifold.exclude]\ncreators = ["dora"]\n')
+        # Forecast, and not armed: it waits.
+        assert (await foxcast.once())["submit"].startswith("0 planned, 1 held")
+        shown = (await foxcast("show", "manifold:market000002", "--json")).json
+        assert (shown["excluded"], shown["history"]) == ("excluded by creators = 'dora' in config", [])
+        with foxcast.foxcast.config.open("a") as file:
+            file.write('words = ["LAMP"]\n')
+        assert (await foxcast(*ARM)).code == 0
+        assert "excluded by words = 'LAMP' in config" in (await foxcast("show", "manifold:market000001")).out
+        assert "excluded by words = 'LAMP' in config" in (await foxcast("preflight", "manifold")).out
+        assert "0 acknowledged" in (await foxcast.once())["submit"]
+    assert writes(venue) == []
+
+
 async def test_a_halt_takes_back_the_orders_of_this_bot_and_all_of_the_account_when_asked(
     venue: FakeManifold, tmp_path: Path
 ) -> None:

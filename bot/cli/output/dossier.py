@@ -20,13 +20,17 @@ from bot.domain.submission import Decision, Hold, Send
 from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
 
 TEXT_SHOWN = 600
+FILED_BY = {"category": "category", "creator": "creator_name"}
 TARGETS = (Column("target"), Column("resolves (UTC)"))
 
 
 def print_dossier(console: Console, found: Dossier) -> None:
     """Print all of it for a person."""
     _print_question(console, found.question)
-    if not found.cases:
+    if found.excluded:
+        heading(console, "Left out")
+        console.print(f"{found.excluded}: it is neither forecast nor bet on")
+    elif not found.cases:
         heading(console, "Not forecast yet")
         console.print("forecast what is due with: foxcast run --once")
     for case in found.cases:
@@ -48,10 +52,10 @@ def _print_question(console: Console, question: Question) -> None:
     console.print(", ".join(about))
     if question.url:
         console.print(question.url)
-    category = question.facts.get("category")
-    filed = {"tags": question.tags, "tournaments": question.tournaments, "category": (category,) if category else ()}
+    filed = {"tags": question.tags, "tournaments": question.tournaments}
+    filed |= {name: (question.facts.get(fact, ""),) for name, fact in FILED_BY.items()}
     for name, under in filed.items():
-        if under:
+        if any(under):
             console.print(f"{name}: {plain(', '.join(under))}")
     for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("known up to", question.as_of)):
         if at is not None:
@@ -113,6 +117,7 @@ def as_plain(found: Dossier) -> dict[str, Any]:
     """Return all of it as JSON values."""
     told = {
         "question": QUESTION.plain(found.question),
+        "excluded": found.excluded or None,
         "forecasts": [_case_plain(found, case) for case in found.cases],
         "history": [FORECAST.plain(forecast) for forecast in found.history],
         "outcomes": {target: RESOLUTION.plain(resolution) for target, resolution in found.outcomes.items()},
