@@ -204,7 +204,7 @@ class _Order:
             return None
         if not any(aside.made for aside in asides.values()):
             reasons = "; ".join(f"{name}: {asides[name].why or 'asked for'}" for name in listed)
-            message = f"no forecaster came to an answer: {reasons}"
+            message = f"no forecaster produced an answer: {reasons}"
             raise Unavailable(message)
         return Several(question=wanted.question, asides=[asides[name] for name in listed])
 

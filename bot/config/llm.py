@@ -5,7 +5,7 @@ from datetime import date
 from pydantic import Field, model_validator
 
 from bot.config.section import Hours, ModelName, Name, Seconds, Section
-from bot.domain.prompt import Dialect
+from bot.domain.prompt import Dialect, ReasoningEffort
 
 
 class RoleSection(Section):
@@ -19,7 +19,7 @@ class RoleSection(Section):
     model: ModelName
     fallback: ModelName | None = None
     temperature: float | None = Field(default=None, ge=0, le=2)
-    effort: str | None = Field(default=None, min_length=1, max_length=20)
+    effort: ReasoningEffort | None = None
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
     timeout_s: Seconds = 600.0
 

@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Literal
 
 from bot.domain.step import Json, Usage
+
+# How much a model may think, from not at all to the most; every vendor knows some of these words.
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 def _frozen(schema: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import get_args
 
-from bot.api import ConfigError, ModelDefaults
+from bot.api import ConfigError, ModelDefaults, ReasoningEffort
 
 
 class WireFormat(StrEnum):
@@ -59,7 +60,7 @@ class SchemaForm(StrEnum):
 
 
 # From the least thinking to the most; "none" is no thinking at all.
-SCALE = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+SCALE = get_args(ReasoningEffort)
 LOW_TO_HIGH = ("low", "medium", "high")
 LOW_TO_XHIGH = (*LOW_TO_HIGH, "xhigh")
 LOW_TO_MAX = (*LOW_TO_XHIGH, "max")

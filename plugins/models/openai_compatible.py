@@ -26,6 +26,7 @@ from bot.api import (
     ModelSpec,
     Price,
     Prompt,
+    ReasoningEffort,
     Sampling,
     Settings,
     Workplace,
@@ -103,7 +104,7 @@ class EndpointSettings(Settings):
     echo: Literal["all", "plain"] = "all"
     cache_marks: bool = False
     max_tokens: int | None = Field(default=None, ge=1, le=1_000_000)
-    effort: str | None = Field(default=None, min_length=1, max_length=20)
+    effort: ReasoningEffort | None = None
     notices_cuts: bool = True
     deadline_s: float = Field(default=1800.0, gt=0, le=86_400)
     prices: dict[str, PriceSettings] = Field(default_factory=dict)

@@ -102,7 +102,7 @@ def test_what_cannot_be_is_refused_with_what_there_is(foxcast: Foxcast, inside: 
     dormant = inside(foxcast, "forecast", "q.toml", "--with", "high,court")
     assert dormant.refuses(8, 'the forecaster court comes with the plugin society: add "society" to plugins')
     assert inside(foxcast, "forecast", "q.toml", "--with", " , ").refuses(2, "there are: ensemble")
-    assert inside(foxcast, "forecast", "q.toml", "--with", "mute").refuses(3, "no forecaster came to an answer: mute:")
+    assert inside(foxcast, "forecast", "q.toml", "--with", "mute").refuses(3, "no forecaster produced an answer: mute:")
     both = inside(foxcast, "forecast", "q.toml", "--with", "high", "--forecaster", "even")
     assert both.refuses(2, "leave out --forecaster")
 

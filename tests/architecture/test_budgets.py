@@ -8,7 +8,8 @@ import pytest
 from tests.architecture.rules import overloaded, oversized
 from tests.architecture.source import ROOT, Module, load
 
-SIZES = {"file_lines": 400, "function_lines": 50}
+# Most files have 100 to 400 lines; nothing is split to meet a number.
+SIZES = {"file_lines": 600, "function_lines": 60}
 # Full names are better than a bundle without behaviour: up to eight parameters, by keyword beyond two.
 LOADS = {"complexity": 10, "nesting": 3, "parameters": 8}
 
@@ -16,10 +17,7 @@ LOADS = {"complexity": 10, "nesting": 3, "parameters": 8}
 pytestmark = pytest.mark.timeout(120)
 
 # "module has ..." or "module.function has ..." up to the word has -> why it may.
-EXCEPTIONS: dict[str, str] = {
-    "bot.ports": "whoever implements a port finds all of them, and what each promises, in one file",
-    "tests.plugins.orchestra.test_limits": "one table of limits, each with the test that it holds",
-}
+EXCEPTIONS: dict[str, str] = {}
 
 MODULES = [*load(ROOT, "bot"), *load(ROOT, "plugins"), *load(ROOT, "tests")]
 
@@ -55,9 +53,9 @@ def test_every_exception_is_still_needed() -> None:
 
 
 def test_a_long_file_and_a_long_function_are_found() -> None:
-    long = Module(name="bot.long", text="def f():\n" + "    x = 1\n" * 50 + "\n" * 350)
-    assert [*oversized([long], **SIZES)] == ["bot.long has 401 lines", "bot.long.f has 51 lines"]
-    short = Module(name="bot.short", text="def f():\n" + "    x = 1\n" * 49 + "\n" * 350)
+    long = Module(name="bot.long", text="def f():\n" + "    x = 1\n" * 60 + "\n" * 540)
+    assert [*oversized([long], **SIZES)] == ["bot.long has 601 lines", "bot.long.f has 61 lines"]
+    short = Module(name="bot.short", text="def f():\n" + "    x = 1\n" * 59 + "\n" * 540)
     assert [*oversized([short], **SIZES)] == []
 
 

@@ -126,6 +126,13 @@ def test_nothing_can_be_changed_later() -> None:
         ("[lgo]\n", "config.toml:1: lgo: there is no such key; did you mean log?"),
         ("[log]\nzzz = 1", "config.toml:2: log.zzz: there is no such key; valid: format, level"),
         ("mode = 'papr'", "config.toml:1: mode: should be 'off', 'paper', 'approve' or 'live'; did you mean paper?"),
+        (
+            "[llm.roles.main]\nmodel = 'a:b'\neffort = 'hgih'",
+            (
+                "config.toml:3: llm.roles.main.effort: should be 'none', 'minimal', 'low', 'medium', 'high', 'xhigh' "
+                "or 'max'; did you mean high?"
+            ),
+        ),
         ("seed = '1'", "config.toml:1: seed: should be a valid integer (found text)"),
         ("seed = true", "config.toml:1: seed: should be a valid integer (found true or false)"),
         ("seed = -1", "config.toml:1: seed: should be greater than or equal to 0"),
