@@ -1,6 +1,6 @@
 """What guards the way out of one run: gate, last look, readiness, leave to submit, halts and the audit, wired."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -48,6 +48,7 @@ class Guards:
     preparing: Preparing
     auditing: Auditing
     _fees: Mapping[str, float]
+    _by_event: Collection[str]
     _ledger: Ledger
     _venues: Venues
 
@@ -71,6 +72,7 @@ class Guards:
                 ledger=self._ledger,
                 lanes={name: self._venues.lanes[name] for name in self._fees},
                 fees=self._fees,
+                by_event=self._by_event,
                 clock=outbox.clock,
                 recheck=self.recheck,
             ),
@@ -151,6 +153,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
         ),
         auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
         _fees=dict(_fees(outfitter, venues)),
+        _by_event=[spec.name for spec in outfitter.registry.venues if spec.comments_by_event],
         _ledger=ledger,
         _venues=venues,
     )

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from bot.config.choose import ChooseTable, ExcludeSection
 from bot.config.model import CapsSection, TradingSection
+from bot.config.remarks import REMARK
 from bot.domain.forecast import Forecast
 from bot.domain.order import Order, Plan, Side
 from bot.domain.permission import Approval, Arm, Exposure, Usage
@@ -26,9 +27,9 @@ LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
 class Lane:
     """One venue's way out: its mode, whose forecasts leave, under which account, and within which limits.
 
-    Forecasts of ``primary`` leave, but for questions that a table in ``choose`` fits. ``comment``: the reasons of a
-    forecast that stands are left there too. ``digest`` is that of the configuration that an arm record for it is bound
-    to.
+    Forecasts of ``primary`` leave, but for questions that a table in ``choose`` fits, and of those that ``exclude``
+    names nothing. ``comment``: the reasons of a forecast that stands are left there too, in the words of ``template``.
+    ``digest`` is that of the configuration that an arm record for it is bound to.
     """
 
     venue: str
@@ -40,6 +41,7 @@ class Lane:
     close_margin: timedelta = timedelta()
     approval: timedelta = timedelta(hours=12)
     comment: bool = False
+    template: str = REMARK
     digest: str = ""
     choose: tuple[ChooseTable, ...] = ()
     exclude: ExcludeSection = field(default_factory=ExcludeSection)

@@ -23,6 +23,7 @@ def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
         close_margin=timedelta(seconds=table.close_margin_s),
         approval=timedelta(hours=table.approval_h),
         comment=table.comment,
+        template=table.comment_template,
         digest=config_digest(config, venue, offered),
     )
 

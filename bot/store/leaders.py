@@ -21,6 +21,9 @@ where i.venue = ?1 and i.account = ?2 and i.action in ('forecast', 'order') and 
     select 1 from intent c where c.ref = i.ref and c.account = i.account and c.action = 'comment'
       and (c.state not in ('acked', 'refused', 'superseded')
            or c.state <> 'superseded' and (c.forecast = i.forecast or c.planned_at >= ?3)))
+  and (not ?5 or i.event = '' or not exists (
+    select 1 from intent c where c.venue = i.venue and c.account = i.account and c.action = 'comment'
+      and c.event = i.event and c.state not in ('refused', 'superseded')))
 order by i.seq limit ?4
 """  # noqa: S608 - made of constants
 # A venue knows an order by the name that it gave, a paper book by its intent.
@@ -36,12 +39,14 @@ where venue = ? and action = 'order' and state in ('sending', 'unknown', 'in dou
 """
 
 
-def uncommented(database: Database, venue: str, account: str, *, since: datetime, limit: int) -> Sequence[IntentRow]:
+def uncommented(
+    database: Database, venue: str, account: str, *, since: datetime, limit: int, by_event: bool = False
+) -> Sequence[IntentRow]:
     """Read the forecasts and orders that were acknowledged since a moment, of questions that got no comment since then.
 
-    The oldest first.
+    The oldest first; ``by_event``: only of events of which no question ever got one.
     """
-    return rows_of(database, _UNCOMMENTED, venue, account, stamp(since), limit)
+    return rows_of(database, _UNCOMMENTED, venue, account, stamp(since), limit, by_event)
 
 
 def ours(database: Database, venue: str, resting: Collection[OpenOrder]) -> list[str]:

@@ -72,6 +72,7 @@ def foxcast_venues() -> list[VenueSpec[ManifoldSettings]]:
             planner=open_planner,
             check=check,
             rates=rates_of,
+            comments_by_event=True,
             comment_fee=lambda settings: FEE if settings.comments else None,
         )
     ]

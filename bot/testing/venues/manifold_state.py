@@ -156,6 +156,7 @@ class Comment:
     content: Any
     created: int
     reply_to: str | None = None
+    answer: str | None = None
 
 
 @dataclass(slots=True)

@@ -107,6 +107,7 @@ class Shopfloor:
     )
 
     fee: float = 0.0
+    by_event: bool = False
 
     @classmethod
     def of(cls, house: House) -> "Shopfloor":
@@ -155,6 +156,7 @@ class Shopfloor:
                     lanes={VENUE: self.lane},
                     clock=self.house.clock,
                     recheck=outbox.recheck,
+                    by_event=[VENUE] if self.by_event else [],
                 ),
             )
         )
