@@ -15,7 +15,7 @@ import math
 import re
 from bisect import bisect_right, insort
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -283,6 +283,10 @@ class _Pace:
         self._in_flight -= 1
         insort(self._past, self._clock.monotonic() + (0.0 if answered else SETTLE_S))
         self._news.set()
+        if self._shared is not None and self._block == 1:
+            # Until then the others must take it for one that is still under way.
+            with suppress(StoreError):
+                self._shared.keep(self.rate.name, self._spent(0))
 
     def give_back(self) -> None:
         """Take back a turn that was not used."""

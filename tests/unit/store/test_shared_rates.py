@@ -62,22 +62,29 @@ def test_in_every_sliding_minute_daemon_and_commands_together_ask_no_more_than_t
     assert most_in_window(arrivals, 60.0) <= 240
 
 
-def test_what_a_program_that_ended_had_used_counts_until_its_window_is_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("killed", "free_s"), [(False, 61.0), (True, 120.0)])
+def test_what_a_program_that_ended_had_used_counts_until_its_window_is_over(
+    tmp_path: Path, *, killed: bool, free_s: float
+) -> None:
     one = rate(1, 60.0)
     left: list[float] = []
 
     async def ask(clock: VirtualClock, name: str) -> None:
-        shared = SharedRates(folder=tmp_path, name=name)
-        async with Rates([one], clock=clock, random=SeededRandom(1), shared=shared).turn("GET", URL, patience_s=600.0):
+        rates = Rates([one], clock=clock, random=SeededRandom(1), shared=SharedRates(folder=tmp_path, name=name))
+        async with rates.turn("GET", URL, patience_s=600.0):
             left.append(clock.monotonic())
+            if killed:
+                (tmp_path / "lantern" / f"{name}.json").replace(tmp_path / "lantern" / "dead.json")
 
     async def main(clock: VirtualClock) -> None:
         await ask(clock, "first")
+        if killed:
+            (tmp_path / "lantern" / "first.json").unlink()
         await ask(clock, "second")
 
     simulate(main)
-    # Nobody heard when the first one was answered: at the latest after a minute, and a minute counts from there.
-    assert left == [0.0, pytest.approx(120.0, abs=1.0)]
+    # Of one that was killed nobody knows when it was answered: after a minute at the latest, and one counts from there.
+    assert left == [0.0, pytest.approx(free_s, abs=1.0)]
 
 
 def test_a_lock_that_another_program_holds_is_waited_for(tmp_path: Path) -> None:
