@@ -23,16 +23,30 @@ from bot.agent.texts import (
     task_of,
 )
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
+from bot.config.nearest import nearest
 from bot.desk.combine import Pool, combine, mixed, pooled
 from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
 from bot.domain.belief import Belief, Confidence, Evidence, PriorSource, TrialPrior
 from bot.domain.conduct import Conduct
-from bot.domain.curves import curve_through, quantiles_of
+from bot.domain.curves import curve_through, flat_prediction, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
 from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
 from bot.domain.learning import NOTE_TO_SELF, Fitted, Hindsight, Round, Sheet
-from bot.domain.order import Account, Appetite, Fill, Leg, OpenOrder, Order, Plan, Position, Side, Wish
+from bot.domain.order import (
+    Account,
+    Appetite,
+    Fill,
+    Instead,
+    Leg,
+    OpenOrder,
+    Order,
+    Plan,
+    Position,
+    Side,
+    VenueGain,
+    Wish,
+)
 from bot.domain.permission import Exposure
 from bot.domain.prediction import (
     Binary,
@@ -61,8 +75,10 @@ from bot.domain.prompt import (
     ToolCall,
 )
 from bot.domain.question import SINGLE_TARGET, Crowd, Question, QuestionRef, Target
+from bot.domain.question_changes import describe_changes
 from bot.domain.research import Hit, Notice, Passage, Quote, Series, SeriesModel, SourcePolicy
 from bot.domain.resolution import Chosen, Example, Happened, Landed, Outcome, Resolution, Void
+from bot.domain.score import ContestStanding
 from bot.domain.step import Action, Json, Observation, Step, ToolResult, Usage
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Mode, Receipt, Sealed
 from bot.domain.verdict import Verdict, Who, after_colon, json_of, refused, said_in, verdict_by_status
@@ -87,7 +103,7 @@ from bot.explained import explained, require_maker
 from bot.hookspecs import hookimpl
 from bot.judging import loss_of
 from bot.paper.book import BookTerms, PaperBook, open_book
-from bot.paper.market import Fate, Instead, Market, Met, PaperFill, Past, Visit
+from bot.paper.market import Fate, Market, Met, PaperFill, Past, Visit
 from bot.paper.standing import StandingBook, Stood, coverage, open_standing, stood_at
 from bot.ports import (
     Archive,
@@ -171,6 +187,7 @@ __all__ = [
     "Conduct",
     "Confidence",
     "ConfigError",
+    "ContestStanding",
     "ContextExceeded",
     "ContractError",
     "Course",
@@ -305,6 +322,7 @@ __all__ = [
     "Unavailable",
     "Usage",
     "Venue",
+    "VenueGain",
     "VenueSpec",
     "Verdict",
     "Visit",
@@ -325,10 +343,12 @@ __all__ = [
     "course_for",
     "coverage",
     "curve_through",
+    "describe_changes",
     "distance",
     "explained",
     "filled",
     "first_state",
+    "flat_prediction",
     "hookimpl",
     "json_of",
     "judging_name",
@@ -340,6 +360,7 @@ __all__ = [
     "merged",
     "mixed",
     "names_of",
+    "nearest",
     "open_book",
     "open_standing",
     "parse_date",

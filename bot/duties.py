@@ -110,7 +110,13 @@ class Duties:
     def _learning(self) -> Iterator[Job]:
         every = self.config.daemon
         for name, venue in self.venues.items():
-            resolving = Resolving(name=name, venue=venue, ledger=self.ledger, clock=self.clock)
+            resolving = Resolving(
+                name=name,
+                venue=venue,
+                ledger=self.ledger,
+                clock=self.clock,
+                account=self.config.venues[name].account,
+            )
             yield _job(f"resolve {name}", "read outcomes", every.resolve_every_s, partial(resolve, resolving))
         yield from self.guards.keeping(self.outbox, every, self.folder)
         scoring = Scoring(ledger=self.ledger, clock=self.clock)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import structlog
 
-from bot.config.model import Config, DaemonSection
+from bot.config.model import Config, DaemonSection, PolicySection
 from bot.config.plugin_settings import settings_of
 from bot.gate.brake import Brake
 from bot.gate.case import Lane, on_paper
+from bot.gate.credentials import VenueCredentials
 from bot.gate.gate import Gate
 from bot.gate.lanes import lanes_in
 from bot.gate.readiness import Readiness, clock_fault
@@ -22,9 +23,10 @@ from bot.jobs.comment import Commenting
 from bot.jobs.halted import Halting
 from bot.jobs.job import Job
 from bot.jobs.permit import Permitting
-from bot.jobs.ready import Credentials, Offset, Preparing
+from bot.jobs.ready import Credentials, Offset, Preparing, look_before_deciding
 from bot.jobs.settle import Accounts, settle_accounts
 from bot.jobs.submit import Begin, Submitting
+from bot.jobs.withdraw import StaleWithdrawing
 from bot.outbox.outbox import Outbox
 from bot.outfit import Outfitter
 from bot.registry import Registry
@@ -47,6 +49,7 @@ class Guards:
     permitting: Permitting
     preparing: Preparing
     auditing: Auditing
+    _policy: PolicySection
     _fees: Mapping[str, float]
     _by_event: Collection[str]
     _ledger: Ledger
@@ -67,6 +70,7 @@ class Guards:
             clock=outbox.clock,
             planners=self._venues.planners,
             readiness=self.readiness,
+            look=partial(look_before_deciding, self.preparing),
             begin=Begin(),
             commenting=Commenting(
                 ledger=self._ledger,
@@ -76,6 +80,20 @@ class Guards:
                 clock=outbox.clock,
                 recheck=self.recheck,
             ),
+            stale=self._stale(),
+        )
+
+    def _stale(self) -> StaleWithdrawing | None:
+        """Return what withdraws stale forecasts, where the policy says so."""
+        if not self._policy.withdraw_stale:
+            return None
+        able = self.permitting.withdrawing
+        return StaleWithdrawing(
+            ledger=self._ledger,
+            lanes={name: lane for name, lane in self._venues.lanes.items() if name in able},
+            clock=self.permitting.clock,
+            stale_after=timedelta(hours=self._policy.stale_after_h),
+            patience=timedelta(hours=self._policy.min_gap_h),
         )
 
     def halting(self) -> Halting:
@@ -122,6 +140,7 @@ class Guards:
 def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake, offset: Offset) -> Guards:
     """Return the guards; ``offset`` tells by how many seconds this clock is ahead of those of the venues."""
     clock, readiness = outfitter.clock, Readiness()
+    withdrawing = frozenset(spec.name for spec in outfitter.registry.venues if Can.WITHDRAW in spec.abilities)
     return Guards(
         brake=brake,
         readiness=readiness,
@@ -139,7 +158,9 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             stop_file=brake.stop_file,
             lanes=lanes_in(outfitter.config, outfitter.registry.configurable, known=venues.lanes),
             trading=frozenset(venues.planners),
+            withdrawing=withdrawing,
             folder=brake.ledger.parent,
+            resumed=partial(_look_again, readiness, outfitter.credentials),
         ),
         preparing=Preparing(
             readiness=readiness,
@@ -150,13 +171,28 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             offset=offset,
             started_at=clock.now(),
             credentials=credentials_of(outfitter, venues),
+            refused=lambda venue: _refused(outfitter, venue),
         ),
         auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
+        _policy=outfitter.config.policy,
         _fees=dict(_fees(outfitter, venues)),
         _by_event=[spec.name for spec in outfitter.registry.venues if spec.comments_by_event],
         _ledger=ledger,
         _venues=venues,
     )
+
+
+def _look_again(readiness: Readiness, credentials: Mapping[str, VenueCredentials], venue: str | None) -> None:
+    """Ask a venue again that a person resumed, all of them for None, and trust nothing that was found before."""
+    for name, one in credentials.items():
+        if venue in {None, name}:
+            one.ask_again()
+    readiness.outdate()
+
+
+def _refused(outfitter: Outfitter, venue: str) -> str:
+    credentials = outfitter.credentials.get(venue)
+    return "" if credentials is None else credentials.refused
 
 
 def credentials_of(outfitter: Outfitter, venues: Venues) -> Mapping[str, Credentials]:

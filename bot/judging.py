@@ -33,6 +33,7 @@ class Answer:
 
 def marks_of(answers: Sequence[Answer]) -> list[Marks]:
     """Return the scores of each answer by the name of their rule, in the order of the answers."""
+    answers = [_as_in_force(answer) for answer in answers]
     marks: list[Marks] = [{} for _ in answers]
     groups: dict[Shape, list[int]] = {}
     for place, answer in enumerate(answers):
@@ -44,6 +45,20 @@ def marks_of(answers: Sequence[Answer]) -> list[Marks]:
             for place, value in zip(places, values.tolist(), strict=True):
                 marks[place][rule] = value
     return marks
+
+
+def _as_in_force(answer: Answer) -> Answer:
+    """Return a choice as it counts: without the options that were not in force yet, whose shares the last one has."""
+    shape, said, came = answer.shape, answer.prediction, answer.outcome
+    if not (isinstance(shape, ChoiceShape) and isinstance(said, Choice) and isinstance(came, Chosen)):
+        return answer
+    options = tuple(option for option in shape.options if option not in came.early)
+    heir = came.otherwise[-1] if came.otherwise else ""
+    if len(options) == len(shape.options) or len(options) < 2 or heir not in options:
+        return answer
+    shares = {option: said.probabilities[option] for option in options if option in said.probabilities}
+    shares[heir] += sum(share for option, share in said.probabilities.items() if option in came.early)
+    return Answer(Choice(shares), ChoiceShape(options=options), came)
 
 
 def loss_of(prediction: Prediction, shape: Shape, outcome: Outcome) -> float | None:
@@ -129,18 +144,3 @@ def _curves(shape: CurveShape, answers: Sequence[Answer]) -> "dict[str, FloatArr
     where = location([answer.outcome.value for answer in answers if isinstance(answer.outcome, Landed)], shape.grid)
     baselines = baseline_curve(cdfs, where, open_lower=shape.open_lower, open_upper=shape.open_upper)
     return {CRPS: crps(cdfs, where), CURVE_BASELINE: baselines}
-
-
-def flat_answer(shape: Shape) -> Prediction:
-    """Return what stands for an answer that is missing: one half, the same for each option, the flat curve."""
-    from bot.science.log_score import flat_cdf  # noqa: PLC0415 - numpy
-
-    match shape:
-        case ChoiceShape(options=options):
-            return Choice(dict.fromkeys(options, 1.0 / len(options)))
-        case CurveShape():
-            inside = len(shape.grid) - 1
-            flat = flat_cdf(inside, open_lower=shape.open_lower, open_upper=shape.open_upper)
-            return Curve(tuple(flat.tolist()))
-        case _:
-            return Binary(0.5)

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
 from bot.domain.research import SeriesModel, SourcePolicy
 from bot.domain.wire import Rate
+from bot.errors import HttpRefusal
 from bot.ports import (
     Archive,
     Clock,
@@ -63,6 +64,7 @@ class Can(StrEnum):
 
     SUBMIT = "submit"
     COMMENT = "comment"
+    WITHDRAW = "withdraw"
     PAPER = "paper"
     TRADE = "trade"
     PUSH_PRICES = "push prices"
@@ -166,6 +168,8 @@ class VenueSpec(Configurable[S]):
     ``discover_every`` is after how long it must be read again where its questions are open for less than config waits.
     ``comment_fee`` is what one comment costs there under these settings, None where they let none pass;
     ``comments_by_event`` says that questions of one event share the place of comments, and get one in all.
+    ``refuses_credentials`` tells an answer about our credentials from one about a single item; so many
+    ``final_refusals`` within ten minutes mean that nothing more is asked until they are renewed.
     """
 
     table: ClassVar[Table] = Table.VENUES
@@ -182,6 +186,8 @@ class VenueSpec(Configurable[S]):
     archive_folder: Callable[[S], Path | None] = field(default=lambda _: None)
     comment_fee: Callable[[S], float | None] = field(default=lambda _: 0.0)
     comments_by_event: bool = False
+    refuses_credentials: Callable[[HttpRefusal], bool] = field(default=lambda refusal: refusal.status == 401)
+    final_refusals: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

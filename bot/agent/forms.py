@@ -179,6 +179,8 @@ class CurveForm:
     def schema(self, margin: float) -> dict[str, Json]:
         one: dict[str, Json] = {"type": "string", "maxLength": 25} if self.dated else {"type": "number"}
         what = "Dates such as 2026-03-01" if self.dated else "Values"
+        if self.shape.is_whole:
+            one, what = {"type": "integer"}, "Whole numbers"
         earlier = "comes before p10" if self.dated else "stays below p10"
         said = f"{what} at percentages of your distribution: the outcome {earlier} in one case of ten."
         return {**_record({f"p{percentage}": dict(one) for percentage in self.percentages}), "description": said}

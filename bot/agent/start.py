@@ -1,4 +1,4 @@
-"""Where a trial starts: the crowd's estimate, else even odds; and how near to certainty it may end from there."""
+"""Where a trial starts: the crowd's estimate, else what is flat; and how near to certainty it may end from there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Literal
 
 from bot.agent.ballot import Ballot, Manner
 from bot.agent.state import State
-from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction
+from bot.domain.curves import flat_prediction
+from bot.domain.prediction import Binary, BinaryShape, Prediction
 from bot.domain.question import Question
 
 # A market or base rate may be moved from half way to certainty: one at 1 % leaves answers from 0.5 % on.
@@ -26,11 +27,11 @@ class Anchor:
 
 
 def starting_point(question: Question, *, crowd: bool = True) -> Anchor:
-    """Return the crowd's estimate where there is one and it is wanted, else even odds."""
+    """Return the crowd's estimate where there is one and it is wanted, else the flat prediction."""
     if crowd and question.crowd is not None:
         estimate = question.crowd
         return Anchor("crowd", f"the crowd's estimate of {estimate.at:%Y-%m-%d}", estimate.prediction)
-    return Anchor("even", "nothing is known yet", _even(question))
+    return Anchor("even", "nothing is known yet", flat_prediction(question.shape))
 
 
 def first_state(anchor: Anchor, question: Question, ballot: Ballot, margin: float) -> State:
@@ -51,13 +52,3 @@ def margins_for(question: Question, anchor: Anchor, manner: Manner) -> Manner:
     distance = min(start.probability, 1.0 - start.probability)
     room = max(LEAST_MARGIN, round(ANCHOR_SHARE * distance, 6))
     return replace(manner, step_margin=min(manner.step_margin, room), submit_margin=min(manner.submit_margin, room))
-
-
-def _even(question: Question) -> Prediction:
-    match question.shape:
-        case ChoiceShape(options=options):
-            return Choice(dict.fromkeys(options, 1.0 / len(options)))
-        case CurveShape(grid=grid):
-            return Curve(tuple((point - grid[0]) / (grid[-1] - grid[0]) for point in grid))
-        case _:
-            return Binary(0.5)

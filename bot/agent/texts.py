@@ -118,10 +118,9 @@ def task_of(question: Question) -> str:
             return "Exactly one of the named options comes true; you give the probability of each."
         case CurveShape(unit="date"):
             return "The answer is a date; you give your distribution as dates at the named percentages (p50: median)."
-        case CurveShape():
-            return (
-                "The answer is a number; you give your distribution as values at the named percentages (p50: median)."
-            )
+        case CurveShape() as shape:
+            stated = "you give your distribution as values at the named percentages (p50: median)."
+            return f"The answer is {_kind(shape)}; {stated}"
 
 
 def bounds_of(ballot: Ballot, margin: float) -> str:
@@ -217,13 +216,21 @@ def _unit(question: Question) -> str:
     match question.shape:
         case ChoiceShape(options=options):
             return quoted("\n".join(options), "options")
-        case CurveShape(unit=unit, grid=grid) as shape:
+        case CurveShape(unit=unit, ends=(low, high)) as shape:
             lower = "open" if shape.open_lower else "closed"
             upper = "open" if shape.open_upper else "closed"
-            edges = f"from {_edge(grid[0], unit)} ({lower}) to {_edge(grid[-1], unit)} ({upper})"
-            return f"Unit: {unit or 'none'}; range {edges}. An open end may be exceeded."
+            edges = f"from {_edge(low, unit)} ({lower}) to {_edge(high, unit)} ({upper})"
+            steps = f", {_kind(shape)}" if shape.discrete else ""
+            return f"Unit: {unit or 'none'}; range {edges}{steps}. An open end may be exceeded."
         case _:
             return ""
+
+
+def _kind(shape: CurveShape) -> str:
+    """Return what kind of number comes true."""
+    if shape.is_whole:
+        return "a whole number"
+    return f"one of {len(shape.grid) - 1} evenly spaced numbers" if shape.discrete else "a number"
 
 
 def _edge(value: float, unit: str) -> str:

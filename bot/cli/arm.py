@@ -44,7 +44,9 @@ class Options:
     """What is armed, for how long and up to what."""
 
     venue: Annotated[str, typer.Argument(metavar="VENUE", help=VENUE_HELP)]
-    lasting: Annotated[timedelta, typer.Option("--for", parser=span, metavar="TIME", help="30m, 24h or 7d.")]
+    lasting: Annotated[
+        timedelta, typer.Option("--for", parser=span, metavar="TIME", help="30m, 24h or 7d; at most 120d.")
+    ]
     per_order: Annotated[float | None, _amount("one order")] = None
     per_day: Annotated[float | None, _amount("the orders of one day (UTC)")] = None
     total: Annotated[float | None, _amount("everything under this record")] = None
@@ -54,7 +56,7 @@ class Options:
 @arming.command()
 @spread(Options)
 def arm(ctx: typer.Context, options: Options) -> None:
-    """Give leave to submit to a venue, for a time and up to amounts; a change of config ends it."""
+    """Give leave to submit to a venue, for a time and up to amounts; a change of what leaves ends it."""
     config, registry = equipped(ctx)
     require_venue(config, options.venue)
     _require_above_nothing(options)

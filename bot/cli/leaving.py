@@ -25,6 +25,7 @@ from bot.gate.roles import NEEDED, require
 from bot.gate.tokens import hashed, owner_of, proof_of
 from bot.jobs.permit import Permitting, act_of, permit
 from bot.registry import Registry
+from bot.specs import Can
 from bot.store.ledger import open_ledger, read_ledger
 from bot.store.lock import instance_lock
 from bot.store.mailbox import REFUSED
@@ -86,6 +87,7 @@ async def _done_here(config: Config, registry: Registry, request: LeaveRequest, 
             stop_file=config.state / STOP_FILE,
             lanes=lanes_in(config, registry.configurable),
             trading=trading(registry),
+            withdrawing=withdrawing(registry),
             folder=folder,
         )
         return await permit(parts, request)
@@ -137,6 +139,11 @@ def _signed(asker: Asker, request: T) -> T:
 def trading(registry: Registry) -> frozenset[str]:
     """Return the enabled venues that take orders."""
     return frozenset(spec.name for spec in registry.venues if spec.planner is not None)
+
+
+def withdrawing(registry: Registry) -> frozenset[str]:
+    """Return the enabled venues at which a forecast can be withdrawn."""
+    return frozenset(spec.name for spec in registry.venues if Can.WITHDRAW in spec.abilities)
 
 
 def terminal_user() -> str:

@@ -14,6 +14,7 @@ from bot.cli.output.deliver import STDOUT, deliver
 from bot.cli.output.figures import NOTHING, interval, number
 from bot.cli.output.report import print_kinds
 from bot.cli.output.standings import Standing, standing, standings
+from bot.cli.output.venue_scores import print_unscored, print_venue_scores, venue_json
 from bot.cli.records import read
 from bot.clock import SeededRandom
 from bot.config.model import Config
@@ -22,6 +23,7 @@ from bot.lab.kinds import kinds_of
 from bot.lab.report import report_of
 from bot.lab.rows import Graded, Row
 from bot.store.scores import Marked, ScoredRows, ScoreFilter
+from bot.store.venue_scores import ToldStanding, Unscored, VenueScored
 
 COLUMNS = (
     Column("n", Kind.NUMBER),
@@ -31,6 +33,8 @@ COLUMNS = (
     Column("on", Kind.NUMBER),
     Column("gain over it [95 %]"),
 )
+# What venues score, how accounts stand there, and what has no score of ours.
+Told = tuple[list[VenueScored], list[ToldStanding], list[Unscored]]
 NOTHING_SCORED = "nothing that was asked for has resolved yet; look at what is open with: foxcast questions"
 
 
@@ -57,10 +61,10 @@ def score_ledger(config: Config, asked: LedgerAsked) -> None:
     """Score and tell; a ledger without outcomes is no error."""
     since = _midnight(asked.since)
     chosen = ScoreFilter(venue=asked.venue, forecaster=asked.forecaster, since=since, paper=asked.paper)
-    columns, marked = read(config, lambda records: _scores(records, chosen))
+    columns, marked, told = read(config, lambda records: _scores(records, chosen))
     by_forecaster, graded = rows_by_forecaster(columns), graded_by_forecaster(marked)
     if asked.json is not None:
-        deliver(_json(config, by_forecaster, graded), asked.json)
+        deliver({**_json(config, by_forecaster, graded), **venue_json(*told)}, asked.json)
     if asked.json == STDOUT:
         return
     console = stdout()
@@ -68,13 +72,18 @@ def score_ledger(config: Config, asked: LedgerAsked) -> None:
         print_standings(console, name, rows, SeededRandom(config.seed))
     for name, others in graded.items():
         print_kinds(console, kinds_of(others, rng=SeededRandom(config.seed).stream("kinds")), whose=f"{name}: ")
-    if not by_forecaster and not graded:
+    scored, standings, unscored = told
+    print_venue_scores(console, scored, standings)
+    print_unscored(console, unscored)
+    if not (by_forecaster or graded or scored or standings or unscored):
         console.print(NOTHING_SCORED)
 
 
-async def _scores(records: Records, chosen: ScoreFilter) -> tuple[ScoredRows, tuple[Marked, ...]]:
-    scores = records.ledger.scores
-    return await scores.table(chosen), await scores.marked(chosen)
+async def _scores(records: Records, chosen: ScoreFilter) -> tuple[ScoredRows, tuple[Marked, ...], Told]:
+    scores, venues = records.ledger.scores, records.ledger.venue_scores
+    standings = [] if chosen.paper else await venues.standings(chosen.venue)
+    told = (await venues.scored(chosen), standings, await venues.unscored(chosen))
+    return await scores.table(chosen), await scores.marked(chosen), told
 
 
 def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[Scored]]:

@@ -35,10 +35,11 @@ COMMANDS: dict[str, Entry] = {
     "locks": Entry("bot.cli.lock", "List the locks that hold now, with their reasons.", "listing"),
     "portfolio": Entry("bot.cli.portfolio", "Show what each account has, on paper and live: cash, positions, gains."),
     "orders": Entry("bot.cli.orders", "List what was to leave, what became of it, and what was filled."),
+    "withdraw": Entry("bot.cli.withdraw", "Take back the forecast of a question that stands at its venue."),
     "preflight": Entry("bot.cli.preflight", "Show what would leave to a venue now, and why all else would not."),
     "arm": Entry(
         "bot.cli.arm",
-        "Give leave to submit to a venue, for a time and up to amounts; a change of config ends it.",
+        "Give leave to submit to a venue, for a time and up to amounts; a change of what leaves ends it.",
         "arming",
     ),
     "disarm": Entry("bot.cli.arm", "Take back leave to submit to a venue.", "disarming"),

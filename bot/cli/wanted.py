@@ -10,8 +10,9 @@ from bot.cli.question_file import ENDINGS, read_question
 from bot.cli.records import question_named
 from bot.config.model import Config
 from bot.desk.desk import cutoff_of
-from bot.domain.question import Question
-from bot.errors import ConfigError, ContractError, NotFound, Rejected
+from bot.domain.question import Question, QuestionRef
+from bot.domain.resolution import is_taken_back
+from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, Rejected
 from bot.ports import Clock
 from bot.registry import Registry, bringer
 from bot.specs import Can, ForecasterSpec
@@ -20,10 +21,18 @@ from bot.store.attempts import with_url
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A question as it stands; ``fresh`` says that it does not come from the ledger, which may not know it."""
+    """A question as it stands; ``fresh`` says that it does not come from the ledger, which may not know it so."""
 
     question: Question
     fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A question of the ledger; ``is_over`` says that it has closed or resolved there."""
+
+    question: Question
+    is_over: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +54,20 @@ class Sources:
             require_no_past(path, question, now)
             return Wanted(question, fresh=True)
         if (known := await self._recorded(name)) is not None:
-            return Wanted(known, fresh=False)
+            return await self._as_now(known)
         return Wanted(await self._venues.named(name.strip()), fresh=True)
 
-    async def _recorded(self, name: str) -> Question | None:
+    async def _as_now(self, known: _Known) -> Wanted:
+        """Return a question of the ledger; one that is over there may be open again at its venue, which is asked."""
+        if known.is_over:
+            try:
+                return Wanted(await self._venues.named(str(known.question.ref)), fresh=True)
+            except FoxcastError:
+                # Whatever keeps it from being read, or forecast: what the ledger says of it is told.
+                return Wanted(known.question, fresh=False)
+        return Wanted(known.question, fresh=False)
+
+    async def _recorded(self, name: str) -> _Known | None:
         """Return what the ledger knows by a name; words of a title are asked of nobody else."""
         if not _has_ledger(self.config) and _may_be_a_name(name):
             return None
@@ -56,13 +75,20 @@ class Sources:
             questions = records.ledger.questions
             if _may_be_a_name(name) and not await questions.search(name, limit=1):
                 return None
-            return await questions.get(await question_named(records, name))
+            return await self._known(records, await question_named(records, name))
+
+    async def _known(self, records: Records, ref: QuestionRef) -> _Known:
+        question, ledger = await records.ledger.questions.get(ref), records.ledger
+        outcomes = {one.target for one in await ledger.resolutions.current(ref) if not is_taken_back(one.outcome)}
+        closed = question.closes_at is not None and question.closes_at <= self.clock.now()
+        over = closed or outcomes.issuperset(target.key for target in question.targets)
+        return _Known(question, is_over=over and question.as_of is None)
 
     async def _at(self, url: str) -> Wanted:
         if _has_ledger(self.config):
             async with open_records(self.config) as records:
-                if known := await _recorded(records, url):
-                    return Wanted(known, fresh=False)
+                if ref := await _recorded(records, url):
+                    return await self._as_now(await self._known(records, ref))
         return Wanted(await self._venues.with_address(url), fresh=True)
 
     @property
@@ -98,14 +124,14 @@ def _has_ledger(config: Config) -> bool:
     return (folder_of(config) / LEDGER_FILE).exists()
 
 
-async def _recorded(records: Records, url: str) -> Question | None:
+async def _recorded(records: Records, url: str) -> QuestionRef | None:
     host, path, _ = address(url)
     found = await with_url(records.ledger.questions.readers, f"{host}{path}")
     match [ref for ref, known in found if address(known) == address(url)]:
         case []:
             return None
         case [ref]:
-            return await records.ledger.questions.get(ref)
+            return ref
         case several:
             listed = "\n".join(f"  {ref}" for ref in several)
             message = f"{url} is the address of several questions; name one of\n{listed}"

@@ -82,12 +82,17 @@ class LimitsSection(Section):
 
 
 class PolicySection(Section):
-    """When a question is forecast again; times in hours, ``price_move`` in log-odds. A changed text always counts."""
+    """When a question is forecast again; times in hours, ``price_move`` in log-odds. One that changed is, at once.
+
+    With ``withdraw_stale`` a forecast that stands at a venue is withdrawn there where it was stale for ``min_gap_h``
+    and no new one came.
+    """
 
     stale_after_h: Hours = 72.0
     near_close_h: tuple[Hours, ...] = (24.0, 2.0)
     price_move: float = Field(default=0.5, gt=0)
     min_gap_h: Hours = 1.0
+    withdraw_stale: bool = False
 
 
 class CalibrationUse(StrEnum):
@@ -117,7 +122,8 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 class CapsSection(Section):
     """The most that may be at stake at one venue, in its currency, in paper too; None is no limit of this kind.
 
-    What is in doubt counts as spent. ``daily_loss`` and ``drawdown`` halt the venue until a person resumes it.
+    What is in doubt counts as spent. ``daily_loss`` and ``drawdown`` halt the venue until a person resumes it; more
+    than ``doubts`` writes without a known outcome halt it until they are read back.
     """
 
     per_order: Amount | None = None
@@ -130,6 +136,7 @@ class CapsSection(Section):
     orders_per_hour: int | None = Field(default=None, ge=0)
     daily_loss: Amount | None = None
     drawdown: Amount | None = None
+    doubts: int = Field(default=3, ge=0, le=1000)
 
     @model_validator(mode="after")
     def _can_be_used(self) -> "CapsSection":

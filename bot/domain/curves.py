@@ -1,5 +1,7 @@
 """From a few quantiles, as a person or a model states them, to a CDF on a question's grid, and back.
 
+Where nothing is known at all there is the flat prediction.
+
 Between the quantiles the CDF is the monotone cubic of Fritsch and Carlson (PCHIP). Beyond the lowest and the highest
 one it has an exponential tail that goes on with the density it meets there: towards a closed bound it is cut off at
 the bound, so that the CDF is exactly 0 or 1 there; towards an open bound some of it lies beyond the grid.
@@ -10,8 +12,11 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
-from bot.domain.prediction import Curve, CurveShape
+from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 
+# What the flat prediction leaves beyond each open bound: the tournament platform's baseline scores compare with it.
+# Source: its venue document, section 9.
+TAIL_MASS = 0.05
 # Equal quantiles are a jump; it is drawn this wide, as a share of the grid's length. No venue's cells are so narrow.
 _JUMP = 1e-6
 # A quantile farther outside than this many lengths of the grid says no more on it than one as far as that.
@@ -45,22 +50,53 @@ def curve_through(quantiles: Mapping[float, float], shape: CurveShape, *, step_m
     return Curve(tuple(cdf))
 
 
+def flat_prediction(shape: Shape) -> Prediction:
+    """Return what is said where nothing is known: one half, the same for each option, the flat curve.
+
+    The flat curve has ``TAIL_MASS`` beyond each open bound and rises evenly over the steps of the grid, which are those
+    of the question's scale: its baseline score is 0 whatever happens.
+    """
+    match shape:
+        case ChoiceShape(options=options):
+            return Choice(dict.fromkeys(options, 1.0 / len(options)))
+        case CurveShape(grid=grid):
+            low, high = TAIL_MASS * shape.open_lower, 1.0 - TAIL_MASS * shape.open_upper
+            steps = len(grid) - 1
+            return Curve(tuple(low + (high - low) * (step / steps) for step in range(steps + 1)))
+        case _:
+            return Binary(0.5)
+
+
+def quantile(curve: Curve, shape: CurveShape, level: float) -> float | None:
+    """Return the value below which there is so much probability, straight between the points of the grid.
+
+    Of a discrete question it is the value within whose step the level lies. None where it lies beyond an end of the
+    grid.
+    """
+    cdf, grid = curve.cdf, shape.grid
+    above = bisect_left(cdf, level)
+    if above == len(cdf) or (above == 0 and cdf[0] > level):
+        return None
+    if shape.discrete:
+        return shape.middle(max(above, 1))
+    if above == 0:
+        return grid[0]
+    share = (level - cdf[above - 1]) / (cdf[above] - cdf[above - 1])
+    return grid[above - 1] + share * (grid[above] - grid[above - 1])
+
+
 def quantiles_of(curve: Curve, shape: CurveShape, levels: Sequence[float]) -> dict[float, float]:
     """Return the value at each level, straight between the points of the grid.
 
     A level that lies beyond an open bound has the end of the grid as its value, since the CDF says no more.
     """
-    return {level: _value_at(curve.cdf, shape.grid, level) for level in levels}
+    return {level: quantile_within(curve, shape, level) for level in levels}
 
 
-def _value_at(cdf: Sequence[float], grid: Sequence[float], level: float) -> float:
-    above = bisect_left(cdf, level)
-    if above == 0:
-        return grid[0]
-    if above == len(cdf):
-        return grid[-1]
-    share = (level - cdf[above - 1]) / (cdf[above] - cdf[above - 1])
-    return grid[above - 1] + share * (grid[above] - grid[above - 1])
+def quantile_within(curve: Curve, shape: CurveShape, level: float) -> float:
+    """Return the value at a level as ``quantile`` does; beyond the grid it is the end there."""
+    found = quantile(curve, shape, level)
+    return shape.ends[0 if curve.cdf[0] > level else 1] if found is None else found
 
 
 def _checked(quantiles: Mapping[float, float]) -> tuple[list[float], list[float]]:

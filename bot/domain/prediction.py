@@ -41,13 +41,17 @@ class ChoiceShape:
 class CurveShape:
     """A number or a date: its CDF is asked for at the points of ``grid`` (strictly increasing, in ``unit``).
 
-    An open bound leaves probability beyond that end of the grid. Dates are seconds since 1970 with unit ``date``.
+    The points lie at equal steps of the question's scale, whose values need not be evenly spaced (a logarithmic one's
+    are not). An open bound leaves probability beyond that end of the grid. Dates are seconds since 1970 with unit
+    ``date``. Where the question is ``discrete`` the middle of each step is a value that the outcome can have, and there
+    is no other within the grid.
     """
 
     grid: tuple[float, ...]
     unit: str = ""
     open_lower: bool = False
     open_upper: bool = False
+    discrete: bool = False
     kind: Literal["curve"] = "curve"
 
     def __post_init__(self) -> None:
@@ -56,6 +60,22 @@ class CurveShape:
         if len(self.grid) < 2 or not finite or any(b <= a for a, b in pairwise(self.grid)):
             message = "a grid needs two or more finite, strictly increasing points"
             raise ValueError(message)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest value within the grid."""
+        last = len(self.grid) - 1
+        return (self.middle(1), self.middle(last)) if self.discrete else (self.grid[0], self.grid[last])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only whole numbers can come true, each of them once."""
+        low, high = self.ends
+        return self.discrete and low == round(low) and high - low == len(self.grid) - 2
+
+    def middle(self, step: int) -> float:
+        """Return the middle of a step, counted from 1; without the noise of sums of floats."""
+        return float(f"{(self.grid[step - 1] + self.grid[step]) / 2.0:.12g}")
 
 
 Shape = BinaryShape | ChoiceShape | CurveShape

@@ -47,12 +47,15 @@ class UnlockQuestion:
 class ForecastQuestion:
     """Forecast a question now; ``question`` is how it stands, where the ledger may not know it.
 
+    Only where it is to ``submit`` does the forecast come before the gate.
+
     Who asks, when, and the proof of it are needed where somebody has a token.
     """
 
     ref: QuestionRef
     forecaster: str
     question: Question | None = None
+    submit: bool = False
     by: str = ""
     asked_at: datetime | None = None
     proof: str = field(default="", repr=False)
@@ -184,7 +187,26 @@ class AdoptIntent(Signed):
             raise ValueError(message)
 
 
-LeaveRequest = ArmVenue | DisarmVenue | Halt | Resume | AnswerApproval | AddPrincipal | RevokePrincipal | AdoptIntent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawForecast(Signed):
+    """Take back the forecast of a question that stands at its venue, or on paper."""
+
+    ref: QuestionRef
+    reason: str = ""
+    kind: Literal["withdraw"] = "withdraw"
+
+
+LeaveRequest = (
+    ArmVenue
+    | DisarmVenue
+    | Halt
+    | Resume
+    | AnswerApproval
+    | AddPrincipal
+    | RevokePrincipal
+    | AdoptIntent
+    | WithdrawForecast
+)
 # Each is signed by who asks.
 SignedRequest = UnlockQuestion | ForecastQuestion | LeaveRequest
 Request = LockQuestion | SignedRequest

@@ -8,6 +8,10 @@ from typing import Literal
 
 from bot.domain.question import Question, QuestionRef, require_aware
 
+# The reasons of void outcomes that say that there is none for now: the venue took back the one it gave.
+UNDONE = "the resolution was undone"
+TAKEN_BACK = ("withdrawn", UNDONE, "the resolution has just been changed")
+
 
 @dataclass(frozen=True, slots=True)
 class Happened:
@@ -29,10 +33,13 @@ class Chosen:
 
     A forecast that did not have it yet, or had it under another name, is judged by the first of ``otherwise`` that it
     has: former names, then the option that stands for all that were not named. They are no part of what happened.
+    ``early`` are options that were named, but not in force yet at the moment that counts: what a forecast gives them
+    counts for the last of ``otherwise``.
     """
 
     option: str
     otherwise: tuple[str, ...] = field(default=(), compare=False)
+    early: tuple[str, ...] = field(default=(), compare=False)
     kind: Literal["chosen"] = "chosen"
 
 
@@ -73,18 +80,29 @@ class Void:
 Outcome = Happened | Chosen | Landed | Void
 
 
+def is_taken_back(outcome: Outcome) -> bool:
+    """Say whether there is no outcome for now, so that its question is open again."""
+    return isinstance(outcome, Void) and outcome.reason in TAKEN_BACK
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """The outcome of one target and the moment from which it was knowable."""
+    """The outcome of one target and the moment from which it was knowable.
+
+    ``scores`` are those that the venue itself gives the account's forecast, by the name of their rule, where it tells
+    any.
+    """
 
     ref: QuestionRef
     target: str
     outcome: Outcome
     resolved_at: datetime
+    scores: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        """Check the time zone."""
+        """Check the time zone, and freeze."""
         require_aware("resolved_at", self.resolved_at)
+        object.__setattr__(self, "scores", MappingProxyType(dict(self.scores)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

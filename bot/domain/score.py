@@ -28,6 +28,24 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContestStanding:
+    """How the account stands in one contest of a venue, as the venue itself tells.
+
+    ``rule`` is that by which ``points`` are counted; ``coverage`` is for how many questions' time forecasts stood.
+    """
+
+    contest: str
+    name: str
+    rule: str
+    points: float
+    rank: int | None = None
+    entrants: int | None = None
+    questions: int | None = None
+    coverage: float | None = None
+    prize: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A scoring rule: the kind of question it is for, its name to readers, and which way is better."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Self
 
 from bot.domain.order import Fill, Order
 from bot.domain.permission import Exposure
@@ -55,6 +56,14 @@ class Intent:
         """Freeze the predictions."""
         object.__setattr__(self, "predictions", MappingProxyType(dict(self.predictions)))
 
+    @property
+    def rests_on_forecast(self) -> bool:
+        """Whether it may go only onto the question that was forecast; what takes something back fits every version.
+
+        A sale whatever the belief does too: who wants out wants out of a changed question all the more.
+        """
+        return self.action is not IntentAction.WITHDRAW and not getattr(self.order, "closing", "")
+
 
 class IntentState(StrEnum):
     """Where an intent stands; ``UNKNOWN`` counts as sent until proved otherwise."""
@@ -78,13 +87,22 @@ class Sealed:
     """The request of one intent as it will be written, byte for byte; kept before the wire is touched.
 
     ``tag`` finds it again at the venue. ``fence`` is the moment from which on it can take effect no more and every
-    reading shows it, so that its absence is proof; None where any reading proves it.
+    reading shows it, so that its absence is proof; None where any reading proves it. ``question`` is the question of a
+    forecast or an order as the writer read it for this request, made as its reader makes it: the engine writes nothing
+    onto another question than the one that was forecast. Where that reading shows that it changed, no request need be
+    made: ``tag`` and ``body`` are then empty.
     """
 
     intent: str
     tag: str
     body: str
     fence: datetime | None = None
+    question: Question | None = None
+
+    @classmethod
+    def unwritten(cls, intent: Intent, question: Question) -> Self:
+        """Return the reading of a question for which no request was made, as it changed."""
+        return cls(intent=intent.id, tag="", body="", question=question)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

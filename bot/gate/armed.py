@@ -1,12 +1,16 @@
 """Arm records: whether a lane may be used for more than paper now, and if not, what is to be done about it."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
+from bot.config.choose import ChooseTable
+from bot.config.llm import RoleSection
 from bot.config.model import Config
 from bot.config.plugin_settings import recorded, settings_of
 from bot.domain.permission import Arm
@@ -15,11 +19,14 @@ from bot.errors import ConfigError
 from bot.gate.case import LIVE_MODES, Lane
 from bot.gate.tokens import scrypt
 from bot.ids import digest
-from bot.specs import Configurable, Table
+from bot.specs import Configurable, ForecasterSpec, Table
 
-# What changes nothing about what would leave, and how; plugins' settings are told as they are in effect.
-_APART = ("log", "daemon", "state", "notifiers", "venues", "mode")
-_TABLES = (Table.FORECASTERS, Table.SEARCH, Table.DATA, Table.MODELS)
+# What decides what is forecast and what leaves; everything else of config.toml concerns no lane, or another one.
+_SHARED = ("seed", "plugin_files", "limits", "policy", "calibration", "desk")
+# Of the venue's own table: what concerns its paper book, who else forecasts, and how often it is read.
+_ASIDE = frozenset({"settings", "paper", "discover_every_s", "forecasters", "choose"})
+# Of a model: its prices, and that nothing is paid for it.
+_PRICES = frozenset({"free", "price_in", "price_cached", "price_written", "price_out"})
 _UNREADABLE = "cannot be read"
 
 # What the enabled plugins offer that a table of config configures.
@@ -29,20 +36,37 @@ Offered = Callable[[Table], Iterable[Configurable[Any]]]
 def config_digest(config: Config, venue: str, offered: Offered) -> str:
     """Return the digest of all that decides what leaves for the venue; where the values come from is no part of it.
 
-    It holds the venue's own table and mode, and everything that makes forecasts, with the settings of plugins as they
-    are in effect; other venues, logs and timings are left out, and so is where the configuration lies. After a dot
-    comes, for a live venue, whose secrets are used there: a slow hash that tells them apart and nothing else.
+    It holds the mode, account, caps, trading, margins and settings of the venue; the forecasters whose forecasts leave
+    there and those that they build on, with their tables and settings; the roles that these may ask, and the roles that
+    no forecaster claims, with the models that play them; every search engine and data source in use; and the sections
+    ``seed``, ``limits``, ``policy``, ``calibration`` and ``desk``. Settings count as they are in effect.
+
+    It does not hold other venues, forecasters that are scored beside and never leave, logs, timings of the daemon,
+    notifiers, budgets, prices and rates of models, the paper book, and where the configuration lies. What is in doubt
+    is held: a change too many ends an arm record, one too few would let something else leave under it.
+
+    After a dot comes, for a live venue, whose secrets are used there: a slow hash that tells them apart and nothing
+    else.
     """
-    table = config.venues.get(venue)
     own = [spec for spec in offered(Table.VENUES) if spec.name == venue]
-    used = [*own, *(spec for kind in _TABLES for spec in offered(kind))]
-    rest = config.model_dump(mode="json", exclude={*_APART})
+    leading = _leading(config, venue, offered)
+    roles = _roles(config, leading, offered)
+    providers = {model.partition(":")[0] for role in roles.values() for model in (role.model, role.fallback) if model}
+    used = [
+        *own,
+        *(spec for spec in offered(Table.FORECASTERS) if spec.name in leading),
+        *(spec for kind in (Table.SEARCH, Table.DATA) for spec in offered(kind)),
+        *(spec for spec in offered(Table.MODELS) if spec.name in providers),
+    ]
     plain: dict[str, Json] = {
         "venue": venue,
         "mode": config.mode_of(venue),
-        "table": None if table is None else table.model_dump(mode="json", exclude={"settings"} if own else None),
-        "rest": dict(_without_settings(rest, used)),
-        "settings": {f"{spec.table}.{spec.name}": _in_effect(spec, config) for spec in used},
+        "table": _table(config, venue, known=bool(own)),
+        "shared": config.model_dump(mode="json", include={*_SHARED}),
+        "forecasters": {name: _forecaster(config, name, used) for name in sorted(leading)},
+        "roles": {name: role.model_dump(mode="json") for name, role in sorted(roles.items())},
+        "models": _models(config, roles),
+        "settings": {f"{spec.table}.{spec.name}": [_made_by(spec), _in_effect(spec, config)] for spec in used},
     }
     told = digest(json.dumps(_from(f"{config.sources.folder}/", plain), sort_keys=True, default=str).encode())
     hidden = [*_secrets(own, config)] if config.mode_of(venue) in LIVE_MODES else []
@@ -59,18 +83,68 @@ def same_but_secrets(theirs: str, ours: str) -> bool:
     return public == known and hidden in {"", ours_hidden}
 
 
-def _without_settings(rest: Mapping[str, Any], used: Iterable[Configurable[Any]]) -> Mapping[str, Any]:
-    """Return the tables without the raw settings of plugins that are told as they are in effect."""
-    apart = {(spec.table.value, spec.name) for spec in used}
-    return {
-        kind: {
-            name: {key: value for key, value in table.items() if key != "settings"} if (kind, name) in apart else table
-            for name, table in tables.items()
-        }
-        if kind in {one.value for one in _TABLES}
-        else tables
-        for kind, tables in rest.items()
-    }
+def _leading(config: Config, venue: str, offered: Offered) -> set[str]:
+    """Return the forecasters whose forecasts leave for a venue, and all that they build on."""
+    table = config.venues.get(venue)
+    waiting = [] if table is None else [table.forecasters[0], *(one.forecasters[0] for one in table.choose)]
+    specs = {spec.name: spec for spec in _forecasters(offered)}
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        spec = specs.get(name)
+        if name not in found and spec is not None and spec.members is not None:
+            with suppress(ConfigError):
+                waiting += spec.members(settings_of(spec, config))
+        found.add(name)
+    return found
+
+
+def _roles(config: Config, leading: Collection[str], offered: Offered) -> dict[str, RoleSection]:
+    """Return the roles that may be asked for a forecast that leaves; one that only others ask is left out."""
+    asked: list[str] = []
+    others: list[str] = []
+    for spec in _forecasters(offered):
+        (asked if spec.name in leading else others).extend((*spec.roles, *spec.may_ask))
+    return {name: role for name, role in config.llm.roles.items() if _fits(name, asked) or not _fits(name, others)}
+
+
+def _forecasters(offered: Offered) -> list[ForecasterSpec[Any]]:
+    return [spec for spec in offered(Table.FORECASTERS) if isinstance(spec, ForecasterSpec)]
+
+
+def _fits(role: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(role, pattern) for pattern in patterns)
+
+
+def _models(config: Config, roles: Mapping[str, RoleSection]) -> dict[str, Json]:
+    """Return what config says of the models that play the roles, but for what they cost."""
+    players = {model for role in roles.values() for model in (role.model, role.fallback) if model}
+    said = {name: table for name, table in config.llm.models.items() if name in players}
+    return {name: table.model_dump(mode="json", exclude={*_PRICES}) for name, table in sorted(said.items())}
+
+
+def _table(config: Config, venue: str, *, known: bool) -> Json:
+    """Return the table of a venue with those who lead there alone; its raw settings only where no plugin is known."""
+    table = config.venues.get(venue)
+    if table is None:
+        return None
+    lead = [table.forecasters[0], *([_when(one), one.forecasters[0]] for one in table.choose)]
+    raw = {} if known else {"settings": table.settings}
+    return {**table.model_dump(mode="json", exclude={*_ASIDE}), **raw, "lead": lead}
+
+
+def _when(chosen: ChooseTable) -> Json:
+    return chosen.model_dump(mode="json", exclude={"forecasters"})
+
+
+def _forecaster(config: Config, name: str, used: Iterable[Configurable[Any]]) -> Json:
+    known = any(spec.table is Table.FORECASTERS and spec.name == name for spec in used)
+    return config.forecaster(name).model_dump(mode="json", exclude={"settings"} if known else None)
+
+
+def _made_by(spec: Configurable[Any]) -> str:
+    """Return which code offers a thing: another plugin may offer another one under its name."""
+    return f"{spec.settings.__module__}.{spec.settings.__qualname__}"
 
 
 def _in_effect(spec: Configurable[Any], config: Config) -> Json:
@@ -91,6 +165,12 @@ def _from(folder: str, value: Json) -> Json:
         case dict():
             return {name: _from(folder, one) for name, one in value.items()}
     return value
+
+
+def credentials_digest(config: Config, spec: Configurable[Any]) -> str:
+    """Return a slow hash of the secrets in the settings of a venue, which tells them from others and nothing else."""
+    hidden = [*_secrets([spec], config)]
+    return _slow(spec.name, hidden) if hidden else ""
 
 
 def _secrets(specs: Iterable[Configurable[Any]], config: Config) -> Iterator[str]:

@@ -13,7 +13,6 @@ from bot.gate.caps import breach
 from bot.gate.case import Lane, on_paper
 from bot.gate.readiness import Readiness
 from bot.ports import Clock
-from bot.store.codec import version_of
 from bot.store.dockets import Asked
 from bot.store.ledger import Ledger
 
@@ -59,7 +58,9 @@ class Recheck:
         arm = standing.arms.get(lane.venue)
         if why := unarmed(lane, arm, now):
             return why
-        if arm is not None and await self._planned_at(intent, now) < arm.armed_at:
+        # What takes something back is the same under whichever record.
+        again = intent.action is not IntentAction.WITHDRAW
+        if again and arm is not None and await self._planned_at(intent, now) < arm.armed_at:
             return "it was planned under an earlier arm record; it is planned anew, under this one"
         return "; ".join(self.readiness.lacking(lane.venue)) or None
 
@@ -94,7 +95,7 @@ class Recheck:
             return f"{leader} forecasts {intent.ref} now, not {forecast.forecaster}"
         binding = lane.live or lane.venue in self.trading
         why = window.closed(lane, docket.question, now, binding=binding)
-        return why or window.reworded(forecast.version, version_of(docket.question))
+        return why or window.changed(docket.forecast_on, docket.question)
 
     async def _stale(self, intent: Intent, now: datetime) -> str | None:
         if intent.order is None:

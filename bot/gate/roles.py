@@ -20,6 +20,7 @@ class Act(StrEnum):
     ADD_PRINCIPAL = "principal add"
     REVOKE_PRINCIPAL = "principal revoke"
     ADOPT = "orders adopt"
+    WITHDRAW = "withdraw"
     UNLOCK = "unlock"
     FORECAST = "forecast"
 
@@ -36,6 +37,7 @@ NEEDED: Mapping[Act, Role | None] = MappingProxyType(
         Act.ADD_PRINCIPAL: Role.APPROVER,
         Act.REVOKE_PRINCIPAL: Role.APPROVER,
         Act.ADOPT: Role.APPROVER,
+        Act.WITHDRAW: Role.OPERATOR,
         Act.UNLOCK: Role.OPERATOR,
         Act.FORECAST: Role.OPERATOR,
     }

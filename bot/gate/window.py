@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from bot.domain.question import Question
+from bot.domain.question_changes import describe_changes
 from bot.gate.case import Lane
 
 
@@ -23,11 +24,10 @@ def early(question: Question, now: datetime) -> str | None:
     return None if opens_at is None or now >= opens_at else f"the window opens at {_moment(opens_at)}"
 
 
-def reworded(made_on: str, version: str) -> str | None:
-    """Say that the question says something else than when it was forecast; "" is a version nobody asked about."""
-    if version in {"", made_on}:
-        return None
-    return "the question's text changed after this forecast; it is forecast again"
+def changed(forecast_on: Question | None, question: Question) -> str | None:
+    """Say what the question asks otherwise than when it was forecast; None for a question nobody compares with."""
+    changes = () if forecast_on is None else describe_changes(forecast_on, question)
+    return f"the question changed after this forecast: {'; '.join(changes)}" if changes else None
 
 
 def _moment(at: datetime) -> str:

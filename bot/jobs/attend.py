@@ -1,7 +1,7 @@
 """Do what people asked of the daemon."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from bot.config.nearest import instead
 from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
 from bot.domain.request import ForecastQuestion, Halt, LeaveRequest, LockQuestion, Request, UnlockQuestion
+from bot.domain.resolution import UNDONE, Void, is_taken_back
 from bot.errors import Rejected, StoreError, told
 from bot.jobs.permit import Permitting, permit, require_allowed
 from bot.jobs.sitting import ASKED_FOR, Seat
@@ -77,6 +78,18 @@ def _is_halt(request: Waiting[Request]) -> bool:
         return False
 
 
+async def record_open(ledger: Ledger, question: Question, *, now: datetime) -> None:
+    """Record a question as its venue shows it now, open to forecasts: an outcome that it had was taken back."""
+    await ledger.questions.record([question], seen_at=now)
+    if question.as_of is not None:
+        return
+    known = await ledger.resolutions.current(question.ref)
+    undone = [
+        replace(found, outcome=Void(UNDONE), resolved_at=now) for found in known if not is_taken_back(found.outcome)
+    ]
+    await ledger.resolutions.record(undone, seen_at=now)
+
+
 async def require_open(ledger: Ledger, question: Question, forecaster: str, *, now: datetime) -> None:
     """Raise Rejected, with what can be done, for a question that is closed, has resolved, or is locked.
 
@@ -86,7 +99,7 @@ async def require_open(ledger: Ledger, question: Question, forecaster: str, *, n
     if question.closes_at is not None and question.closes_at <= cutoff_of(question, now):
         message = f"{ref} closed at {_moment(question.closes_at)}, so there is nothing left to forecast"
         raise Rejected(message)
-    resolved = {found.target for found in await ledger.resolutions.current(ref)}
+    resolved = {found.target for found in await ledger.resolutions.current(ref) if not is_taken_back(found.outcome)}
     if question.as_of is None and resolved.issuperset(target.key for target in question.targets):
         message = f"{ref} has resolved; look at what was forecast with: foxcast show {ref}"
         raise Rejected(message)
@@ -137,12 +150,12 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
         )
         raise Rejected(message)
     if request.question is not None:
-        await ledger.questions.record([request.question], seen_at=now)
+        await record_open(ledger, request.question, now=now)
     question = await ledger.questions.get(request.ref)
     await require_open(ledger, question, name, now=now)
     members = await _members_due(parts, question, name)
     await _require_affordable(parts, [*(member.forecaster for member in members), name], now)
-    newest = await ledger.forecasts.latest(request.ref, name)
+    newest = (await ledger.forecasts.bases([request.ref], name)).get(request.ref)
     due = Due(
         ref=request.ref,
         forecaster=name,
@@ -150,8 +163,9 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
         why=ASKED_FOR,
         closes_at=question.closes_at,
         answered_at=newest.made_at if newest else None,
+        apart=not request.submit,
     )
-    await ledger.schedule.plan([*members, due])
+    await ledger.schedule.plan([replace(one, apart=not request.submit) for one in members] + [due])
     parts.wake()
     return f"forecast of {request.ref} by {name} {ASKED_FOR}"
 
@@ -164,6 +178,7 @@ async def _members_due(parts: Attending, question: Question, name: str) -> list[
         if newest is not None and newest.version == version_of(question):
             continue
         found += await _members_due(parts, question, member)
+        counted = (await parts.ledger.forecasts.bases([question.ref], member)).get(question.ref)
         found.append(
             Due(
                 ref=question.ref,
@@ -171,7 +186,7 @@ async def _members_due(parts: Attending, question: Question, name: str) -> list[
                 due_at=parts.clock.now(),
                 why=f"{name} builds on it",
                 closes_at=question.closes_at,
-                answered_at=newest.made_at if newest else None,
+                answered_at=counted.made_at if counted else None,
             )
         )
     return found

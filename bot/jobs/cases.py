@@ -16,7 +16,6 @@ from bot.gate.caps import most
 from bot.gate.case import PLAN_AGAIN, Case, Lane, exposure_of
 from bot.gate.readiness import Readiness
 from bot.ports import Planner
-from bot.store.codec import version_of
 from bot.store.dockets import Asked, Docket
 from bot.store.leave import Leaves
 from bot.store.ledger import Ledger
@@ -51,12 +50,13 @@ class Around:
             standing=docket.standing,
             locked=docket.locked,
             now=now,
-            version=version_of(docket.question),
+            forecast_on=docket.forecast_on,
             stops=self.leaves.stops,
             arm=self.leaves.arms.get(lane.venue),
             lacking=self._lacking(lane),
             approval=await self._approval(lane, forecast.id),
             clairvoyant=docket.clairvoyant,
+            apart=docket.apart,
             trades=lane.venue in self.planners,
         )
 

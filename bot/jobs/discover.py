@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from bot.domain.question import Question
+from bot.domain.question_changes import describe_changes
 from bot.jobs.policy import Reforecast, moved
 from bot.ports import Clock, Venue
+from bot.store.basis import Basis
 from bot.store.codec import version_of
-from bot.store.forecasts import Basis
 from bot.store.ledger import Ledger
 from bot.store.schedule import Due
 
@@ -55,8 +57,12 @@ async def discover(parts: Discovery) -> str:
     async for chunk in _chunks(parts.venue.questions()):
         parts.surveyed.discard(parts.name)
         recorded = await parts.ledger.questions.record(chunk, seen_at=parts.clock.now())
+        questions = [
+            await parts.ledger.questions.get(question.ref) if question.ref in recorded.outdated else question
+            for question in chunk
+        ]
         for forecaster in parts.forecasters:
-            planned += await plan(parts, chunk, forecaster)
+            planned += await plan(parts, questions, forecaster)
         seen += len(chunk)
         changed += recorded.new + recorded.changed
     parts.surveyed.add(parts.name)
@@ -64,35 +70,49 @@ async def discover(parts: Discovery) -> str:
 
 
 async def plan(parts: Planning, questions: Sequence[Question], forecaster: str) -> int:
-    """Plan what needs a forecast as the questions are now; return how many were brought forward."""
+    """Plan what needs a forecast as the questions are now; return how many were brought forward.
+
+    One that asks something else than when it was forecast is due at once: until then nothing of it may leave.
+    """
     questions = [question for question in questions if parts.fits(forecaster, question)]
     bases = await parts.ledger.forecasts.bases([question.ref for question in questions], forecaster)
     now = parts.clock.now()
-    dues = [
-        Due(
-            ref=question.ref,
-            forecaster=forecaster,
-            due_at=max(now, basis.made_at + parts.policy.min_gap) if basis else now,
-            why=why,
-            closes_at=question.closes_at,
-            answered_at=basis.made_at if basis else None,
-        )
-        for question in questions
-        if (why := reason_to_forecast(question, basis := bases.get(question.ref), parts.policy))
-    ]
-    return await parts.ledger.schedule.plan(dues)
+    found = [_due(question, forecaster, bases.get(question.ref), parts.policy, now) for question in questions]
+    return await parts.ledger.schedule.plan([due for due in found if due is not None])
 
 
-def reason_to_forecast(question: Question, basis: Basis | None, policy: Reforecast) -> str | None:
-    """Say why the question, as it is now, needs a forecast beyond the one made on the basis; None if it does not."""
+def _due(question: Question, forecaster: str, basis: Basis | None, policy: Reforecast, now: datetime) -> Due | None:
+    """Return when and why the question, as it is now, needs another forecast than that of the basis, if it does."""
     if basis is None:
-        return "new question"
-    if basis.version != version_of(question):
-        return "text changed"
-    if basis.crowd is None or question.crowd is None:
+        return Due(
+            ref=question.ref, forecaster=forecaster, due_at=now, why="new question", closes_at=question.closes_at
+        )
+    changes = () if basis.question is None else describe_changes(basis.question, question)
+    if basis.is_reopened:
+        changes = ("its outcome was taken back, and it is open again", *changes)
+    if changes:
+        why, due_at = f"the question changed: {'; '.join(changes)}", basis.changed_due(now)
+    else:
+        why, due_at = _reason_to_renew(question, basis, policy), max(now, basis.made_at + policy.min_gap)
+    if not why:
         return None
+    return Due(
+        ref=question.ref,
+        forecaster=forecaster,
+        due_at=due_at,
+        why=why,
+        closes_at=question.closes_at,
+        answered_at=basis.made_at,
+    )
+
+
+def _reason_to_renew(question: Question, basis: Basis, policy: Reforecast) -> str:
+    if basis.question is not None and basis.version != version_of(question):
+        return "its facts changed"
+    if basis.crowd is None or question.crowd is None:
+        return ""
     move = moved(basis.crowd, question.crowd.prediction)
-    return f"price moved by {move:.2f} in log-odds" if move >= policy.price_move else None
+    return f"price moved by {move:.2f} in log-odds" if move >= policy.price_move else ""
 
 
 async def _chunks(questions: AsyncIterator[Question]) -> AsyncIterator[list[Question]]:

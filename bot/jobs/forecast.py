@@ -171,7 +171,7 @@ async def _attempt(parts: Forecasting, claim: Claim, mishaps: Mishaps) -> bool:
         if why := parts.excluded(question):
             await means.ledger.schedule.postpone(claim, until=means.clock.now() + EXCLUDED_WAIT, why=why)
             return False
-        sitting = await begin(means, seat, question, claim.why)
+        sitting = await begin(means, seat, question, claim.why, apart=claim.apart)
         await sitting.forecast()
     except NoAnswer as nothing:
         mishaps.refused(claim.forecaster, nothing.details)

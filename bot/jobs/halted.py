@@ -18,7 +18,7 @@ from bot.store import stops
 from bot.store.audit import AuditRow
 from bot.store.leaders import ours
 from bot.store.ledger import Ledger
-from bot.store.stops import EVERYWHERE, Stop
+from bot.store.stops import EVERYWHERE, Stop, StopEnd
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +52,9 @@ class Halting:
     async def run(self) -> str:
         """Cancel what rests at each venue that is halted. Cancelling passes where submitting does not."""
         standing = await self._standing()
-        halted = {venue for venue in self.lanes if any(stop.holds(venue) for stop in standing)}
+        # Where the credentials were refused nothing can be taken back.
+        mute = {stop.venue for stop in standing if stop.ends is StopEnd.RENEWED}
+        halted = {venue for venue in self.lanes.keys() - mute if any(stop.holds(venue) for stop in standing)}
         widened = await self._to_clear(halted, standing)
         # Whoever asks for all orders after those of ours are gone has them looked for anew.
         begun = halted - (widened - self._widened)

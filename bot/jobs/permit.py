@@ -24,8 +24,9 @@ from bot.domain.request import (
     RevokePrincipal,
     SignedRequest,
     UnlockQuestion,
+    WithdrawForecast,
 )
-from bot.domain.submission import IntentState, Mode
+from bot.domain.submission import Hold, IntentState, Mode
 from bot.errors import NotFound, Rejected, StoreError, Unauthorized
 from bot.gate.armed import same_but_secrets, unarmed
 from bot.gate.brake import made_between, pull, release, signed
@@ -35,8 +36,9 @@ from bot.gate.tokens import proves
 from bot.ids import derive_id
 from bot.jobs.audited import REMEDY, verified
 from bot.jobs.halted import ALL_ORDERS
+from bot.jobs.withdraw import withdrawal_of
 from bot.ports import Clock
-from bot.store import approvals, arms, holds, principals, stops
+from bot.store import approvals, arms, decisions, holds, principals, stops
 from bot.store.audit import AuditRow
 from bot.store.ledger import Ledger
 from bot.store.principals import Principal
@@ -49,7 +51,10 @@ _HEX = re.compile(r"(?:[0-9a-f]{2}){8,64}")
 FRESH = timedelta(minutes=15)
 # What waits for the next run may wait longer.
 PATIENT = timedelta(days=1)
-LONGEST = timedelta(days=31)
+# A season of a tournament.
+LONGEST = timedelta(days=120)
+
+_LEAVE_ALONE = "a later forecast stands there again, unless you say: foxcast lock "
 
 # Takes a person's word for an intent; raises as the store does.
 Adopt = Callable[[Adoption], Awaitable[None]]
@@ -64,6 +69,7 @@ _ACTS: Mapping[type[SignedRequest], Act] = {
     AddPrincipal: Act.ADD_PRINCIPAL,
     RevokePrincipal: Act.REVOKE_PRINCIPAL,
     AdoptIntent: Act.ADOPT,
+    WithdrawForecast: Act.WITHDRAW,
     UnlockQuestion: Act.UNLOCK,
     ForecastQuestion: Act.FORECAST,
 }
@@ -74,8 +80,11 @@ _FRESH: Mapping[Act, timedelta] = {Act.UNLOCK: PATIENT, Act.FORECAST: PATIENT}
 class Permitting:
     """Whose ledger and stop file; ``lanes`` are all ways out in config, ``trading`` those that take orders.
 
+    ``withdrawing`` are those at which a forecast that stands can be taken back.
+
     ``folder`` is that of the ledger, in which the head of the audit lies; None where there is none to compare with.
     ``adopt`` is the outbox's, where one is open: what it reads back at that moment must not come between.
+    ``resumed`` is told of a venue that a person let go on, of None where that is all of them.
     """
 
     ledger: Ledger
@@ -83,8 +92,10 @@ class Permitting:
     stop_file: Path
     lanes: Mapping[str, Lane] = field(default_factory=dict)
     trading: frozenset[str] = frozenset()
+    withdrawing: frozenset[str] = frozenset()
     folder: Path | None = None
     adopt: Adopt | None = None
+    resumed: Callable[[str | None], None] = lambda _: None
 
 
 async def permit(parts: Permitting, request: LeaveRequest) -> str:
@@ -110,6 +121,8 @@ async def permit(parts: Permitting, request: LeaveRequest) -> str:
             done = await _revoke(parts, request)
         case AdoptIntent():
             done = await _adopt(parts, request)
+        case WithdrawForecast():
+            done = await _withdraw(parts, request)
     return done
 
 
@@ -244,6 +257,7 @@ async def _resume(parts: Permitting, request: Resume) -> str:
         venue=venue,
     )
     ended = await parts.ledger.leave.act(work, _row(request, now, venue or "", **body))
+    parts.resumed(venue)
     where = "everything" if venue is None else venue
     if venue is None and made_between(parts.stop_file, request.asked_at, now):
         return f"{_resumed(where, ended, '')}; {parts.stop_file.name} was made after this was asked, and stays"
@@ -326,6 +340,28 @@ async def _adopt(parts: Permitting, request: AdoptIntent) -> str:
         raise
     what = "does not stand at the venue" if request.absent else f"stands at the venue as {request.reference}"
     return f"order {request.intent}: {what}, {request.by} says so"
+
+
+async def _withdraw(parts: Permitting, request: WithdrawForecast) -> str:
+    ref, now = request.ref, parts.clock.now()
+    lane = _lane(parts, ref.venue)
+    if lane.venue not in parts.withdrawing:
+        message = f"{lane.venue} has no forecasts that stand until they are withdrawn"
+        raise Rejected(message)
+    if lane.mode is Mode.OFF:
+        message = f"{lane.venue} is off; nothing leaves there"
+        raise Rejected(message)
+    standing = await parts.ledger.submissions.standing(ref, lane.account, paper=not lane.live)
+    why = f"withdrawn by {request.by}" + (f": {request.reason}" if request.reason else "")
+    send = withdrawal_of(standing, lane, asked_as=said(request), why=why)
+    row = _row(request, now, lane.venue, question=str(ref), intent=send.intent.id, reason=request.reason)
+    decision = await parts.ledger.leave.act(
+        lambda database: decisions.decide(database, send.intent.forecast, send, now), row
+    )
+    if isinstance(decision, Hold):
+        message = f"{ref} is not withdrawn yet: {decision.why}; ask again then"
+        raise Rejected(message)
+    return f"the withdrawal of {ref} leaves with the next pass of foxcast run, see foxcast orders; {_LEAVE_ALONE}{ref}"
 
 
 async def _require_adoptable(parts: Permitting, intent: str, state: IntentState) -> None:

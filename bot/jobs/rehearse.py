@@ -86,8 +86,8 @@ async def _rehearsed(parts: Rehearsing, case: Case, send: Send) -> Rehearsal:
     except Exception as error:
         log.exception("a request cannot be made", question=str(send.intent.ref))
         return Rehearsal(why=f"the writer failed: {type(error).__name__}", comment=comment)
-    if not made:
-        return Rehearsal(why="the writer made no request", comment=comment)
+    if not made or not made[0].body:
+        return Rehearsal(why="the writer made no request: the question may have changed just now", comment=comment)
     body = without_secrets(made[0].body)
     sealed = Sealed(intent=send.intent.id, tag=made[0].tag, body=body, fence=made[0].fence)
     return Rehearsal(sealed=sealed, comment=comment)

@@ -1,5 +1,6 @@
 """Learn what happened: read the outcomes of everything forecast and not yet resolved."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -8,7 +9,7 @@ import structlog
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import Resolution, Void
 from bot.errors import FoxcastError
-from bot.ports import Clock, Venue
+from bot.ports import Clock, ContestReader, Venue
 from bot.store.ledger import Ledger
 
 log = structlog.get_logger(__name__)
@@ -20,12 +21,13 @@ CORRECTABLE = timedelta(days=100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolving:
-    """What resolving one venue's questions needs."""
+    """What resolving one venue's questions needs; ``account`` is whose scores the venue tells."""
 
     name: str
     venue: Venue
     ledger: Ledger
     clock: Clock
+    account: str = "default"
 
 
 @dataclass(slots=True)
@@ -45,6 +47,11 @@ async def resolve(parts: Resolving) -> str:
     pending = await parts.ledger.questions.watched(parts.name, since=parts.clock.now() - CORRECTABLE)
     if not pending:
         return f"{parts.name}: nothing to resolve"
+    found = await _resolve(parts, pending)
+    return f"{found}{await _standings(parts)}"
+
+
+async def _resolve(parts: Resolving, pending: Collection[QuestionRef]) -> str:
     said: set[tuple[QuestionRef, str]] = set()
     chunk: list[Resolution] = []
     count = _Count()
@@ -67,6 +74,19 @@ async def resolve(parts: Resolving) -> str:
     return f"{parts.name}: {count.new} new outcomes of {len(pending)} questions{corrections}"
 
 
+async def _standings(parts: Resolving) -> str:
+    """Keep how the account stands in the venue's contests; that they cannot be read takes no outcome away."""
+    if not isinstance(parts.venue, ContestReader):
+        return ""
+    try:
+        told = await parts.venue.contest_standings()
+    except FoxcastError as error:
+        log.warning("standings cannot be read", venue=parts.name, error=str(error))
+        return f"; its standings cannot be read: {error}"
+    await parts.ledger.venue_scores.keep_standings(parts.name, parts.account, told, at=parts.clock.now())
+    return ""
+
+
 async def _withdrawn(
     parts: Resolving, said: set[tuple[QuestionRef, str]], pending: set[QuestionRef]
 ) -> list[Resolution]:
@@ -86,6 +106,7 @@ async def _withdrawn(
 async def _record(parts: Resolving, chunk: list[Resolution], count: _Count) -> None:
     """Record what was read, count it, and empty the chunk."""
     recorded = await parts.ledger.resolutions.record(chunk, seen_at=parts.clock.now())
+    await parts.ledger.venue_scores.record(chunk, account=parts.account, at=parts.clock.now())
     chunk.clear()
     count.new += recorded.new
     count.changed += recorded.changed

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from bot.domain.belief import Belief, Evidence
+from bot.domain.curves import quantile
 from bot.domain.forecast import Forecast, Trial
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.question import Question
 from bot.domain.setup import Setup
 from bot.domain.step import Json, Usage
 from bot.lab.chain import Call, Chain
-from bot.lab.quantiles import quantile
 from bot.store.codec import QUESTION, stamp
 from bot.store.forecasts import Trace
 

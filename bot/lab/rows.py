@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from bot.domain.curves import flat_prediction
 from bot.domain.learning import Round
 from bot.domain.prediction import Binary, Prediction
 from bot.domain.question import Question, QuestionRef
 from bot.domain.resolution import Chosen, Happened, Landed, Resolution
-from bot.judging import Answer, Marks, flat_answer, marks_of
+from bot.judging import Answer, Marks, marks_of
 
 Answers = Mapping[tuple[QuestionRef, str], float]
 Predictions = Mapping[tuple[QuestionRef, str], Prediction]
@@ -76,7 +77,7 @@ def graded_of(a_round: Round, predictions: Predictions) -> Iterator[Graded]:
         for resolution in a_round.resolutions
         if resolution.ref in questions and isinstance(resolution.outcome, Chosen | Landed)
     ]
-    flat = {question.shape: flat_answer(question.shape) for question, _ in known}
+    flat = {question.shape: flat_prediction(question.shape) for question, _ in known}
     given = [predictions.get((question.ref, resolution.target)) for question, resolution in known]
     own = marks_of(
         [

@@ -12,6 +12,7 @@ from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Rece
 from bot.errors import ContractError, FoxcastError, Rejected, StoreError, named
 from bot.outbox.door import UNSETTLED, WAITING, Door, answer, first_of, log, stands, unknown
 from bot.outbox.doubts import watch
+from bot.outbox.question_check import without_changed
 from bot.ports import Sealer
 from bot.store.submissions import BatchRow, IntentRow
 
@@ -22,6 +23,7 @@ ALONE_AGAIN_AFTER = timedelta(minutes=5)
 
 # An order whose request cannot be made on the market as it is.
 PLAN_AGAIN_AFTER = timedelta(minutes=10)
+UNMADE = "its request cannot be made"
 
 
 async def send(door: Door, row: BatchRow) -> int:
@@ -47,7 +49,7 @@ async def send_comments(door: Door, row: BatchRow) -> int:
     """Send, one by one, the comments whose forecast was acknowledged; return how many were."""
     acked = 0
     for item in await door.intents(row):
-        if item.state not in WAITING or _came_back(item, row, door.clock.now()):
+        if door.stopping() or item.state not in WAITING or _came_back(item, row, door.clock.now()):
             continue
         leader = await door.ledger.submissions.leader(item.intent.id)
         if leader in {None, IntentState.REFUSED, IntentState.SUPERSEDED}:
@@ -90,13 +92,15 @@ async def _write(door: Door, batch: Batch, fresh: Sequence[IntentRow]) -> int:
     """Write those of the batch that are fresh; the others are there because they stand."""
     if door.sealer is not None:
         sealed = await _sealed(door, door.sealer, batch)
+        fresh = await without_changed(door, [item for item in fresh if item.intent.id in sealed], sealed)
+        await _refuse(door, [one.intent for one in fresh if not sealed[one.intent.id].body], UNMADE)
         # Sealing asks the venue, which takes its time: what was so before may not be any more.
-        fresh = await _cleared(door, [item for item in fresh if item.intent.id in sealed])
+        fresh = await _cleared(door, [item for item in fresh if sealed[item.intent.id].body])
         names = {item.intent.id for item in fresh}
         batch = replace(batch, intents=tuple(one for one in batch.intents if one.id in names))
         batch = replace(batch, sealed=tuple(sealed[intent.id] for intent in batch.intents))
     # The last look before the record says that it is on its way.
-    if not fresh or door.brake.holds():
+    if not fresh or door.stopping() or door.brake.holds():
         return 0
     names = {item.intent.id for item in fresh}
     asked_at = door.clock.now()
@@ -152,22 +156,28 @@ async def _sealed(door: Door, sealer: Sealer, batch: Batch) -> dict[str, Sealed]
         log.error("cannot be sealed", batch=batch.key, error=named(error))
         return {}
     sealed = {one.intent: one for one in made}
-    await _refuse(door, [one for one in batch.intents if one.id not in sealed], "its request cannot be made")
+    await _refuse(door, [one for one in batch.intents if one.id not in sealed], UNMADE)
     return sealed
 
 
 def _require_sound(batch: Batch, made: Sequence[Sealed]) -> None:
-    asked = {intent.id for intent in batch.intents}
+    asked = {intent.id: intent for intent in batch.intents}
     names = [one.intent for one in made]
-    if len(set(names)) != len(names) or not set(names) <= asked:
+    if len(set(names)) != len(names) or not set(names) <= asked.keys():
         message = f"requests for {sorted(names)} where {sorted(asked)} were to be sealed"
         raise ContractError(message)
     for one in made:
         one.body.encode()  # UnicodeEncodeError: it could not be kept byte for byte
+        if one.question is not None and one.question.ref != asked[one.intent].ref:
+            message = f"the request of intent {one.intent} was made for {one.question.ref}"
+            raise ContractError(message)
+        if not one.body and one.question is not None:
+            continue
         if not one.tag or (one.fence is not None and one.fence.utcoffset() is None):
             message = f"the request of intent {one.intent} has no tag, or a fence without a time zone"
             raise ContractError(message)
-    if len({one.tag for one in made}) != len(made):
+    tags = [one.tag for one in made if one.tag]
+    if len(set(tags)) != len(tags):
         message = f"requests of {batch.key} share a tag"
         raise ContractError(message)
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bot.domain.curves import TAIL_MASS
 from bot.science.arrays import FloatArray, IntArray, finite, same_length, unit_interval
 
 BINARY_BOUND = 0.001
-TAIL_MASS = 0.05
 DISCRETE_SCALE = 100.0
 CONTINUOUS_SCALE = 50.0
 # The least mass of a step is this share of an even one: 5e-5 with 200 steps.
@@ -113,11 +113,6 @@ def least_mass(bucket: ArrayLike, inside: int) -> FloatArray:
     where = np.asarray(bucket, dtype=np.int64)
     within = (where >= 1) & (where <= inside)
     return np.asarray(np.where(within, LEAST_STEP_SHARE / inside, BINARY_BOUND), dtype=np.float64)
-
-
-def flat_cdf(inside: int, *, open_lower: bool, open_upper: bool) -> FloatArray:
-    """Return the CDF of the flat forecast at inside + 1 equal steps: its continuous baseline score is 0 everywhere."""
-    return np.linspace(TAIL_MASS * open_lower, 1.0 - TAIL_MASS * open_upper, inside + 1)
 
 
 def peer(masses: ArrayLike, scale: float = DISCRETE_SCALE) -> FloatArray:

@@ -1,7 +1,7 @@
 """What stands around forecasts when they come before the gate: one read for many, since a pass may decide thousands."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlite_utils import Database
@@ -13,9 +13,13 @@ from bot.store.runs import Runs
 from bot.store.schedule import lock_reason
 from bot.store.setups import foreseeing
 from bot.store.submissions import standing
+from bot.store.versions import stated
 
 _SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
-_SETUP = "select setup from forecast where ref = ? and forecaster = ? and revision = ?"
+_MADE = """
+select f.setup, f.version, q.version, f.apart from forecast f join question q on q.ref = f.ref
+where f.ref = ? and f.forecaster = ? and f.revision = ?
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +38,18 @@ class Docket:
     """What stands around one forecast.
 
     The question as it is now, its newest intent that is neither refused nor superseded, why it is locked for the
-    forecaster, and the newest revision if the forecaster has completed a later one. ``clairvoyant``: this forecast was
-    made without guards against knowing the future, whatever config says of its forecaster by now.
+    forecaster, and the newest revision if the forecaster has completed a later one. ``forecast_on`` is the question as
+    it was when it was forecast. ``clairvoyant``: this forecast was made without guards against knowing the future,
+    whatever config says of its forecaster by now. ``apart``: a person only wanted to see it.
     """
 
     question: Question
     standing: Intent | None
     locked: str | None
     successor: int | None
+    forecast_on: Question | None = None
     clairvoyant: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +64,19 @@ class Dockets:
 
 
 def _dockets(database: Database, asked: Sequence[Asked], now: datetime) -> list[Docket]:
-    setups = [database.execute(_SETUP, _revision(one)).fetchone() for one in asked]
-    clairvoyant = foreseeing(database, (row[0] for row in setups if row))
+    made = [database.execute(_MADE, _revision(one)).fetchone() for one in asked]
+    clairvoyant = foreseeing(database, (row[0] for row in made if row))
+    dockets = [_docket(database, one, now) for one in asked]
     return [
-        _docket(database, one, now, clairvoyant=row is not None and row[0] in clairvoyant)
-        for one, row in zip(asked, setups, strict=True)
+        docket
+        if row is None
+        else replace(
+            docket,
+            clairvoyant=row[0] in clairvoyant,
+            forecast_on=docket.question if row[1] == row[2] else stated(database, row[1], price=None),
+            apart=bool(row[3]),
+        )
+        for docket, row in zip(dockets, made, strict=True)
     ]
 
 
@@ -69,12 +84,11 @@ def _revision(asked: Asked) -> list[object]:
     return [str(asked.ref), asked.forecaster, asked.revision]
 
 
-def _docket(database: Database, asked: Asked, now: datetime, *, clairvoyant: bool) -> Docket:
+def _docket(database: Database, asked: Asked, now: datetime) -> Docket:
     (successor,) = database.execute(_SUCCESSOR, _revision(asked)).fetchone()
     return Docket(
         question=current(database, asked.ref),
         standing=standing(database, asked.ref, asked.account, paper=asked.paper),
         locked=lock_reason(database, asked.ref, asked.forecaster, now=now),
         successor=successor,
-        clairvoyant=clairvoyant,
     )

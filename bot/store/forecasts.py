@@ -15,6 +15,7 @@ from bot.domain.setup import Setup
 from bot.domain.step import Step
 from bot.errors import ContractError, NotFound, StoreError
 from bot.ids import derive_id
+from bot.store.basis import Basis, read_bases
 from bot.store.codec import clean, listed, moment, pack_prediction, stamp, unpack_prediction, version_of
 from bot.store.runs import Runs
 from bot.store.schedule import Next, answer
@@ -34,17 +35,18 @@ RESUME_WITHIN = timedelta(hours=1)
 
 _OTHER_QUESTION = "the question changed while it was being forecast"
 _KNOWN_VERSION = "select 1 from question_version where version = ? and ref = ?"
+_TAKE_UP = "update forecast set apart = :apart where id = :id"
 _UNFINISHED = """
 select id, revision, version, price, cutoff from forecast where ref = ? and forecaster = ? and state = 'running'
 """
 _LAST_REVISION = "select coalesce(max(revision), 0) from forecast where ref = ? and forecaster = ?"
 _BEGIN = """
-insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup)
-values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup)
+insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup, apart)
+values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup, :apart)
 """
 _END = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
-_HEAD = "select ref, version, forecaster, revision, state from forecast where id = ?"
-_TRACE = "select version, price, state, detail, setup from forecast where id = ?"
+_HEAD = "select ref, version, forecaster, revision, state, apart from forecast where id = ?"
+_TRACE = "select version, price, state, detail, setup, apart from forecast where id = ?"
 _TARGETS = "select target from target where version = ?"
 _COMPLETE = """
 update forecast set state = 'done', cutoff = :cutoff, made_at = :made_at, ended_at = :made_at, fitted = :fitted,
@@ -72,7 +74,8 @@ _CHOSEN = {
 where id in (select forecast from decision where until <= ?)
   and (select until <= ? from decision where forecast = forecast.id order by decision.id desc limit 1)
   and not exists (select 1 from forecast later where later.ref = forecast.ref and later.state = 'done'
-                  and later.forecaster = forecast.forecaster and later.revision > forecast.revision)
+                  and later.forecaster = forecast.forecaster and later.revision > forecast.revision
+                  and later.apart = 0)
 order by made_at, id limit ?""",
     }.items()
 }
@@ -80,17 +83,15 @@ _PREDICTIONS = """
 select forecast, target, probability, body, raw_probability, raw_body from prediction
 where forecast in (select value from json_each(?))
 """
-_BASES = """
-select f.ref, f.version, f.made_at, c.probability, c.body
-from latest_forecast f left join price c on c.id = f.price
-where f.forecaster = ? and f.ref in (select value from json_each(?))
-"""
 _COUNT = "select count(*) from forecast where state = 'done'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """An unfinished forecast: the question as it stood when it began, and the trials already on record."""
+    """An unfinished forecast: the question as it stood when it began, and the trials already on record.
+
+    ``apart``: a person only wants to see it, and it never leaves.
+    """
 
     id: str
     question: Question
@@ -98,22 +99,14 @@ class Running:
     revision: int
     cutoff: datetime
     trials: tuple[TrialRecord, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
-    """What a forecast was made on: the version of the text, the moment, and the crowd's view then, if any."""
-
-    version: str
-    made_at: datetime
-    crowd: Prediction | None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """All that is on record of one forecast; ``forecast`` is None unless ``state`` is done.
 
-    ``setup`` is how its forecaster was configured; None where that was not kept.
+    ``setup`` is how its forecaster was configured; None where that was not kept. One that is ``apart`` never leaves.
     """
 
     id: str
@@ -123,6 +116,7 @@ class Trace:
     question: Question
     trials: tuple[TrialRecord, ...]
     setup: Setup | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +129,7 @@ class Opening:
     why: str
     now: datetime
     setup: Setup | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +212,14 @@ class Forecasts:
         return await self._read("recent", limit)
 
     async def bases(self, refs: Iterable[QuestionRef], forecaster: str) -> Mapping[QuestionRef, Basis]:
-        """Return what the newest completed forecast of each question was made on; questions without one are absent."""
+        """Return what the newest forecast that may leave was made on; questions without one are absent."""
         asked = listed(refs)
-        return await self.readers.run(lambda database: _bases(database, forecaster, asked))
+        return await self.readers.run(lambda database: read_bases(database, forecaster, asked))
+
+    async def questions_of(self, forecasts: Iterable[Forecast]) -> Mapping[str, Question]:
+        """Return the questions that these forecasts were made for, without a crowd, by the digest of their version."""
+        versions = {one.version for one in forecasts}
+        return await self.readers.run(lambda database: {one: stated(database, one, price=None) for one in versions})
 
     async def trace(self, forecast_id: str) -> Trace:
         """Return all that is on record of a forecast, finished or not; raises NotFound."""
@@ -243,6 +243,8 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
         known, revision, version, seen, cutoff = unfinished
         why = _OTHER_QUESTION if version != current else _late(opening, moment(cutoff))
         if (why := why or unfit(database, known, opening.setup)) is None:
+            # It belongs to whoever wants it now.
+            database.execute(_TAKE_UP, {"id": known, "apart": opening.apart})
             return Running(
                 id=known,
                 question=stated(database, version, price=seen),
@@ -250,6 +252,7 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
                 revision=revision,
                 cutoff=moment(cutoff),
                 trials=trials_of(database, known),
+                apart=opening.apart,
             )
         _end(database, known, "abandoned", why=why, at=opening.now)
     revision = database.execute(_LAST_REVISION, [ref, opening.forecaster]).fetchone()[0] + 1
@@ -264,6 +267,7 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
         "why": clean(opening.why),
         "now": stamp(opening.now),
         "setup": keep_setup(database, opening.setup),
+        "apart": opening.apart,
     }
     database.execute(_BEGIN, values)
     return Running(
@@ -273,6 +277,7 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
         revision=revision,
         cutoff=opening.cutoff,
         trials=(),
+        apart=opening.apart,
     )
 
 
@@ -294,7 +299,7 @@ def _end(database: Database, forecast_id: str, state: str, *, why: str, at: date
 
 
 def _complete(database: Database, forecast: Forecast, next_due: Next | None) -> None:
-    state = _require_same(database, forecast)
+    state, apart = _require_same(database, forecast)
     if state == "done":
         return
     if state != "running":
@@ -315,19 +320,19 @@ def _complete(database: Database, forecast: Forecast, next_due: Next | None) -> 
         for target, final in forecast.predictions.items()
     ]
     database.conn.executemany(_ADD_PREDICTION, rows)
-    answer(database, forecast.ref, forecast.forecaster, forecast.made_at, next_due)
+    answer(database, forecast.ref, forecast.forecaster, None if apart else forecast.made_at, next_due)
 
 
-def _require_same(database: Database, forecast: Forecast) -> str:
+def _require_same(database: Database, forecast: Forecast) -> tuple[str, bool]:
     row = database.execute(_HEAD, [forecast.id]).fetchone()
     if row is None:
         message = f"forecast {forecast.id} was never begun"
         raise NotFound(message)
-    *begun, state = row
+    *begun, state, apart = row
     if tuple(begun) != (str(forecast.ref), forecast.version, forecast.forecaster, forecast.revision):
         message = f"forecast {forecast.id} was begun as {begun}, not as it is completed"
         raise ContractError(message)
-    return str(state)
+    return str(state), bool(apart)
 
 
 def _require_every_target(database: Database, forecast: Forecast) -> None:
@@ -368,23 +373,12 @@ def _forecast(head: tuple[Any, ...], raw: Mapping[str, Prediction], predictions:
     )
 
 
-def _bases(database: Database, forecaster: str, refs: str) -> Mapping[QuestionRef, Basis]:
-    return {
-        QuestionRef.parse(ref): Basis(
-            version=version,
-            made_at=moment(made_at),
-            crowd=None if probability is None and body is None else unpack_prediction(probability, body),
-        )
-        for ref, version, made_at, probability, body in database.execute(_BASES, [forecaster, refs])
-    }
-
-
 def _trace(database: Database, forecast_id: str) -> Trace:
     row = database.execute(_TRACE, [forecast_id]).fetchone()
     if row is None:
         message = f"no forecast {forecast_id} in the ledger"
         raise NotFound(message)
-    version, price, state, detail, setup = row
+    version, price, state, detail, setup, apart = row
     done = _forecasts(database, "get", [forecast_id])
     return Trace(
         id=forecast_id,
@@ -394,4 +388,5 @@ def _trace(database: Database, forecast_id: str) -> Trace:
         question=stated(database, version, price=price),
         trials=trials_of(database, forecast_id),
         setup=setup_at(database, setup),
+        apart=bool(apart),
     )

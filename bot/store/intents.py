@@ -191,9 +191,9 @@ def standing(database: Database, ref: QuestionRef, account: str, *, paper: bool 
     return rows[0].intent if rows else None
 
 
-def rows_of(database: Database, sql: str, *values: object) -> list[IntentRow]:
-    """Read the rows of a query that begins with ``INTENT``."""
-    return [_row(*row) for row in database.execute(sql, values)]
+def rows_of(database: Database, sql: str, *values: object, **named: object) -> list[IntentRow]:
+    """Read the rows of a query that begins with ``INTENT``; its values go by place, or by name."""
+    return [_row(*row) for row in database.execute(sql, named or values)]
 
 
 def intent_of(*columns: Any) -> Intent:  # noqa: ANN401 - the columns of INTENT_COLUMNS

@@ -1,4 +1,4 @@
-"""What stands at a venue: what is not commented yet, and which of the orders that rest there are ours. Reads alone."""
+"""What stands at a venue: what is not commented yet or went stale, and which orders there are ours. Reads alone."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -7,7 +7,7 @@ from sqlite_utils import Database
 
 from bot.domain.order import OpenOrder
 from bot.store.codec import listed, stamp
-from bot.store.intents import INTENT, IntentRow, rows_of
+from bot.store.intents import INTENT, STANDING, IntentRow, rows_of
 
 # The newest of its question, real, and neither it nor its question has a comment that is newer, under way or in doubt.
 _UNCOMMENTED = f"""
@@ -37,6 +37,36 @@ _IN_DOUBT = """
 select json_extract(order_body, '$.contract'), json_extract(order_body, '$.leg') from intent
 where venue = ? and action = 'order' and state in ('sending', 'unknown', 'in doubt')
 """
+
+
+# The newest of its question and acknowledged; its question still open, and neither forecast anew since nor just being.
+_STALE = f"""
+{STANDING} and i.venue = :venue and i.account = :account and i.action = 'forecast' and i.state = 'acked'
+  and (i.mode = 'paper') = :paper
+  and exists (
+    select 1 from forecast f join question q on q.ref = f.ref
+    where f.id = i.forecast and f.made_at < :made_before and q.closes_at > :now
+      and not exists (
+        select 1 from forecast later where later.ref = f.ref and later.forecaster = f.forecaster
+          and later.revision > f.revision and later.state in ('running', 'done')))
+  and not exists (select 1 from current_resolution r where r.ref = i.ref)
+order by i.seq limit :limit
+"""  # noqa: S608 - made of constants
+
+
+def stale(
+    database: Database, venue: str, account: str, *, made_before: datetime, now: datetime, paper: bool, limit: int
+) -> list[IntentRow]:
+    """Read the forecasts that stand, were made before a moment and were not renewed, of questions that are open."""
+    values = {
+        "venue": venue,
+        "account": account,
+        "made_before": stamp(made_before),
+        "now": stamp(now),
+        "paper": paper,
+        "limit": limit,
+    }
+    return rows_of(database, _STALE, **values)
 
 
 def uncommented(

@@ -23,6 +23,7 @@ from bot.store.journal import Journal
 from bot.store.learning import Learning
 from bot.store.leave import Leave
 from bot.store.migrations import checksums, migrate, require_known
+from bot.store.profits import Profits
 from bot.store.questions import Questions
 from bot.store.rates import RateStates
 from bot.store.readers import Readers
@@ -35,6 +36,7 @@ from bot.store.schedule import Schedule
 from bot.store.schema import MIGRATIONS
 from bot.store.scores import Scores
 from bot.store.submissions import Submissions
+from bot.store.venue_scores import VenueScores
 from bot.store.writer import Writer
 
 BACKUP_FOLDER = "backups"
@@ -53,6 +55,7 @@ class Ledger:
     dockets: Dockets
     resolutions: Resolutions
     scores: Scores
+    venue_scores: VenueScores
     learning: Learning
     journal: Journal
     exchanges: Exchanges
@@ -61,6 +64,7 @@ class Ledger:
     rates: RateStates
     leave: Leave
     readings: Readings
+    profits: Profits
     related: Related
 
 
@@ -115,6 +119,7 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         dockets=Dockets(readers),
         resolutions=Resolutions(writer, readers),
         scores=Scores(writer, readers),
+        venue_scores=VenueScores(writer, readers),
         learning=Learning(writer, readers),
         journal=Journal(writer, readers),
         exchanges=Exchanges(writer, readers),
@@ -123,5 +128,6 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         rates=RateStates(writer, readers),
         leave=Leave(writer, readers),
         readings=Readings(writer, readers),
+        profits=Profits(writer, readers),
         related=Related(readers),
     )

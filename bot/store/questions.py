@@ -4,9 +4,9 @@ An unchanged question costs no write.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from bot.domain.question import Crowd, Question, QuestionRef
 from bot.errors import NotFound
 from bot.store.codec import listed, moment, stamp, version_of
 from bot.store.runs import Runs
+from bot.store.schema_lanes import IS_TAKEN_BACK
 from bot.store.versions import (
     STATED,
     labels_of,
@@ -29,7 +30,11 @@ from bot.store.versions import (
 
 CHUNK = 500
 
-KNOWN = "select ref, version, labels from question where ref in (select value from json_each(?))"
+KNOWN = "select ref, version, labels, read_at from question where ref in (select value from json_each(?))"
+VERSIONS = "select version from question_version where version in (select value from json_each(?))"
+READ_BY_WRITER = "update question set read_at = ? where ref in (select value from json_each(?))"
+# A list, a cache of a venue or of its reader, may show an earlier text for so long after its writer read a newer one.
+LISTS_LAG = timedelta(hours=1)
 NEWEST_PRICE = "left join price p on p.id = (select max(id) from price where ref = v.ref)"
 CURRENT = f"{STATED} join question q on q.ref = v.ref and q.version = v.version {NEWEST_PRICE} where q.ref = ?"
 IN_BATCH = f"""
@@ -39,33 +44,33 @@ where q.venue = ? and q.batch = ? order by q.ref
 CURRENT_VERSION = "select version from question where ref = ?"
 COUNT = "select count(*) from question"
 REFS_OF_VENUE = "select ref from question where venue = ? limit 5000"
-WATCHED = """
+# An outcome that was taken back is none: its question is open again.
+_HAS_OUTCOME = f"""exists (
+    select 1 from current_resolution r where r.ref = t.ref and r.target = t.target and not {IS_TAKEN_BACK})"""  # noqa: S608 - constants
+WATCHED = f"""
 select distinct f.ref
 from forecast f join question q on q.ref = f.ref join target t on t.version = f.version
 where q.venue = :venue and f.state = 'done'
   and not exists (
-    select 1 from resolution r where r.ref = t.ref and r.target = t.target and r.seen_at < :since
-      and not exists (select 1 from resolution later where later.ref = r.ref and later.target = r.target
-                      and later.seen_at >= :since))
+    select 1 from current_resolution r
+    where r.ref = t.ref and r.target = t.target and r.seen_at < :since and not {IS_TAKEN_BACK})
 order by f.ref
-"""
+"""  # noqa: S608 - made of constants
 # The questions whose prices matter: open, and forecast at least once; the soonest to close first.
-PRICED = """
+PRICED = f"""
 select q.ref from question q
 where q.venue = :venue and (q.closes_at is null or q.closes_at > :now)
   and exists (select 1 from forecast f where f.ref = q.ref and f.state = 'done')
-  and exists (select 1 from target t where t.version = q.version
-    and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))
+  and exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
-"""
-ROWS = """
+"""  # noqa: S608 - made of constants
+ROWS = f"""
 select q.ref, q.version, q.title, q.source, q.family, q.batch, q.closes_at,
        (select probability from price where id = (select max(id) from price where ref = q.ref)),
        (select count(*) from target t where t.version = q.version),
-       (select count(*) from target t where t.version = q.version
-          and exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))
+       (select count(*) from target t where t.version = q.version and {_HAS_OUTCOME})
 from question q
-"""
+"""  # noqa: S608 - made of constants
 FILTERED = """
 where (:venue is null or q.venue = :venue) and (:source is null or q.source = :source) {state}
 order by q.closes_at is null, q.closes_at, q.ref limit :limit
@@ -85,8 +90,7 @@ class QuestionState(StrEnum):
     RESOLVED = "resolved"
 
 
-_ALL_RESOLVED = """not exists (select 1 from target t where t.version = q.version
-  and not exists (select 1 from resolution r where r.ref = t.ref and r.target = t.target))"""
+_ALL_RESOLVED = f"not exists (select 1 from target t where t.version = q.version and not {_HAS_OUTCOME})"  # noqa: S608 - constants
 _IN_STATE = {
     None: "",
     QuestionState.OPEN: f"and (q.closes_at is null or q.closes_at > :now) and not ({_ALL_RESOLVED})",
@@ -99,13 +103,15 @@ _IN_STATE = {
 class Recorded:
     """How many items were new, different from before, or already on record as they are.
 
-    ``unknown`` names items that belong to nothing in the ledger and were left out.
+    ``unknown`` names items that belong to nothing in the ledger and were left out; ``outdated`` questions that are on
+    record by a fresher reading, which stays.
     """
 
     new: int = 0
     changed: int = 0
     same: int = 0
     unknown: tuple[str, ...] = ()
+    outdated: frozenset[QuestionRef] = frozenset()
 
     def __add__(self, other: "Recorded") -> "Recorded":
         return Recorded(
@@ -113,6 +119,7 @@ class Recorded:
             changed=self.changed + other.changed,
             same=self.same + other.same,
             unknown=self.unknown + other.unknown,
+            outdated=self.outdated | other.outdated,
         )
 
 
@@ -157,16 +164,20 @@ class Questions:
     writer: Runs
     readers: Runs
 
-    async def record(self, questions: Sequence[Question], *, seen_at: datetime) -> Recorded:
-        """Keep the questions as they are now; a price is added when it differs from the last one."""
+    async def record(self, questions: Sequence[Question], *, seen_at: datetime, by_writer: bool = False) -> Recorded:
+        """Keep the questions as they are now; a price is added when it differs from the last one.
+
+        What the writer of a venue read just before a write is fresher than lists: an earlier version that a list still
+        shows for a while does not come back.
+        """
         total = Recorded()
         remaining = iter(questions)
         while chunk := list(islice(remaining, CHUNK)):
-            total += await self._record_chunk(chunk, seen_at)
+            total += await self._record_chunk(chunk, seen_at, by_writer=by_writer)
         return total
 
-    async def _record_chunk(self, chunk: Sequence[Question], seen_at: datetime) -> Recorded:
-        return await self.writer.run(lambda database: _record(database, chunk, stamp(seen_at)))
+    async def _record_chunk(self, chunk: Sequence[Question], seen_at: datetime, *, by_writer: bool) -> Recorded:
+        return await self.writer.run(lambda database: _record(database, chunk, seen_at, by_writer=by_writer))
 
     async def reprice(self, crowds: Sequence[tuple[QuestionRef, Crowd]], *, seen_at: datetime) -> int:
         """Keep newer views of the crowd of known questions, their texts untouched; return how many differ."""
@@ -215,23 +226,37 @@ def current(database: Database, ref: QuestionRef) -> Question:
     return question_from(row)
 
 
-def _record(database: Database, questions: Sequence[Question], seen_at: str) -> Recorded:
+def _record(database: Database, questions: Sequence[Question], at: datetime, *, by_writer: bool) -> Recorded:
+    seen_at = stamp(at)
     refs = listed(question.ref for question in questions)
     rows = database.execute(KNOWN, [refs]).fetchall()
-    before: dict[str, str] = {ref: version for ref, version, _ in rows}
-    filed: dict[str, str] = {ref: labels for ref, _, labels in rows}
+    before: dict[str, str] = {ref: version for ref, version, _, _ in rows}
+    filed: dict[str, str] = {ref: labels for ref, _, labels, _ in rows}
+    fresh = {ref for ref, _, _, read_at in rows if read_at and at < moment(read_at) + LISTS_LAG and not by_writer}
+    outdated = _outdated(database, [one for one in questions if str(one.ref) in fresh], before)
     new = changed = 0
     restated: list[tuple[Question, str]] = []
     for question in questions:
         ref, version = str(question.ref), version_of(question)
-        if before.get(ref) != version:
+        if question.ref not in outdated and before.get(ref) != version:
             new, changed = (new + 1, changed) if ref not in before else (new, changed + 1)
             restated.append((question, version))
             before[ref] = version
     store_versions(database, restated, seen_at)
+    if by_writer:
+        database.execute(READ_BY_WRITER, [seen_at, listed(question.ref for question, _ in restated)])
     store_labels(database, [one for one in questions if filed.get(str(one.ref), labels_of(one)) != labels_of(one)])
-    store_prices(database, questions, seen_at)
-    return Recorded(new=new, changed=changed, same=len(questions) - new - changed)
+    store_prices(database, [one for one in questions if one.ref not in outdated], seen_at)
+    return Recorded(new=new, changed=changed, same=len(questions) - new - changed, outdated=outdated)
+
+
+def _outdated(
+    database: Database, questions: Sequence[Question], current_versions: Mapping[str, str]
+) -> frozenset[QuestionRef]:
+    """Return those that say again what was said before the version on record."""
+    versions = {question.ref: version_of(question) for question in questions}
+    known = {version for (version,) in database.execute(VERSIONS, [listed(versions.values())])}
+    return frozenset(ref for ref, one in versions.items() if one in known and one != current_versions[str(ref)])
 
 
 def _in_batch(database: Database, venue: str, batch: str) -> list[Question]:

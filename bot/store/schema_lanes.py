@@ -3,10 +3,12 @@
 Of a reading from before this it is said what the orders of its account say: paper, where none went live.
 """
 
-# The reasons of void outcomes that say that there is none for now: the venue took back the one it gave.
-TAKEN_BACK = ("withdrawn", "the resolution was undone", "the resolution has just been changed")
+from bot.domain.resolution import TAKEN_BACK
+
 # As the codec writes them: functions of JSON are not for triggers.
 _TAKEN_BACK = " or ".join(f"""instr(r.body, '"reason":"{reason}"')""" for reason in TAKEN_BACK)
+# Says of a row r of the outcomes that it only takes another one back.
+IS_TAKEN_BACK = f"(r.kind = 'void' and ({_TAKEN_BACK}))"
 # A question has its outcome when each of its targets has one, annulled ones too.
 SETTLED = f"""
 exists (select 1 from question q join target t on t.version = q.version where q.ref = {{ref}})
@@ -14,7 +16,7 @@ and not exists (
   select 1 from question q join target t on t.version = q.version
   where q.ref = {{ref}} and not exists (
     select 1 from current_resolution r where r.ref = q.ref and r.target = t.target
-      and not (r.kind = 'void' and ({_TAKEN_BACK}))))
+      and not {IS_TAKEN_BACK}))
 """  # noqa: S608 - made of constants
 _KEPT = """
 create trigger {name} after {event}

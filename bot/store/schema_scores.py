@@ -43,6 +43,31 @@ create table fitted (
     "create index fitted_by_forecaster on fitted (forecaster, before)",
 )
 
+# What venues themselves tell of the forecasts of an account, and of its place in their contests; as it was told last.
+TOLD: tuple[str, ...] = (
+    """
+create table venue_score (
+  ref text not null references question (ref),
+  target text not null,
+  account text not null,
+  rule text not null,
+  value real not null,
+  at text not null,
+  primary key (ref, target, account, rule)
+) strict, without rowid
+""",
+    """
+create table contest_standing (
+  venue text not null,
+  account text not null,
+  contest text not null,
+  body text not null,
+  at text not null,
+  primary key (venue, account, contest)
+) strict, without rowid
+""",
+)
+
 STATEMENTS: tuple[str, ...] = (
     """
 delete from score where exists (

@@ -46,7 +46,7 @@ BY_SPOT = """not exists (
       select 1 from question_version v where v.version = q.version
         and julianday(json_extract(v.body, '$.facts.spot_at')) < julianday(f.cutoff))"""
 # What went on paper, or for real; a forecast that went nowhere is of neither kind.
-_WENT = """(:paper is null or exists (
+WENT = """(:paper is null or exists (
       select 1 from intent i where i.forecast = f.id and (i.mode = 'paper') = :paper
         and i.state not in ('refused', 'superseded')))"""
 # Of each forecaster, question and target, the last word before the window closed and before the outcome was known. It
@@ -69,7 +69,7 @@ with eligible as (
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
     and (:until is null or f.cutoff < :until)
-    and {_WENT})
+    and {WENT})
 select id, forecaster, ref, target, batch, source, family, series, horizon_days, probability, crowd, outcome, cutoff
 from eligible where age = 1 order by cutoff, ref, target, forecaster
 """  # noqa: S608 - made of constants
@@ -92,7 +92,7 @@ with eligible as (
     and (:source is null or q.source = :source) and (:family is null or q.family = :family)
     and (:batch is null or q.batch = :batch) and (:since is null or f.cutoff >= :since)
     and (:until is null or f.cutoff < :until)
-    and {_WENT})
+    and {WENT})
 select id, forecaster, ref, eligible.target, kind, batch, source, family, series, horizon_days, cutoff,
        s.rule, s.value
 from eligible join score s on s.forecast = id and s.target = eligible.target and s.resolution = eligible.resolution
@@ -306,7 +306,7 @@ def _answered(database: Database, values: dict[str, str]) -> Answered:
 
 
 def _marked(database: Database, chosen: ScoreFilter) -> tuple[Marked, ...]:
-    rows = database.execute(_MARKED, _bounds(chosen)).fetchall()
+    rows = database.execute(_MARKED, bounds_of(chosen)).fetchall()
     # A row for each rule; all but its name and value are the same.
     grouped = groupby(rows, key=lambda row: row[:-2])
     return tuple(_mark(columns, {rule: value for *_, rule, value in group}) for columns, group in grouped)
@@ -330,7 +330,8 @@ def _mark(columns: tuple[Any, ...], values: Mapping[str, float]) -> Marked:
     )
 
 
-def _bounds(chosen: ScoreFilter) -> dict[str, str | bool | None]:
+def bounds_of(chosen: ScoreFilter) -> dict[str, str | bool | None]:
+    """Return the values that a filter binds in queries."""
     return {
         "venue": chosen.venue,
         "forecaster": chosen.forecaster,
@@ -344,7 +345,7 @@ def _bounds(chosen: ScoreFilter) -> dict[str, str | bool | None]:
 
 
 def _table(database: Database, chosen: ScoreFilter) -> ScoredRows:
-    rows = database.execute(_TABLE, _bounds(chosen)).fetchall()
+    rows = database.execute(_TABLE, bounds_of(chosen)).fetchall()
     columns = list(zip(*rows, strict=True)) or [()] * 13
     forecast, forecaster, ref, target, batch, source, family, series, horizon, *rest = columns
     probability, crowd, outcome, cutoff = rest

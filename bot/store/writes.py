@@ -16,8 +16,9 @@ from bot.domain.submission import Intent, IntentAction, IntentState, Mode, Recei
 from bot.errors import ContractError, StoreError
 from bot.ids import derive_id, digest
 from bot.store import documents, intents
-from bot.store.codec import clean, listed, moment, stamp
+from bot.store.codec import clean, listed, moment, stamp, version_of
 from bot.store.intents import INTENT, IntentRow
+from bot.store.stops import RESUMED_BY_A_PERSON
 
 REQUEST_TYPE = "text/plain"
 ANSWERS = frozenset(
@@ -28,8 +29,8 @@ ROUNDING = 1e-6
 
 _ATTEMPTS = "select count(*) from attempt where intent = ?"
 _BEGIN = """
-insert into attempt (id, intent, number, started_at, state, tag, request, fence_at)
-values (:id, :intent, :number, :at, 'sending', :tag, :request, :fence)
+insert into attempt (id, intent, number, started_at, state, tag, request, fence_at, version)
+values (:id, :intent, :number, :at, 'sending', :tag, :request, :fence, :version)
 """
 _SETTLE = """
 update attempt set state = :state, settled_at = :at, reference = coalesce(nullif(:reference, ''), reference),
@@ -41,7 +42,7 @@ select a.intent from attempt a join intent i on i.id = a.intent join intent mine
 where a.tag = :tag and a.intent <> :intent and i.venue = mine.venue and i.account = mine.account limit 1
 """
 _OF_INTENTS = """
-select intent, number, started_at, settled_at, state, reference, detail, tag, request, fence_at from attempt
+select intent, number, started_at, settled_at, state, reference, detail, tag, request, fence_at, version from attempt
 where intent in (select value from json_each(?)) order by rowid desc
 """
 _ADD_FILL = """
@@ -61,13 +62,18 @@ select count(*) from attempt a join intent i on i.id = a.intent
 where i.forecast = ? and i.action = 'order' and a.state = 'absent'
 """
 # Live writes, begun since a person last resumed the venue, whose outcome is not known. Intents that went without a
-# request of their own went in the one of their batch.
-_DOUBTFUL = """
-select count(distinct iif(a.tag = '', i.account || ' ' || i.batch, a.tag)) from intent i
-join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
-where i.venue = :venue and i.mode <> 'paper' and i.state in ('sending', 'unknown', 'in doubt')
-  and a.started_at > (select coalesce(max(resumed_at), '') from stop where venue in ('', :venue))
-"""
+# request of their own went in the one of their batch. What costs money is an order, or a comment with a fee.
+_DOUBTS = f"""
+select count(distinct iif(costs or not parked, request, null)), count(distinct iif(parked, null, request)),
+       count(distinct iif(costs and parked, request, null))
+from (
+  select iif(a.tag = '', i.account || ' ' || i.batch, a.tag) as request,
+         i.action = 'order' or i.cost > 0 as costs, i.state = 'in doubt' as parked
+  from intent i
+  join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
+  where i.venue = :venue and i.mode <> 'paper' and i.state in ('sending', 'unknown', 'in doubt')
+    and a.started_at > {RESUMED_BY_A_PERSON})
+"""  # noqa: S608 - made of constants
 # Orders that were taken and may still be filled: they were not read back since they can rest no more.
 RESTING = f"""
 {INTENT} join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
@@ -78,7 +84,10 @@ order by a.fence_at, i.seq
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
-    """One attempt at an intent; ``sealed`` is its request as it was written, where it was made beforehand."""
+    """One attempt at an intent; ``sealed`` is its request as it was written, where it was made beforehand.
+
+    ``version`` is the digest of the question as the writer read it for that request, where it told.
+    """
 
     intent: str
     number: int
@@ -88,6 +97,7 @@ class AttemptRow:
     reference: str
     detail: str
     sealed: Sealed | None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +109,20 @@ class Trail:
     venue: str
     actor: str
     body: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubts:
+    """Writes at one venue whose outcome is not known.
+
+    ``unread`` are still to be read back, ``lost`` are those with money at stake of which no reading told what became
+    of them. ``holding`` are both: too many of them hold the venue back. One that costs nothing holds nothing back any
+    more once no reading settles it.
+    """
+
+    holding: int
+    unread: int
+    lost: int
 
 
 Auditor = Callable[[Database, Trail], None]
@@ -198,6 +222,7 @@ def attempts_of(database: Database, intent_ids: Sequence[str]) -> list[AttemptRo
                 body=documents.get(database, request).content.decode(),
                 fence=moment(fence_at),
             ),
+            version=version,
         )
         for (
             intent,
@@ -210,6 +235,7 @@ def attempts_of(database: Database, intent_ids: Sequence[str]) -> list[AttemptRo
             tag,
             request,
             fence_at,
+            version,
         ) in database.execute(_OF_INTENTS, [listed(intent_ids)]).fetchall()
     ]
 
@@ -219,10 +245,10 @@ def resting(database: Database) -> list[IntentRow]:
     return intents.rows_of(database, RESTING)
 
 
-def doubtful(database: Database, venue: str) -> int:
+def doubts(database: Database, venue: str, now: datetime) -> Doubts:
     """Count the live writes at a venue whose outcome is not known, begun since a person resumed it last."""
-    (count,) = database.execute(_DOUBTFUL, {"venue": venue}).fetchone()
-    return int(count)
+    holding, unread, lost = database.execute(_DOUBTS, {"venue": venue, "now": stamp(now)}).fetchone()
+    return Doubts(holding=int(holding), unread=int(unread), lost=int(lost))
 
 
 def is_sound(one: Fill) -> bool:
@@ -257,6 +283,8 @@ def before(row: AttemptRow, intent: Intent, mode: Mode, at: datetime) -> Trail:
         body["order"] = intents.ORDER.encode(intent.order)
     if row.sealed is not None:
         body |= {"tag": row.sealed.tag, "request": digest(row.sealed.body.encode())}
+    if row.version is not None:
+        body["version"] = row.version
     return Trail(at=at, kind="write", venue=intent.ref.venue, actor="", body=body)
 
 
@@ -276,10 +304,11 @@ def after(receipt: Receipt, venue: str, at: datetime) -> Trail:
 
 def _request(database: Database, intent_id: str, sealed: Sealed | None) -> dict[str, str | None]:
     if sealed is None:
-        return {"tag": "", "request": None, "fence": None}
+        return {"tag": "", "request": None, "fence": None, "version": None}
     if other := database.execute(_SAME_TAG, {"intent": intent_id, "tag": sealed.tag}).fetchone():
         message = f"the tag {sealed.tag!r} of intent {intent_id} is that of intent {other[0]}; neither could be told"
         raise ContractError(message)
     document = documents.pack(clean(sealed.body).encode(), REQUEST_TYPE)
     documents.put(database, document)
-    return {"tag": sealed.tag, "request": document.digest, "fence": stamp(sealed.fence)}
+    version = None if sealed.question is None else version_of(sealed.question)
+    return {"tag": sealed.tag, "request": document.digest, "fence": stamp(sealed.fence), "version": version}

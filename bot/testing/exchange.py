@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from bot.domain.order import Account, Fill, Leg, OpenOrder, Order, Position, Side
+from bot.domain.order import Account, Fill, Instead, Leg, OpenOrder, Order, Position, Side
+from bot.domain.question import Question, QuestionRef
+from bot.domain.resolution import Happened, Outcome
 from bot.domain.submission import Batch, Intent, IntentState, Receipt, Sealed
 from bot.errors import Rejected
 from bot.ports import Clock
@@ -59,13 +61,15 @@ class MemoryExchange:
 
     A request expires ``life_s`` after it was sealed; ``stale_s``, at most ``cache_s``, is how old readings are.
     ``portion`` of an order is filled when it arrives, the rest waits for ``trade``. ``placed`` holds every order that
-    took effect, in order, so that a test can count doubles.
+    took effect, in order, so that a test can count doubles. ``edited`` are questions that ask something else here than
+    what was read of them before.
     """
 
     def __init__(self, clock: Clock, *, cash: float = 1000.0, life_s: float = 30.0, cache_s: float = 15.0) -> None:
         self.clock = clock
         self.placed: list[Placed] = []
         self.mishaps: list[Mishap] = []
+        self.edited: dict[QuestionRef, Question] = {}
         self.late_s = 5.0
         self.stale_s = 0.0
         self.portion = 1.0
@@ -97,7 +101,12 @@ class MemoryExchange:
         self.placed = [self._filled(one, portion, now) if one.rests(now) else one for one in self.placed]
 
     async def seal(self, batch: Batch) -> Sequence[Sealed]:
-        return [self._seal(intent) for intent in batch.intents if intent.order is not None]
+        read = {question.ref: question for question in batch.questions} | self.edited
+        return [
+            replace(self._seal(intent), question=read.get(intent.ref))
+            for intent in batch.intents
+            if intent.order is not None
+        ]
 
     async def submit(self, batch: Batch) -> Sequence[Receipt]:
         requests = {sealed.intent: sealed for sealed in batch.sealed}
@@ -138,6 +147,11 @@ class MemoryExchange:
                 self.placed[place] = replace(one, cancelled=True)
                 ended.append(f"order {place}")
         return ended
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        if not isinstance(outcome, Happened):
+            return Instead.REFUND
+        return outcome.value if position.leg is Leg.YES else 1.0 - outcome.value
 
     def _seal(self, intent: Intent) -> Sealed:
         now = self.clock.now()

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-from bot.domain.order import Account, Fill, OpenOrder, Order, Side
+from bot.domain.order import Account, Fill, Instead, Leg, OpenOrder, Order, Position, Side
+from bot.domain.question_changes import describe_changes
+from bot.domain.resolution import Chosen, Happened, Outcome
 from bot.domain.submission import Batch, Intent, IntentState, Receipt, Sealed
 from bot.errors import Rejected
 from bot.ports import Sealer, Trader
@@ -29,7 +31,8 @@ class Bench:
     ``batch`` is accepted as it stands, every intent of ``refused`` is refused. ``effects`` counts what took effect at
     the other side, ever. ``reopen`` returns another submitter for the same account, as after a restart. ``later`` lets
     so many seconds pass for both sides, ``now`` is their time. ``lose_request`` and ``lose_reply`` make the next write
-    get lost, without effect or with it. ``resting`` is an order that nobody fills.
+    get lost, without effect or with it. ``edit`` has the other side ask something else in every question of ``batch``;
+    a paper book reads no venue and needs none. ``resting`` is an order that nobody fills.
     """
 
     sealer: Sealer
@@ -41,6 +44,7 @@ class Bench:
     now: Callable[[], datetime]
     lose_request: Callable[[], None]
     lose_reply: Callable[[], None]
+    edit: Callable[[], None] | None = None
     resting: Batch | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -58,6 +62,10 @@ class SealerContract:
     expires: ClassVar[bool] = True
     fences: ClassVar[bool] = True
 
+    @property
+    def _is_paper(self) -> bool:
+        return getattr(self, "part", "writer") == "paper"
+
     async def test_sealing_sends_nothing(self, bench: Bench) -> None:
         await _seal(bench.sealer, bench.batch)
         assert bench.effects() == 0
@@ -73,6 +81,36 @@ class SealerContract:
             if one.fence is not None:
                 assert one.fence.utcoffset() is not None
                 assert one.fence > bench.now()
+
+    async def test_each_request_shows_its_question_as_the_writer_read_it(self, bench: Bench) -> None:
+        if self._is_paper:
+            return
+        asked = {question.ref: question for question in bench.batch.questions}
+        refs = {intent.id: intent.ref for intent in bench.batch.intents}
+        for one in (await _seal(bench.sealer, bench.batch)).sealed:
+            assert one.question is not None, (
+                f"the request of {one.intent} shows no question: give Sealed(question=...) what the writer has just "
+                "read, made by the code that makes the questions of the reader"
+            )
+            assert one.question.ref == refs[one.intent]
+            known = asked.get(one.question.ref, one.question)
+            changes = describe_changes(known, one.question)
+            assert changes == (), f"nobody edited it, and the writer reads it otherwise than the reader: {changes}"
+
+    async def test_a_question_that_was_edited_is_shown_as_it_is_now(self, bench: Bench) -> None:
+        if self._is_paper:
+            return
+        assert bench.edit is not None, "give Bench(edit=...): what edits the questions of the batch at the other side"
+        before = {one.intent: one.question for one in await bench.sealer.seal(bench.batch)}
+        bench.edit()
+        now = {one.intent: one.question for one in await bench.sealer.seal(bench.batch)}
+        for intent in bench.batch.intents:
+            old, new = before.get(intent.id), now.get(intent.id)
+            assert old is not None
+            assert new is not None, (
+                f"{intent.id}: a question that changed is shown, with Sealed.unwritten, not left out"
+            )
+            assert describe_changes(old, new), f"{intent.id}: the request shows its question as it was before the edit"
 
     async def test_no_two_requests_have_the_same_tag(self, bench: Bench) -> None:
         first = await _seal(bench.sealer, bench.batch)
@@ -224,6 +262,19 @@ class TraderContract(SealerContract):
         assert len(ended) == len(set(ended)) > 0
         assert (await _trader(bench).account()).orders == ()
 
+    async def test_both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing(
+        self, bench: Bench
+    ) -> None:
+        trader = _trader(bench)
+        for intent in bench.batch.intents:
+            order, outcome = _order(intent), _decided(intent)
+            sides = [Position(contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref) for leg in Leg]
+            paid = [trader.pays(replace(one, option=order.option), outcome, "") for one in sides]
+            shares = [one for one in paid if not isinstance(one, Instead)]
+            assert len(shares) == len(paid)
+            assert abs(sum(shares) - 1.0) <= CENT
+            assert all(0.0 <= share <= 1.0 for share in shares)
+
     async def test_cancelling_what_others_ordered_is_not_claimed(self, bench: Bench) -> None:
         assert bench.resting is not None
         await _sent(bench, bench.resting)
@@ -270,6 +321,12 @@ def _first(batch: Batch) -> Batch:
 def _trader(bench: Bench) -> Trader:
     assert isinstance(bench.sealer, Trader)
     return bench.sealer
+
+
+def _decided(intent: Intent) -> Outcome:
+    """Return an outcome of the question of an intent: that what it bought comes true."""
+    option = _order(intent).option
+    return Chosen(option) if option else Happened(1.0)
 
 
 def _order(intent: Intent) -> Order:

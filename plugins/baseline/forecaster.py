@@ -13,21 +13,19 @@ from bot.api import (
     Belief,
     Binary,
     BinaryShape,
-    Choice,
     ChoiceShape,
     Confidence,
-    Curve,
     CurveShape,
     Desk,
     Evidence,
     Fitted,
     Observation,
-    Prediction,
     Question,
     Settings,
     Step,
     Target,
     Workplace,
+    flat_prediction,
 )
 from plugins.baseline.facts import Event, Facts
 from plugins.baseline.model import form_of, predict
@@ -155,13 +153,6 @@ def _follow_the_crowd(question: Question, shape: ChoiceShape | CurveShape) -> St
     if question.crowd is not None:
         prediction, why = question.crowd.prediction, "the crowd's own prediction"
     else:
-        prediction, why = _even(shape), "nothing is known, so every possibility counts alike"
+        prediction, why = flat_prediction(shape), "nothing is known, so every possibility counts alike"
     belief = Belief(predictions={target.key: prediction for target in question.targets}, anchor=why, reason=why)
     return Step(action=Action(name="crowd"), observation=Observation(text=why), belief=belief)
-
-
-def _even(shape: ChoiceShape | CurveShape) -> Prediction:
-    if isinstance(shape, ChoiceShape):
-        return Choice(dict.fromkeys(shape.options, 1.0 / len(shape.options)))
-    lowest, highest = shape.grid[0], shape.grid[-1]
-    return Curve(tuple((point - lowest) / (highest - lowest) for point in shape.grid))

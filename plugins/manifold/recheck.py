@@ -1,4 +1,4 @@
-"""Whether an order may still be sealed: on the market as it is now, for the question as it was forecast."""
+"""Whether an order may still be sealed on the market as it is now, and what its question asks now."""
 
 from datetime import datetime, timedelta
 
@@ -8,8 +8,8 @@ from plugins.manifold.parse import is_cash, objection, unpack
 from plugins.manifold.state import parts_of
 
 
-async def require_same(client: Client, order: Order, question: Question, *, now: datetime, margin: timedelta) -> None:
-    """Raise Rejected where the market cannot be traded, or asks something else than what was forecast."""
+async def read_again(client: Client, order: Order, question: Question, *, now: datetime, margin: timedelta) -> Question:
+    """Return the question as its market asks it now; raises Rejected where the market cannot be traded."""
     market_id = parts_of(order.contract)[0]
     if question.facts.get("market") != market_id:
         message = f"{question.ref}: the order is on market {market_id}, which the question is not about"
@@ -29,6 +29,4 @@ async def require_same(client: Client, order: Order, question: Question, *, now:
     if found is None:
         message = f"{question.ref} is not open on its market any more"
         raise Rejected(message)
-    if (found.title, found.background, found.shape) != (question.title, question.background, question.shape):
-        message = f"{question.ref}: the text has changed since it was forecast"
-        raise Rejected(message)
+    return found

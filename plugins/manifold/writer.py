@@ -1,8 +1,8 @@
 """The writing half: limit orders that end, sales, and comments where they are switched on; nothing else is ever sent.
 
 One write at a time. Before a bet those of our own orders are cancelled that it could be filled by. An order is sealed
-on the market as it is just then: one that is closed, resolved, or whose text has changed since it was forecast is
-refused. What an answer does not prove is unknown, and settled by the list of bets after the fence.
+on the market as it is just then: one that is closed or resolved is refused, and one that asks something else than what
+was forecast gets no request. What an answer does not prove is unknown, and settled by the list of bets after the fence.
 """
 
 import asyncio
@@ -22,10 +22,13 @@ from bot.api import (
     ChoiceShape,
     ContractError,
     FoxcastError,
+    Instead,
     Intent,
     IntentAction,
     IntentState,
     Order,
+    Outcome,
+    Position,
     Question,
     Receipt,
     Rejected,
@@ -39,6 +42,7 @@ from bot.api import (
     Verdict,
     Who,
     WriterPlace,
+    describe_changes,
     json_of,
     said_in,
 )
@@ -60,8 +64,9 @@ from plugins.manifold.bets import (
 )
 from plugins.manifold.client import Client, headers_of
 from plugins.manifold.comments import FEE, is_comment_of, is_ours, seal_comment
+from plugins.manifold.paper import share_payout
 from plugins.manifold.raw import RawBet, name_of, parsed
-from plugins.manifold.recheck import require_same
+from plugins.manifold.recheck import read_again
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.state import parts_of
 from plugins.manifold.verdict import verdict_of
@@ -171,6 +176,10 @@ class ManifoldWriter:
             left = {bet.id for bet in await self._holdings.orders()}
         return tuple(order_id for order_id in wanted if order_id not in left)
 
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        """Return what a share pays."""
+        return share_payout(position, outcome, state)
+
     # Before the wire
 
     async def _sealed(self, intent: Intent, question: Question | None) -> Sealed:
@@ -184,7 +193,12 @@ class ManifoldWriter:
             message = f"{intent.ref}: an order without its question"
             raise Rejected(message)
         margin = timedelta(seconds=self._settings.close_margin_s)
-        await require_same(self._client, order, question, now=self._clock.now(), margin=margin)
+        reading = await read_again(self._client, order, question, now=self._clock.now(), margin=margin)
+        if intent.rests_on_forecast and describe_changes(question, reading):
+            return Sealed.unwritten(intent, reading)
+        return replace(await self._order_sealed(intent, order), question=reading)
+
+    async def _order_sealed(self, intent: Intent, order: Order) -> Sealed:
         made_ms = self._client.stamp_ms()
         if order.side is Side.SELL:
             alike = [bet.created for bet in await self._own_bets(order, made_ms - LOOK_BACK_MS) if is_sale(bet, order)]

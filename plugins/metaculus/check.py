@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from bot.api import NotFound, Rejected, Workplace
 from plugins.metaculus.client import Client
+from plugins.metaculus.contests import unknown_tournament
 from plugins.metaculus.raw import RawMe, RawTournament, parsed
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import TABLE
@@ -44,7 +45,7 @@ async def _tournaments(settings: MetaculusSettings, client: Client) -> list[str]
         try:
             found = parsed(RawTournament, await client.tournament(name), f"tournament {name}")
         except NotFound:
-            missing.append(f"tournament {name!r} is not there; see tournaments in {TABLE}")
+            missing.append(await unknown_tournament(client, name))
             continue
         told.append(_described(name, found))
     if missing and not told:

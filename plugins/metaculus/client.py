@@ -83,6 +83,17 @@ class Client:
         path = f"projects/tournaments/{name}/"
         return _record(await self.get(path), path)
 
+    async def tournaments(self) -> Sequence[Record]:
+        """Return all tournaments that this account can see."""
+        answer = await self.get("projects/tournaments/")
+        return [one for one in answer if isinstance(one, Mapping)] if isinstance(answer, list) else []
+
+    async def leaderboards(self, project: int) -> Sequence[Record]:
+        """Return the leaderboards of a tournament; raises NotFound where it has none."""
+        answer = await self.get(f"leaderboards/project/{project}/")
+        boards = answer if isinstance(answer, list) else [answer]
+        return [one for one in boards if isinstance(one, Mapping)]
+
     async def post(self, post_id: int) -> Record:
         """Return a post with our own forecasts, as it is now; raises NotFound for one that is not visible."""
         path = f"posts/{post_id}/"
@@ -94,9 +105,12 @@ class Client:
         return await self._all("posts/", asked)
 
     async def posts(self, post_ids: Sequence[int]) -> list[Record]:
-        """Return those of the posts (at most a page) that are visible, whatever their status, as they are now."""
+        """Return those of the posts (at most a page) that are visible, whatever their status, as they are now.
+
+        With our own forecasts and their scores, which lists have only beside what the community says.
+        """
         wanted = frozenset(post_ids)
-        asked: Parameters = {"ids": sorted(wanted), "with_cp": "false", "limit": PAGE, "fresh": self._stamps.next_ms()}
+        asked: Parameters = {"ids": sorted(wanted), "with_cp": "true", "limit": PAGE, "fresh": self._stamps.next_ms()}
         page = _results(await self.get("posts/", asked), "posts/")
         # A filter that is not understood returns everything.
         return [post for post in page if _named(post) and post["id"] in wanted]

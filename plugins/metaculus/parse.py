@@ -12,8 +12,9 @@ from plugins.metaculus.raw import RawConditional, RawGroup, RawPost, RawQuestion
 from plugins.metaculus.scale import FULL, Scale
 from plugins.metaculus.terms import ref_of
 
-BINARY, CHOICE, DATE = "binary", "multiple_choice", "date"
-CONTINUOUS = frozenset({"numeric", "discrete", DATE})
+BINARY, CHOICE, DATE, DISCRETE = "binary", "multiple_choice", "date", "discrete"
+SPOT = "spot"
+CONTINUOUS = frozenset({"numeric", DISCRETE, DATE})
 KINDS = frozenset({BINARY, CHOICE}) | CONTINUOUS
 PAGE_OF_POST = "https://www.metaculus.com/questions/{}/"
 
@@ -129,6 +130,7 @@ def shape_of(asked: RawQuestion) -> Shape:
                 unit="date" if asked.type == DATE else asked.unit or "",
                 open_lower=bool(asked.open_lower_bound),
                 open_upper=bool(asked.open_upper_bound),
+                discrete=asked.type == DISCRETE,
             )
     except ValueError as error:
         message = f"question {asked.id}: {error}"
@@ -192,7 +194,7 @@ def question_of(entry: Entry) -> Question:
 
 def _facts(entry: Entry) -> dict[str, str]:
     asked = entry.asked
-    spot = asked.spot_scoring_time
+    spot = spot_of(asked)
     facts = {
         "market": str(asked.id),
         "post": str(entry.post.id),
@@ -215,6 +217,11 @@ def _facts(entry: Entry) -> dict[str, str]:
         steps = steps_of(asked)
         facts["scale"] = f"{scaling.range_min} to {scaling.range_max} in {steps}, zero point {scaling.zero_point}"
     return {name: text for name, text in facts.items() if text}
+
+
+def spot_of(asked: RawQuestion) -> datetime | None:
+    """Return the moment at which a question is scored, None where its score is one over time (``peer``, say)."""
+    return asked.spot_scoring_time if (asked.default_score_type or "").startswith(SPOT) else None
 
 
 def _home(projects: object) -> str:

@@ -52,6 +52,7 @@ class RawQuestion(_Raw):
     options_history: Any = None
     open_time: Moment | None = None
     scheduled_close_time: Moment | None = None
+    actual_close_time: Moment | None = None
     scheduled_resolve_time: Moment | None = None
     spot_scoring_time: Moment | None = None
     actual_resolve_time: Moment | None = None
@@ -146,6 +147,27 @@ class RawTournament(_Raw):
     is_ongoing: bool | None = None
     user_permission: str | None = None
     forecasting_end_date: Moment | None = None
+
+
+class RawEntry(_Raw):
+    """The place of an account on a leaderboard; what is excluded has none that counts."""
+
+    score: float
+    rank: int | None = None
+    excluded: bool = False
+    coverage: float | None = None
+    contribution_count: int | None = None
+    take: float | None = None
+    prize: float | None = None
+
+
+class RawLeaderboard(_Raw):
+    """A leaderboard of a tournament; ``userEntry`` is that of the account that asks."""
+
+    score_type: str = ""
+    is_primary_leaderboard: bool | None = None
+    entries: tuple[Any, ...] = ()
+    user_entry: RawEntry | None = Field(default=None, alias="userEntry")
 
 
 class RawComment(_Raw):

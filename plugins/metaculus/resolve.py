@@ -4,14 +4,24 @@ Source: venue document, section 7.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from bot.api import SINGLE_TARGET, Chosen, ContractError, Happened, Landed, Outcome, QuestionRef, Resolution, Void
-from plugins.metaculus.parse import BINARY, CHOICE, CONTINUOUS, DATE, scale_of
-from plugins.metaculus.raw import RawQuestion
+from plugins.metaculus.parse import BINARY, CHOICE, CONTINUOUS, DATE, scale_of, spot_of
+from plugins.metaculus.raw import RawQuestion, is_sequence
 
 RESOLVED = "resolved"
 NO_SCORE = frozenset({"annulled", "ambiguous"})
+# What the server calls its scores, and what we do (section 9).
+SCORES = {
+    "baseline_score": "baseline",
+    "spot_baseline_score": "spot baseline",
+    "peer_score": "peer",
+    "spot_peer_score": "spot peer",
+    "coverage": "coverage",
+}
 ABOVE, BELOW = "above_upper_bound", "below_lower_bound"
 
 
@@ -28,15 +38,30 @@ def resolution_of(asked: RawQuestion, ref: QuestionRef) -> Resolution | None:
         message = f"question {asked.id} is resolved, and nothing says since when"
         raise ContractError(message)
     return Resolution(
-        ref=ref, target=SINGLE_TARGET, outcome=outcome_of(asked, asked.resolution), resolved_at=max(known)
+        ref=ref,
+        target=SINGLE_TARGET,
+        outcome=outcome_of(asked, asked.resolution),
+        resolved_at=max(known),
+        scores=scores_of(asked),
     )
+
+
+def scores_of(asked: RawQuestion) -> dict[str, float]:
+    """Return what the server scores our forecasts on a question with, by the names we give its rules."""
+    told = asked.my_forecasts.get("score_data") if isinstance(asked.my_forecasts, Mapping) else None
+    found = {name: told.get(key) for key, name in SCORES.items()} if isinstance(told, Mapping) else {}
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    }
 
 
 def outcome_of(asked: RawQuestion, text: str) -> Outcome:
     """Read the text of a resolution; raises ContractError for one that does not fit the question."""
     if asked.type == CHOICE and text in {*(asked.options or ()), *(asked.all_options_ever or ())}:
         # A forecast without that option is read by the server at its last one.
-        return Chosen(text, otherwise=asked.options[-1:] if asked.options else ())
+        return Chosen(text, otherwise=asked.options[-1:] if asked.options else (), early=_early(asked))
     if text in NO_SCORE:
         return Void(text)
     if asked.type == BINARY and text in {"yes", "no"}:
@@ -45,6 +70,30 @@ def outcome_of(asked: RawQuestion, text: str) -> Outcome:
         return Landed(_landed(asked, text))
     message = f"question {asked.id}: {text[:80]!r} is no resolution of a {asked.type} question"
     raise ContractError(message)
+
+
+def _early(asked: RawQuestion) -> tuple[str, ...]:
+    """Return the options that were named, but not in force yet when the question was scored.
+
+    Until their grace period is over the server keeps what a forecast gives them with the last one (section 6).
+    """
+    moments = [moment for moment in (spot_of(asked), asked.actual_close_time) if moment is not None]
+    if not moments or not asked.options:
+        return ()
+    history = asked.options_history if is_sequence(asked.options_history) else ()
+    changes = [_change(entry) for entry in history]
+    in_force = [names for since, names in changes if since <= min(moments)]
+    return tuple(option for option in asked.options if option not in in_force[-1]) if in_force else ()
+
+
+def _change(entry: Any) -> tuple[datetime, Sequence[str]]:  # noqa: ANN401 - whatever stands there
+    """Return since when which options are in force; what is odd never is."""
+    try:
+        since, names = entry
+        found = datetime.fromisoformat(since)
+        return found if found.utcoffset() is not None else found.replace(tzinfo=UTC), tuple(names)
+    except (TypeError, ValueError):
+        return datetime.max.replace(tzinfo=UTC), ()
 
 
 def _landed(asked: RawQuestion, text: str) -> float:

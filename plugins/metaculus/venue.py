@@ -10,6 +10,7 @@ import structlog
 
 from bot.api import (
     SINGLE_TARGET,
+    ContestStanding,
     ContractError,
     FoxcastError,
     NotFound,
@@ -26,10 +27,11 @@ from bot.api import (
     store_told,
 )
 from plugins.metaculus.client import PAGE, Client
+from plugins.metaculus.contests import standings_of, why_refused
 from plugins.metaculus.parse import KINDS, Entry, Form, Unpacked, ordered, question_of
 from plugins.metaculus.resolve import RESOLVED, resolution_of
 from plugins.metaculus.settings import MetaculusSettings
-from plugins.metaculus.terms import TABLE, ids_of, named, ref_of
+from plugins.metaculus.terms import ids_of, named, ref_of
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +60,10 @@ def objection(entry: Entry, now: datetime, margin: timedelta) -> str | None:
 
 
 class MetaculusVenue:
-    """Implements the port Finder. Nothing is remembered but which outcomes were told, to notice that one is undone."""
+    """Implements the ports Finder and ContestReader.
+
+    Nothing is remembered but which outcomes were told, to notice that one is undone.
+    """
 
     def __init__(self, settings: MetaculusSettings, workplace: Workplace) -> None:
         self._settings = settings
@@ -66,6 +71,7 @@ class MetaculusVenue:
         self._client = Client(settings, workplace.http, workplace.clock)
         self._folder = workplace.folder
         self._noted: dict[str, object] = {}
+        self._refusals: dict[str | int, str] = {}
 
     async def questions(self) -> AsyncIterator[Question]:
         """Yield what can be forecast now, the soonest to close first.
@@ -82,9 +88,7 @@ class MetaculusVenue:
             except Unauthorized:
                 raise
             except Rejected as error:
-                message = f"tournament {tournament!r} cannot be read, see {TABLE}: {error}"
-                log.warning("tournament refused", tournament=tournament, error=str(error))
-                errors.append(Rejected(message))
+                errors.append(Rejected(await self._refused(tournament, error)))
             except FoxcastError as error:
                 errors.append(error)
         for question in ordered(list(found.values())):
@@ -130,6 +134,19 @@ class MetaculusVenue:
             message = f"{entries[0].post.id}:{entries[0].asked.id} cannot be forecast: {why}"
             raise Rejected(message)
         return question_of(entries[0])
+
+    async def contest_standings(self) -> Sequence[ContestStanding]:
+        """Return how our account stands in the tournaments that have a leaderboard with it."""
+        return await standings_of(self._client, self._settings.tournaments)
+
+    async def _refused(self, tournament: str | int, error: Rejected) -> str:
+        """Return what to say of a tournament that cannot be read, and say it once."""
+        known = self._refusals.get(tournament)
+        if known is None:
+            known = await why_refused(self._client, tournament, error)
+            log.error("tournament refused", tournament=tournament, why=known)
+            self._refusals[tournament] = known
+        return known
 
     @property
     def _margin(self) -> timedelta:

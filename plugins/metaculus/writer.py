@@ -8,6 +8,7 @@ writing one twice does no harm; that no comment is written twice is the business
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -33,11 +34,12 @@ from bot.api import (
     Verdict,
     Who,
     WriterPlace,
+    describe_changes,
     json_of,
 )
 from plugins.metaculus.answer import clean, is_withdrawn, item_of, read_item, standing_start
 from plugins.metaculus.client import Client, address, headers_of
-from plugins.metaculus.parse import Entry, Form, Unpacked, shape_of
+from plugins.metaculus.parse import Entry, Form, Unpacked, question_of, shape_of
 from plugins.metaculus.raw import RawComment, RawMe, parsed
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import TABLE, VENUE, ids_of
@@ -92,12 +94,10 @@ class MetaculusWriter:
         posts: dict[int, Mapping[int, Entry]] = {}
         for intent in batch.intents:
             try:
-                body = await self._body(intent, posts)
+                sealed.append(await self._sealed(intent, _question(intent, batch), posts))
             except Rejected as error:
                 log.info("not sealed", intent=intent.id, question=str(intent.ref), why=str(error))
                 reasons.append(str(error))
-            else:
-                sealed.append(_sealed(intent, body, self._clock.now()))
         if reasons and not sealed:
             raise Rejected("; ".join(dict.fromkeys(reasons)))
         return tuple(sealed)
@@ -138,10 +138,11 @@ class MetaculusWriter:
                 receipts.append(_receipt(intent, IntentState.UNKNOWN, f"cannot be read: {error}"))
         return tuple(receipts)
 
-    async def _body(self, intent: Intent, posts: dict[int, Mapping[int, Entry]]) -> object:
+    async def _sealed(self, intent: Intent, asked: Question | None, posts: dict[int, Mapping[int, Entry]]) -> Sealed:
+        """Return the request by the question as it is read now, or that reading alone where it asks something else."""
         post_id, question_id = ids_of(intent.ref)
         if intent.action is IntentAction.WITHDRAW:
-            return [{"question": question_id}]
+            return _sealed(intent, [{"question": question_id}], self._clock.now())
         if intent.action is IntentAction.ORDER:
             message = "nothing is traded here"
             raise Rejected(message)
@@ -150,18 +151,24 @@ class MetaculusWriter:
         except (NotFound, KeyError) as error:
             message = f"question {question_id} of post {post_id} is not visible any more"
             raise Rejected(message) from error
-        if intent.action is IntentAction.COMMENT:
-            return _comment(intent, post_id, entry.form)
+        now, is_comment = self._clock.now(), intent.action is IntentAction.COMMENT
+        # Of a question that closed the site may hide the text, so that is looked at first.
         margin = timedelta(seconds=self._settings.close_margin_s)
-        now = self._clock.now()
-        if why := objection(entry, now, margin):
+        if not is_comment and (why := objection(entry, now, margin)):
             message = f"{intent.ref} cannot be forecast: {why}"
             raise Rejected(message)
+        reading = question_of(entry)
+        if asked is not None and describe_changes(asked, reading):
+            return Sealed.unwritten(intent, reading)
+        body = _comment(intent, post_id, entry.form) if is_comment else [self._item(intent, entry, now)]
+        return replace(_sealed(intent, body, now), question=reading)
+
+    def _item(self, intent: Intent, entry: Entry, now: datetime) -> Mapping[str, object]:
         (prediction,) = intent.predictions.values()
-        item = item_of(question_id, prediction, shape_of(entry.asked))
+        item = item_of(entry.asked.id, prediction, shape_of(entry.asked))
         if self._settings.expires_after_h is not None:
             item["end_time"] = (now + timedelta(hours=self._settings.expires_after_h)).isoformat()
-        return [item]
+        return item
 
     async def _entries(self, post_id: int, posts: dict[int, Mapping[int, Entry]]) -> Mapping[int, Entry]:
         """Return the questions of a post by number, read once a batch."""

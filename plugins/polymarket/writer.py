@@ -20,11 +20,14 @@ from bot.api import (
     Batch,
     ContractError,
     FoxcastError,
+    Instead,
     Intent,
     IntentAction,
     IntentState,
     Json,
     NotFound,
+    Outcome,
+    Position,
     Question,
     Receipt,
     Rejected,
@@ -38,6 +41,7 @@ from bot.api import (
     Who,
     WriterPlace,
     after_colon,
+    describe_changes,
     json_of,
     said_in,
 )
@@ -57,6 +61,7 @@ from plugins.polymarket.orders import (
     sealed_of,
     unsigned_of,
 )
+from plugins.polymarket.paper_market import share_payout
 from plugins.polymarket.parse import contracts_of
 from plugins.polymarket.raw import list_of, text_of
 from plugins.polymarket.settings import PolymarketSettings
@@ -101,6 +106,7 @@ class PolymarketWriter:
         self._signer = signer
         # Where the wire says that it sends nothing, nothing is signed either: a signature counts, and lasts for ever.
         self._is_look = getattr(place.wire, "sends", True) is False
+        self._folder = place.folder
         self._taken = Taken(place.folder)
         self._turn = asyncio.Lock()
         self._permitted_s: float | None = None
@@ -161,6 +167,10 @@ class PolymarketWriter:
                 receipts.append(_receipt(intent, IntentState.UNKNOWN, f"cannot be read: {error}"))
         return tuple(receipts)
 
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        """Return what a share pays."""
+        return share_payout(position, outcome, self._folder)
+
     async def account(self) -> Account:
         """Return what the account has now."""
         return await self._holdings.account()
@@ -199,29 +209,28 @@ class PolymarketWriter:
         if terms.side is Side.BUY and float(terms.price * terms.size) > order.cost + _CLOSE:
             message = f"{intent.ref}: {terms.size} shares at {terms.price} may cost more than {order.cost:g} dollars"
             raise Rejected(message)
-        await self._require_same(terms, question, option=order.option)
+        reading = await self._read_again(terms, question, option=order.option)
+        if intent.rests_on_forecast and describe_changes(question, reading):
+            return Sealed.unwritten(intent, reading)
+        if contracts_of(reading).get(order.option) != terms.contract:
+            message = f"{intent.ref}: tokens, fees or delay of its market have changed since it was forecast"
+            raise Rejected(message)
         await self._require_book(terms)
         asked = unsigned_of(intent, terms, now=self._clock.now())
         signed = await self._signer.order(asked, is_look=self._is_look)
         self._holdings.know(terms.contract)
-        return sealed_of(intent, asked, signed, wallet=self._settings.wallet)
+        return replace(sealed_of(intent, asked, signed, wallet=self._settings.wallet), question=reading)
 
-    async def _require_same(self, terms: Terms, question: Question, *, option: str) -> None:
-        """Raise Rejected for a market that takes no orders, or is not what was forecast any more."""
+    async def _read_again(self, terms: Terms, question: Question, *, option: str) -> Question:
+        """Return the question as it is now; raises Rejected for a market that takes no orders."""
         if contracts_of(question).get(option) != terms.contract:
             message = f"{question.ref}: the order is on another contract than its question"
             raise Rejected(message)
         try:
-            now = await self._reader.find(question.ref.key)
+            return await self._reader.find(question.ref.key)
         except NotFound as error:
             message = f"{question.ref}: its market is not there any more"
             raise Rejected(message) from error
-        if contracts_of(now).get(option) != terms.contract:
-            message = f"{question.ref}: tokens, fees or delay of its market have changed since it was forecast"
-            raise Rejected(message)
-        if now.facts.get("rules") != question.facts.get("rules"):
-            message = f"{question.ref}: its rules have changed since it was forecast"
-            raise Rejected(message)
 
     async def _require_book(self, terms: Terms) -> None:
         book = await self._client.book(terms.token)

@@ -90,4 +90,6 @@ def _plain(question: Question, prediction: Prediction) -> Json:
 
 def _value(value: float, shape: CurveShape) -> Json:
     """Return a value in its unit: a date as one writes it, a number with nine digits."""
+    if shape.is_whole:
+        return round(value)
     return datetime.fromtimestamp(value, UTC).date().isoformat() if shape.unit == "date" else float(f"{value:.9g}")

@@ -1,5 +1,7 @@
 """Metaculus, live: armed, forecast, submitted, read back, commented; and nothing twice. Real commands, real HTTP."""
 
+from datetime import timedelta
+from math import log
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,8 @@ async def venue() -> FakeMetaculus:
     return FakeMetaculus(SystemClock(), production=True)
 
 
-def living(folder: Path, url: str) -> Living:
-    settings = [f'base_url = "{url}"', 'tournaments = ["sample-aib"]', 'token_file = "secret"']
+def living(folder: Path, url: str, *, tournaments: str = '["sample-aib"]') -> Living:
+    settings = [f'base_url = "{url}"', f"tournaments = {tournaments}", 'token_file = "secret"']
     return Living(folder, "metaculus", secret=TOKEN, settings=settings)
 
 
@@ -59,6 +61,66 @@ async def test_every_kind_of_question_is_submitted_read_back_and_commented_once(
     assert all("lamps are lit seven times in ten" in body["text"] for body in comments)
     assert not any("https:" in body["text"] or "@" in body["text"] for body in comments)
     assert venue.judge.violations == []
+
+
+async def test_a_forecast_can_be_taken_back_and_an_unknown_tournament_is_named_with_near_ones(
+    venue: FakeMetaculus, tmp_path: Path
+) -> None:
+    bot = venue.world.add_user("foxbot", token=TOKEN)
+    question = venue.world.add_question("Will the oil run out?")
+    name = f"metaculus:{question.post}:{question.id}"
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, tournaments='["sample-aib", "sample-abi"]')
+        assert (await foxcast("arm", "metaculus", "--for", "120d")).code == 0
+        first = await foxcast("run", "--once")
+        assert first.code == 0
+        assert "near it: sample-aib (Sample AI Benchmark)" in first.out + first.err
+        asked = await foxcast("withdraw", name, "--reason", "the oil was counted twice")
+        assert asked.code == 0
+        assert f"foxcast lock {name}" in asked.out
+        assert (await foxcast.once())["submit"] == "0 planned, 0 held, 1 acknowledged"
+        again = await foxcast("withdraw", name)
+        rows = {row["action"]: row["state"] for row in await foxcast.orders()}
+    assert [one for one in question.of(bot.id) if one.stands(venue.now().timestamp())] == []
+    assert rows == {"withdraw": "acked", "comment": "acked", "forecast": "acked"}
+    assert (again.code != 0, "no forecast of it stands at metaculus" in again.err) == (True, True)
+    assert venue.judge.violations == []
+
+
+async def test_what_the_tournament_counts_is_shown(venue: FakeMetaculus, tmp_path: Path) -> None:
+    rival = venue.world.add_user("rival")
+    venue.world.add_user("foxbot", token=TOKEN)
+    spot = {"score_type": "spot_peer", "counts_bots": True, "spot": venue.now() + timedelta(days=1)}
+    scored, void = (venue.world.add_question(f"Will the {what}?", **spot) for what in ("lamp be lit", "wick be dry"))
+    for question in (scored, void):
+        venue.world.forecast(rival, question, 0.5)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url)
+        assert (await foxcast("arm", "metaculus", "--for", "24h")).code == 0
+        await foxcast.once()
+        venue.world.resolve(scored, "yes")
+        venue.world.resolve(void, "annulled")
+        await foxcast.once()
+        told, shown = (await foxcast("score", "--json", "-")).json, (await foxcast("score")).out
+    # 0.7 was sent, and the rival had 0.5: section 9, by hand.
+    peer = 100 * 2 / 1 * (log(0.7) - (log(0.7) + log(0.5)) / 2)
+    baseline = 100 * log(0.7 * 2) / log(2)
+    by_title = {row["title"]: row for row in told["venue_scores"]}
+    found = by_title["Will the lamp be lit?"]
+    assert found["venue_says"]["spot peer"] == pytest.approx(peer, abs=1e-9)
+    assert found["venue_says"]["spot baseline"] == pytest.approx(baseline, abs=1e-9)
+    assert found["ours"]["baseline"] == pytest.approx(baseline, abs=1e-9)
+    assert by_title["Will the wick be dry?"]["note"] == "not scored: annulled"
+    [standing] = told["standings"]
+    assert (standing["contest"], standing["rank"], standing["entrants"]) == ("sample-aib", 1, 2)
+    assert standing["points"] == pytest.approx(peer, abs=1e-9)
+    assert [one["why"] for one in told["unscored"]] == ["void: annulled"]
+    for line in (
+        "metaculus, account default: 2 resolved questions",
+        "Standings, as the venues tell them",
+        f"{peer:.2f}",
+    ):
+        assert line in shown
 
 
 async def test_a_wrong_token_and_an_account_that_may_not_forecast_hold_everything_and_say_what_to_do(

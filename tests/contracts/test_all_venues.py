@@ -113,8 +113,8 @@ def test_all_built_in_venues_are_looked_at() -> None:
 
 
 def test_every_ability_of_a_venue_has_a_kit_or_is_one_of_a_kit() -> None:
-    # Comments go through the writer, and whether it is a trader is told by the same ability.
-    with_kit = {Can.ARCHIVE, Can.PUSH_PRICES, Can.SUBMIT, Can.PAPER, Can.TRADE, Can.COMMENT}
+    # Comments and withdrawals go through the writer, and whether it is a trader is told by the same ability.
+    with_kit = {Can.ARCHIVE, Can.PUSH_PRICES, Can.SUBMIT, Can.PAPER, Can.TRADE, Can.COMMENT, Can.WITHDRAW}
     assert {ability for spec in built_in() for ability in spec.abilities} <= with_kit
 
 

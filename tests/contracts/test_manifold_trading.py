@@ -46,6 +46,11 @@ class Batches:
             (on_one, order_of(self.one, answer=ann, option="Ann", limit="0.55")),
         )
 
+    def edit(self) -> None:
+        self.stand.clock.pass_unnoticed(1)
+        for market in (self.rain, self.many, self.one):
+            self.stand.world.edit(market, description="Resolves by another source.")
+
     async def refused(self) -> Batch:
         """Of more than the account has."""
         return of("refused", (await self.stand.question(self.dear), order_of(self.dear, amount=5000.0)))
@@ -90,6 +95,7 @@ class TestWriter(TraderContract):
             now=stand.clock.now,
             lose_request=lambda: stand.venue.faults.next(Fault.DROPPED_BEFORE, method="POST", path="/v0/bet"),
             lose_reply=lambda: stand.venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/v0/bet"),
+            edit=batches.edit,
             resting=await batches.resting(),
             secrets=(KEY,),
         )

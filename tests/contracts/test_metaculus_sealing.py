@@ -39,6 +39,10 @@ class TestWriter(SealerContract):
         rain, snow, over = add("Rain?"), add("Snow?"), add("Over?")
         site.fake.world.close(over)
 
+        def edit() -> None:
+            for one in (rain, snow):
+                site.fake.world.edit(one, title=f"{one.title} (edited)")
+
         async def reopen() -> Sealer:
             site.clock.pass_unnoticed(RESTART_S)
             return MetaculusWriter(site.settings, site.place)
@@ -54,6 +58,7 @@ class TestWriter(SealerContract):
             now=site.clock.now,
             lose_request=lambda: faults.next(Fault.DROPPED_BEFORE, method="POST"),
             lose_reply=lambda: faults.next(Fault.DROPPED_AFTER, method="POST"),
+            edit=edit,
             secrets=(TOKEN,),
         )
 

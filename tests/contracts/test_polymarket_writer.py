@@ -28,12 +28,17 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
 
 
 async def bench_of(stand: Stand, **order: Any) -> Bench:
-    first, second = (stand.world.add_market(f"Will it {what}?", fees=FEES, **BOOK) for what in ("rain", "snow"))
-    questions = [await stand.question(market) for market in (first, second)]
+    markets = [stand.world.add_market(f"Will it {what}?", fees=FEES, **BOOK) for what in ("rain", "snow")]
+    questions = [await stand.question(market) for market in markets]
     intents = [intent_of(one, order_of(one, **order), f"i{place}") for place, one in enumerate(questions)]
     odd = intent_of(questions[0], order_of(questions[0], price="0.505", size="20"), "odd")
     rests = intent_of(questions[0], order_of(questions[0], price="0.45", type=OrderType.GTD), "rests")
     later, now, reopen = _time(stand)
+
+    def edit() -> None:
+        for market in markets:
+            stand.world.edit(market, description="Resolves by another source.")
+
     return Bench(
         sealer=stand.writer(),
         batch=replace(batch_of(questions[0], *intents), questions=tuple(questions)),
@@ -44,6 +49,7 @@ async def bench_of(stand: Stand, **order: Any) -> Bench:
         now=now,
         lose_request=lambda: stand.venue.faults.next(Fault.DROPPED_BEFORE, method="POST", path="/order"),
         lose_reply=lambda: stand.venue.faults.next(Fault.DROPPED_AFTER, method="POST", path="/order"),
+        edit=edit,
         resting=batch_of(questions[0], rests),
         secrets=(KEY[2:], stand.user.key, stand.user.secret, stand.user.passphrase),
     )

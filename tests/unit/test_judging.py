@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss
 
+from bot.domain.curves import flat_prediction
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
 from bot.domain.score import BRIER, CHOICE_BASELINE, CHOICE_BRIER, CHOICE_LOG, CRPS, CURVE_BASELINE, RULES, rules_of
-from bot.judging import Answer, Marks, flat_answer, loss_of, marks_of
+from bot.judging import Answer, Marks, loss_of, marks_of
 
 YES_OR_NO = BinaryShape()
 COLOURS = ChoiceShape(options=("red", "green", "blue"))
@@ -153,15 +154,15 @@ def test_the_flat_answer_has_a_baseline_score_of_zero(shape: ChoiceShape | Curve
     outcomes: list[Outcome] = [Chosen("green")] if isinstance(shape, ChoiceShape) else [Landed(3.0), Landed(33.0)]
     rule = CHOICE_BASELINE if isinstance(shape, ChoiceShape) else CURVE_BASELINE
     for outcome in outcomes:
-        assert marks(flat_answer(shape), shape, outcome)[rule] == pytest.approx(0.0, abs=1e-9)
-    assert flat_answer(YES_OR_NO) == Binary(0.5)
+        assert marks(flat_prediction(shape), shape, outcome)[rule] == pytest.approx(0.0, abs=1e-9)
+    assert flat_prediction(YES_OR_NO) == Binary(0.5)
 
 
 def test_every_value_is_of_a_rule_for_its_kind() -> None:
     kinds: list[tuple[Shape, Prediction, Outcome]] = [
         (YES_OR_NO, Binary(0.3), Happened(1.0)),
-        (COLOURS, flat_answer(COLOURS), Chosen("red")),
-        (OPEN, flat_answer(OPEN), Landed(1.0)),
+        (COLOURS, flat_prediction(COLOURS), Chosen("red")),
+        (OPEN, flat_prediction(OPEN), Landed(1.0)),
     ]
     for shape, prediction, outcome in kinds:
         assert [*marks(prediction, shape, outcome)] == [rule.name for rule in rules_of(shape.kind)]

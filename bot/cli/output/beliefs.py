@@ -9,8 +9,8 @@ from typing import Any
 
 from bot.cli.output.figures import likeliest, percent
 from bot.cli.output.figures import prediction as shortly
+from bot.domain.curves import quantile
 from bot.domain.prediction import Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
-from bot.lab.quantiles import quantile
 
 QUANTILES = (0.1, 0.5, 0.9)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,7 +66,7 @@ def value(curve: Curve, shape: CurveShape, level: float) -> str:
     if found is not None:
         return measured(found, shape.unit)
     below = curve.cdf[0] > level
-    return f"{'below' if below else 'above'} {measured(shape.grid[0 if below else -1], shape.unit)}"
+    return f"{'below' if below else 'above'} {measured(shape.ends[0 if below else 1], shape.unit)}"
 
 
 def percent_of(level: float) -> str:

@@ -1,5 +1,6 @@
 """One question on paper: what is asked, what was thought step by step, what was decided, what happened."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,11 +14,13 @@ from bot.cli.output.figures import in_short, moment, predictions
 from bot.cli.output.marks import mark_cells, mark_columns, outcome_words
 from bot.cli.output.plain import plain
 from bot.cli.output.trace import print_trial
-from bot.domain.prediction import CurveShape
+from bot.domain.forecast import Forecast
+from bot.domain.prediction import CurveShape, Prediction
 from bot.domain.question import Question
 from bot.domain.score import BRIER, CHOICE_BRIER
 from bot.domain.submission import Decision, Hold, Send
 from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
+from bot.store.questions import QuestionState
 
 TEXT_SHOWN = 600
 FILED_BY = {"category": "category", "creator": "creator_name"}
@@ -25,8 +28,8 @@ TARGETS = (Column("target"), Column("resolves (UTC)"))
 
 
 def print_dossier(console: Console, found: Dossier) -> None:
-    """Print all of it for a person."""
-    _print_question(console, found.question)
+    """Print all of it for a person; each forecast on the grid, and with the options, for which it was made."""
+    _print_question(console, found.question, found.state)
     if found.excluded:
         heading(console, "Left out")
         console.print(f"{found.excluded}: it is neither forecast nor bet on")
@@ -38,17 +41,20 @@ def print_dossier(console: Console, found: Dossier) -> None:
     if len(found.history) > len(found.cases):
         heading(console, "All forecasts")
         columns = (*map(Column, ("made (UTC)", "id", "forecaster", "forecast")), Column("why", Kind.TEXT))
-        each = partial(shown, shape=found.question.shape)
         rows = [
-            (moment(one.made_at), one.id, one.forecaster, in_short(one.predictions, each), one.why)
+            (moment(one.made_at), one.id, one.forecaster, in_short(one.predictions, _each(found, one)), one.why)
             for one in found.history
         ]
         console.print(table(columns, rows))
 
 
-def _print_question(console: Console, question: Question) -> None:
+def _each(found: Dossier, forecast: Forecast) -> Callable[[Prediction], str]:
+    return partial(shown, shape=found.versions[forecast.version].shape)
+
+
+def _print_question(console: Console, question: Question, state: QuestionState) -> None:
     console.print(Text(question.title, style="bold"))
-    about = [str(question.ref), *(part for part in (question.source, question.family) if part)]
+    about = [str(question.ref), state.value, *(part for part in (question.source, question.family) if part)]
     console.print(", ".join(about))
     if question.url:
         console.print(question.url)
@@ -75,6 +81,8 @@ def _print_case(console: Console, found: Dossier, case: Case) -> None:
     console.print(f"made {moment(forecast.made_at)} UTC with what was known until {moment(forecast.cutoff)} UTC")
     if forecast.fitted:
         console.print(f"parameters {forecast.fitted[:12]}")
+    if changes := found.changes(forecast.version):
+        indented(console, f"the question has changed since: {'; '.join(changes)}", by=0)
     question = case.trace.question
     # Quantiles are too long for a line of their own width.
     kind = Kind.TEXT if isinstance(question.shape, CurveShape) else Kind.NUMBER
@@ -114,10 +122,18 @@ def _decision(decision: Decision) -> str:
 
 
 def as_plain(found: Dossier) -> dict[str, Any]:
-    """Return all of it as JSON values."""
+    """Return all of it as JSON values; under ``versions`` is what each forecast of an earlier version was made for."""
+    older = {
+        one: question for one, question in found.versions.items() if question.as_stated != found.question.as_stated
+    }
     told = {
         "question": QUESTION.plain(found.question),
         "excluded": found.excluded or None,
+        "state": found.state.value,
+        "versions": {
+            one: {"question": QUESTION.plain(question), "changes": list(found.changes(one))}
+            for one, question in older.items()
+        },
         "forecasts": [_case_plain(found, case) for case in found.cases],
         "history": [FORECAST.plain(forecast) for forecast in found.history],
         "outcomes": {target: RESOLUTION.plain(resolution) for target, resolution in found.outcomes.items()},

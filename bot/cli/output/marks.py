@@ -18,7 +18,7 @@ def outcome_words(outcome: Outcome | None, shape: Shape) -> str:
         return shortly(outcome)
     if math.isinf(outcome.value):
         above = outcome.value > 0
-        return f"{'above' if above else 'below'} {measured(shape.grid[-1 if above else 0], shape.unit)}"
+        return f"{'above' if above else 'below'} {measured(shape.ends[above], shape.unit)}"
     if shape.unit == "date":
         return measured(outcome.value, shape.unit)
     return f"{shortly(outcome)} {shape.unit}".strip()

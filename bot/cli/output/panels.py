@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from bot.domain.curves import quantile_within
 from bot.domain.forecast import TrialEnd
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
 from bot.domain.question import SINGLE_TARGET
-from bot.lab.quantiles import quantile
 from bot.store.forecasts import Trace
 from bot.store.trials import TrialRecord
 
@@ -142,13 +142,15 @@ def _fan(
     longest = max((len(curves) for curves in trials.values()), default=0)
     # A trial that has ended goes on believing what it believed last.
     means = [_mean([curves[min(step, len(curves) - 1)] for curves in trials.values()]) for step in range(longest)]
-    medians = {number: tuple(_bounded(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()}
+    medians = {
+        number: tuple(quantile_within(curve, shape, 0.5) for curve in curves) for number, curves in trials.items()
+    }
     return Fan(
         title=title,
         unit=shape.unit,
         rows=tuple(_quantiles(curve, shape) for curve in means),
         lines=tuple(Line(trial=number, end=ends[number], values=values) for number, values in medians.items()),
-        crowd=_bounded(crowd, shape, 0.5) if isinstance(crowd, Curve) else None,
+        crowd=quantile_within(crowd, shape, 0.5) if isinstance(crowd, Curve) else None,
         answer=_quantiles(answer, shape) if isinstance(answer, Curve) else None,
     )
 
@@ -164,9 +166,4 @@ def _mean(curves: Sequence[Curve]) -> Curve:
 
 
 def _quantiles(curve: Curve, shape: CurveShape) -> tuple[float, ...]:
-    return tuple(_bounded(curve, shape, level) for level in LEVELS)
-
-
-def _bounded(curve: Curve, shape: CurveShape, level: float) -> float:
-    found = quantile(curve, shape, level)
-    return found if found is not None else shape.grid[0 if curve.cdf[0] > level else -1]
+    return tuple(quantile_within(curve, shape, level) for level in LEVELS)

@@ -1,6 +1,5 @@
 """What this forecaster said of the question before."""
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,11 +7,13 @@ from datetime import datetime
 from bot.desk.take import Take
 from bot.desk.tools.scene import Scene
 from bot.desk.tools.tool import Outcome, described
+from bot.domain.curves import quantiles_of
 from bot.domain.forecast import Forecast
 from bot.domain.inquiry import Charge
-from bot.domain.prediction import Binary, Choice, CurveShape, Prediction
+from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
 from bot.domain.prompt import Tool
 from bot.domain.question import Question, QuestionRef
+from bot.domain.question_changes import describe_changes
 from bot.domain.step import Json
 from bot.store.codec import PREDICTION, PREDICTIONS, version_of
 from bot.store.forecasts import Forecasts
@@ -61,7 +62,9 @@ class EarlierForecasts:
     async def run(self, arguments: Mapping[str, Json], take: Take) -> Outcome:
         past = Own(self.forecasts, self.related, self.charge)
         made = await past.of(self.scene.question.ref, before=self.scene.bound)
-        lines = [_line(forecast, self.scene.question) for forecast in made[-_NEWEST:]]
+        newest = made[-_NEWEST:]
+        asked = await self.forecasts.questions_of(newest)
+        lines = [_line(forecast, asked[forecast.version], self.scene.question) for forecast in newest]
         text = self.scene.quoted("\n".join(lines), "your earlier forecasts", self.scene.section.passage_chars)
         return Outcome(text=text if lines else "There are none.", data=await self._last(made) if made else None)
 
@@ -93,9 +96,12 @@ def _first_said(made: Sequence[Forecast]) -> Forecast:
     return first
 
 
-def _line(forecast: Forecast, question: Question) -> str:
-    told = [f"{key}: {_said(value, question)}" for key, value in list(forecast.predictions.items())[:_TARGETS]]
-    return f"{forecast.made_at.date().isoformat()}: {'; '.join(told)}"
+def _line(forecast: Forecast, asked: Question, now: Question) -> str:
+    """Tell a forecast on the grid for which it was made, and what is asked otherwise now."""
+    told = [f"{key}: {_said(value, asked)}" for key, value in list(forecast.predictions.items())[:_TARGETS]]
+    changes = describe_changes(asked, now)
+    since = f" (since then {'; '.join(changes)})" if changes else ""
+    return f"{forecast.made_at.date().isoformat()}: {'; '.join(told)}{since}"
 
 
 def _said(prediction: Prediction, question: Question) -> str:
@@ -111,6 +117,5 @@ def _said(prediction: Prediction, question: Question) -> str:
 def _quantiles(cdf: Sequence[float], question: Question) -> str:
     if not isinstance(question.shape, CurveShape) or len(question.shape.grid) != len(cdf):
         return "a distribution on another grid"
-    grid = question.shape.grid
-    places = [(level, min(bisect_left(cdf, level), len(grid) - 1)) for level in _QUANTILES]
-    return ", ".join(f"{level:.0%} below {grid[place]:g}" for level, place in places)
+    values = quantiles_of(Curve(tuple(cdf)), question.shape, _QUANTILES)
+    return ", ".join(f"{level:.0%} below {value:g}" for level, value in values.items())

@@ -28,6 +28,20 @@ class World:
         self._hub = hub
         self.crowd = self.add_user("crowd", balance=_RICH)
 
+    def deposit(self, user: User, amount: float) -> None:
+        """Let mana come to a user otherwise than by trading, such as from somebody's link; below 0 it goes."""
+        user.balance += amount
+        user.deposits += amount
+        self._say_users([user.id])
+
+    def lend(
+        self, user: User, market: Market, amount: float, *, answer: str | None = None, margin: bool = True
+    ) -> None:
+        """Lend mana on what a user holds of a market."""
+        self.state.holding(user.id, market.id, answer).lend(amount, self._now(), margin=margin)
+        user.balance += amount
+        self._say_users([user.id])
+
     # Who and what there is
 
     def add_user(
@@ -39,6 +53,7 @@ class World:
             username=username,
             created=self._now() - 2 * _WEEK_MS,
             balance=balance,
+            deposits=balance,
             key=key,
             is_bot=is_bot,
         )
@@ -95,6 +110,18 @@ class World:
             is_other=text == "Other",
         )
 
+    def add_answer(self, market: Market, text: str, prob: float = 0.5) -> Answer:
+        """Add an answer to an open market: at a price of its own, or with half of that of the last where one wins."""
+        market.edits.append((self._now(), market.asks))
+        if market.sums_to_one:
+            last = market.answers[-1]
+            prob = last.pool.prob / 2.0
+            last.pool = pool_at(prob, market.liquidity)
+        answer = self._answer(market, len(market.answers), text, (prob, None))
+        market.answers.append(answer)
+        self.edit(market)
+        return answer
+
     # Trades
 
     def bet(self, ask: Ask, found: Outcome) -> Bet:
@@ -141,6 +168,7 @@ class World:
 
     def edit(self, market: Market, **fields: object) -> None:
         """Change fields of a market (question, description, closes)."""
+        market.edits.append((self._now(), market.asks))
         for name, value in fields.items():
             setattr(market, name, value)
         market.updated = self._now()
@@ -207,7 +235,7 @@ class World:
         if fault is Fault.CLOSING:
             self.close(market)
         elif fault is Fault.EDITED:
-            self.edit(market, description=f"{market.description} Clarified.")
+            self._edit_somehow(market)
         elif fault is Fault.RESOLVED and market.type == "PSEUDO_NUMERIC":
             self.resolve(market, "MKT", prob=market.pool.prob)
         elif fault is Fault.RESOLVED:
@@ -220,6 +248,15 @@ class World:
         else:
             return False
         return True
+
+    def _edit_somehow(self, market: Market) -> None:
+        """Edit one field of a market, which depends on how often it was edited."""
+        edits: list[dict[str, object]] = [
+            {"description": f"{market.description} Clarified."},
+            {"question": f"{market.question} (edited)"},
+            {"closes": (market.closes or self._now()) + 52 * _WEEK_MS},
+        ]
+        self.edit(market, **edits[len(market.edits) % len(edits)])
 
     # What is heard of it
 

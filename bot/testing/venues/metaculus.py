@@ -20,6 +20,7 @@ from starlette.routing import BaseRoute, Route
 from bot.testing.venues import metaculus_people as people
 from bot.testing.venues.faults import Fault, Faults
 from bot.testing.venues.kit import FakeVenue, Receive, Scope, Send, body_json, heard
+from bot.testing.venues.metaculus_leaderboard import leaderboard
 from bot.testing.venues.metaculus_lists import Query, posts
 from bot.testing.venues.metaculus_rows import View
 from bot.testing.venues.metaculus_rules import Refusal, as_list, check_items, denied, end_standing, moment
@@ -76,6 +77,7 @@ class FakeMetaculus(FakeVenue):
             "/api/projects/tournaments/": self._tournaments,
             "/api/projects/tournaments/{name}/": self._tournament,
             "/api/projects/minibenches/": self._minibenches,
+            "/api/leaderboards/project/{id:int}/": self._leaderboards,
         }
         writes: Mapping[str, Handler] = {
             "/api/questions/forecast/": self._forecast,
@@ -209,6 +211,12 @@ class FakeMetaculus(FakeVenue):
         texts = {"subtitle": "", "description": "", "header_logo": None, "forecasts_flow_enabled": True}
         mine = {"followers_count": 0, "is_subscribed": False, "follow_questions": False, "has_participated": True}
         return JSONResponse({**self._page(tournament), **texts, **mine})
+
+    async def _leaderboards(self, request: Request, user: User | None) -> Response:
+        tournament = self.state.tournaments.get(request.path_params["id"])
+        if tournament is None or tournament.permission is None:
+            raise Refusal(404, {"detail": "No Project matches the given query."})
+        return JSONResponse([leaderboard(self.state, tournament, user, self.now())])
 
     def _page(self, tournament: Tournament) -> dict[str, Any]:
         return people.tournament_page(self.state, tournament, self.now())

@@ -68,7 +68,7 @@ def _place(scaling: Scaling, value: float) -> int:
 
 
 def mass(question: Question, forecast: Forecast, outcome: int) -> float:
-    """Return the probability that a forecast had on the outcome."""
+    """Return the probability that a forecast had on the outcome: an option it had not is read at the last one."""
     values = forecast.values
     if question.type not in CONTINUOUS:
         value = values[outcome]
@@ -78,15 +78,16 @@ def mass(question: Question, forecast: Forecast, outcome: int) -> float:
     return whole[outcome + 1] - whole[outcome]
 
 
-def baseline(question: Question, probability: float, outcome: int) -> float:
-    """Return the baseline score of a probability on the outcome."""
+def baseline(question: Question, forecast: Forecast, outcome: int) -> float:
+    """Return the baseline score of a forecast; of a choice among the options that there were when it was made."""
+    probability = mass(question, forecast, outcome)
     if question.type in CONTINUOUS:
         scaling = question.scaling or Scaling(low=0.0, high=1.0)
         sides = scaling.open_lower + scaling.open_upper
         inside = (1.0 - _OUTSIDE * sides) / scaling.buckets
         even = inside if 1 <= outcome <= scaling.buckets else _OUTSIDE
         return 100.0 * math.log(probability / even) / 2.0
-    options = 2 if question.type == "binary" else len(question.options or ())
+    options = sum(value is not None for value in forecast.values)
     return 100.0 * math.log(probability * options) / math.log(options)
 
 
@@ -100,6 +101,16 @@ def peer(question: Question, own: float, everybody: list[float]) -> float:
     return score / 2.0 if question.type in CONTINUOUS else score
 
 
+def _masses(question: Question, standing: Mapping[int, Forecast], outcome: int) -> list[float]:
+    """Return what all have on the outcome; where one of them has no such option, all are read at the last one.
+
+    The server takes the mean of each option first, and reads the last one where that is none.
+    """
+    lacks = question.type not in CONTINUOUS and any(one.values[outcome] is None for one in standing.values())
+    place = len(question.all_options_ever or ()) - 1 if lacks else outcome
+    return [mass(question, forecast, place) for forecast in standing.values()]
+
+
 def _standing(forecasts: list[Forecast], at: float) -> dict[int, Forecast]:
     return {forecast.author: forecast for forecast in forecasts if forecast.stands(at)}
 
@@ -109,11 +120,10 @@ def _at_spot(question: Question, author: int, rivals: list[Forecast], outcome: i
     standing = _standing(rivals, at)
     if author not in standing:
         return None
-    own = mass(question, standing[author], outcome)
-    everybody = [mass(question, forecast, outcome) for forecast in standing.values()]
+    own, everybody = mass(question, standing[author], outcome), _masses(question, standing, outcome)
     return {
         "spot_peer_score": peer(question, own, everybody),
-        "spot_baseline_score": baseline(question, own, outcome),
+        "spot_baseline_score": baseline(question, standing[author], outcome),
     }
 
 
@@ -129,9 +139,8 @@ def _over_time(question: Question, author: int, rivals: list[Forecast], outcome:
         if author not in standing:
             continue
         part = (stop - start) / (end - begin)
-        own = mass(question, standing[author], outcome)
-        everybody = [mass(question, forecast, outcome) for forecast in standing.values()]
-        found["baseline_score"] += part * baseline(question, own, outcome)
+        own, everybody = mass(question, standing[author], outcome), _masses(question, standing, outcome)
+        found["baseline_score"] += part * baseline(question, standing[author], outcome)
         found["peer_score"] += part * peer(question, own, everybody)
         found["coverage"] += part
     return {**found, "weighted_coverage": found["coverage"]}

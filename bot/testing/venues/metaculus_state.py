@@ -89,6 +89,10 @@ class Forecast:
         return None if self.hides_end and self.end is not None and self.end > now else self.end
 
 
+# Title and texts, options, scale, and when it closes.
+Asks = tuple[tuple[str, ...], tuple[str, ...], Scaling | None, datetime]
+
+
 @dataclass(slots=True, kw_only=True)
 class Question:
     """A question; its texts are empty where it is a part of a group."""
@@ -121,6 +125,14 @@ class Question:
     score_type: str = "peer"
     method: str = "recency_weighted"
     forecasts: list[Forecast] = field(default_factory=list)
+    # What it asked before each edit, and when that was.
+    edits: list[tuple[datetime, Asks]] = field(default_factory=list)
+
+    @property
+    def asks(self) -> Asks:
+        """What it asks now."""
+        texts = (self.title, self.description, self.criteria, self.fine_print)
+        return texts, tuple(self.options or ()), self.scaling, self.scheduled_close
 
     @property
     def close(self) -> datetime:

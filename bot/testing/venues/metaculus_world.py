@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from bot.testing.venues.metaculus_state import (
 
 _FIRST_POST, _FIRST_QUESTION, _FIRST_TOURNAMENT = 40_001, 50_001, 32_002
 _GRACE_S = 2 * 86_400.0
+_YEAR = timedelta(days=365)
 
 
 class World:
@@ -138,12 +140,14 @@ class World:
 
     def edit(self, question: Question, **fields: object) -> None:
         """Change fields of a question (title, criteria, scheduled_close)."""
+        question.edits.append((self._now(), question.asks))
         for name, value in fields.items():
             setattr(question, name, value)
         self.state.posts[question.post].edited = self._now()
 
     def change_options(self, question: Question, options: Sequence[str], *, grace_s: float = _GRACE_S) -> None:
         """Add options: forecasts must name them at once, and those that stand end with the grace period."""
+        question.edits.append((self._now(), question.asks))
         change_options(question, options, self._now(), grace_s)
 
     def close(self, question: Question) -> None:
@@ -185,16 +189,39 @@ class World:
         """
         if fault is Fault.CLOSING:
             self.close(question)
-        elif fault is Fault.EDITED and question.options is not None:
-            self.change_options(question, [*question.options[:-1], "Something else", question.options[-1]])
         elif fault is Fault.EDITED:
-            self.edit(question, criteria=f"{question.criteria} Clarified.")
+            self._edit_somehow(question)
         elif fault is Fault.RESOLVED:
             outcomes: Mapping[str, str] = {"binary": "yes", "multiple_choice": (question.options or [""])[0]}
             self.resolve(question, outcomes.get(question.type, "above_upper_bound"))
         else:
             return False
         return True
+
+    def _edit_somehow(self, question: Question) -> None:
+        """Edit one field of a question, which depends on the question and on how often it was edited."""
+        scaling, resolves = question.scaling, question.scheduled_resolve
+        edits: list[dict[str, object]] = [
+            {"criteria": f"{question.criteria} Clarified."},
+            {"title": f"{question.title} (edited)"},
+            {"description": f"{question.description} More of it."},
+            {"fine_print": f"{question.fine_print} But not on Sundays."},
+            {"scheduled_close": question.scheduled_close + _YEAR, "scheduled_resolve": resolves + _YEAR},
+        ]
+        if scaling is not None:
+            wider, below = 2.0 * scaling.high - scaling.low, scaling.low - (scaling.high - scaling.low) / 9.0
+            bounds: tuple[dict[str, Any], ...] = (
+                {"high": wider},
+                {"open_upper": not scaling.open_upper},
+                {"zero_point": below},
+            )
+            edits[:0] = [{"scaling": replace(scaling, **change)} for change in bounds]
+        place = (question.id - _FIRST_QUESTION + len(question.edits)) % len(edits)
+        if question.options is not None and place % 2 == 0:
+            new = f"Something else {len(question.edits)}".removesuffix(" 0")
+            self.change_options(question, [*question.options[:-1], new, question.options[-1]])
+        else:
+            self.edit(question, **edits[place])
 
 
 def grid(low: float, high: float, **fields: Any) -> Scaling:  # noqa: ANN401 - fields of Scaling

@@ -106,18 +106,18 @@ class World:
     def add_choice(self, title: str, options: Mapping[str, str], **more: Any) -> tuple[Event, list[Market]]:  # noqa: ANN401 - fields
         """Open an event with a market for each option at its price: exactly one of them wins."""
         event = self.add_event(title, neg_risk=True, **more)
+        return event, [self.add_outcome(event, option, price) for option, price in options.items()]
+
+    def add_outcome(self, event: Event, option: str, price: str) -> Market:
+        """Open the market of one option of an event at its price, also later on."""
         cent = Decimal("0.01")
-        markets = [
-            self.add_market(
-                f"Will {option} be it?",
-                event=event,
-                item=option,
-                bids=((str(Decimal(price) - cent), "100"),),
-                asks=((str(Decimal(price) + cent), "100"),),
-            )
-            for option, price in options.items()
-        ]
-        return event, markets
+        return self.add_market(
+            f"Will {option} be it?",
+            event=event,
+            item=option,
+            bids=((str(Decimal(price) - cent), "100"),),
+            asks=((str(Decimal(price) + cent), "100"),),
+        )
 
     def mint(self, market: Market) -> None:
         """Let the exchange know a market that was too new."""
@@ -218,10 +218,15 @@ class World:
         """Pay an account what its shares of an ended market are worth; return it."""
         if market.payouts is None:
             return Decimal(0)
-        shares = [user.shares.pop(token, Decimal(0)) for token in market.tokens]
-        paid = sum((count * pays for count, pays in zip(shares, market.payouts, strict=True)), Decimal(0))
-        user.cash += paid
-        return paid
+        total = Decimal(0)
+        for token, pays in zip(market.tokens, market.payouts, strict=True):
+            paid = user.shares.pop(token, Decimal(0)) * pays
+            if token in user.spent:
+                user.realise(token, paid - user.spent.pop(token))
+            user.fees.pop(token, None)
+            total += paid
+        user.cash += total
+        return total
 
     def disturb(self, fault: Fault, market: Market) -> bool:
         """Let a fault of the world befall a market, while a request about it is under way; say whether it did."""

@@ -47,7 +47,8 @@ async def beliefs(question: Question) -> list[dict[str, Prediction]]:
     ("shape", "even"),
     [
         (COLOURS, Choice(dict.fromkeys(COLOURS.options, 0.25))),
-        (METRES, Curve((0.0, 0.1, 0.5, 1.0))),
+        # Three steps of its scale, which is none of even metres.
+        (METRES, Curve((0.0, 1 / 3, 2 / 3, 1.0))),
     ],
     ids=["choice", "curve"],
 )

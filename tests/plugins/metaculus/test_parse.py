@@ -125,7 +125,10 @@ def test_mc_r9_text_options_scale_bounds_and_times_are_in_the_question(shared: P
     assert one.opens_at == datetime(2026, 11, 21, 19, 51, 12, 60379, tzinfo=UTC)
     assert one.closes_at == datetime(2026, 12, 21, 20, 21, 12, 60379, tzinfo=UTC)
     assert one.target("outcome").resolves_at == datetime(2026, 12, 31, 20, 21, 12, 60379, tzinfo=UTC)
-    assert one.facts["spot_at"] == "2026-11-21T20:11:12.060379+00:00"
+    # It is scored over time: the moment that the record has too is none that counts.
+    assert (one.facts["score"], "spot_at" in one.facts) == ("peer", False)
+    [spot] = sample(shared, "post_spot_mc")
+    assert (spot.facts["score"], spot.facts["spot_at"]) == ("spot_peer", "2026-11-21T20:27:17.017320+00:00")
     assert one.facts["category"] == "sample-aib"
     assert one.facts["projects"] == "32002"
     assert one.tournaments == ("sample-aib", "32002")

@@ -11,7 +11,17 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from bot.api import IntentAction, IntentState, Leg, Question, Side, Unauthorized, Unavailable, WriterPlace
+from bot.api import (
+    IntentAction,
+    IntentState,
+    Leg,
+    Question,
+    Side,
+    Unauthorized,
+    Unavailable,
+    WriterPlace,
+    describe_changes,
+)
 from bot.errors import Rejected
 from bot.redact import forgetting, hide
 from bot.testing.venues.faults import Fault, Trouble
@@ -39,6 +49,15 @@ async def refusal(stand: Stand, question: Question, **order: Any) -> str:
         await sealed(stand.writer(), question, intent_of(question, order_of(question, **order)))
     assert not stand.asked("/order")
     return str(caught.value)
+
+
+async def changes(stand: Stand, question: Question, **order: Any) -> tuple[str, ...]:
+    """What the writer shows to have changed, without a request and without a signature."""
+    [made] = (await sealed(stand.writer(), question, intent_of(question, order_of(question, **order)))).sealed
+    assert (made.tag, made.body) == ("", "")
+    assert made.question is not None
+    assert not [one for line in stand.lines for one in line.asked if one["do"] == "order"]
+    return describe_changes(question, made.question)
 
 
 # Signed and posted
@@ -191,8 +210,9 @@ async def test_pm_v6_a_market_that_is_not_what_was_forecast_any_more_is_left_alo
     market = stand.world.add_market("Will it rain?", **BOOK)
     question = await stand.question(market)
     stand.world.edit(market, description="This market resolves to Yes if it pours.")
-    assert "rules have changed" in await refusal(stand, question)
+    assert await changes(stand, question) == ("the resolution criteria changed",)
     stand.world.edit(market, description="This market resolves to Yes if it happens.", fees=FEES)
+    market.new_version = False
     assert "fees or delay of its market have changed" in await refusal(stand, question)
     stand.world.edit(market, fees=None, accepting=False)
     assert "takes no orders" in await refusal(stand, question)
@@ -209,7 +229,17 @@ async def test_pm_v6_changed_rules_of_one_outcome_among_several_are_noticed(stan
     event, markets = stand.world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
     question = await stand.named(f"event:{event.id}")
     stand.world.edit(markets[1], description="Bob wins if he comes second.")
-    assert "rules have changed" in await refusal(stand, question, option="Ann", price="0.61", size="100")
+    said = await changes(stand, question, option="Ann", price="0.61", size="100")
+    assert said == ("the resolution criteria changed",)
+
+
+async def test_an_outcome_that_was_added_is_told_and_nothing_is_signed(stand: Stand) -> None:
+    event, _ = stand.world.add_choice("Who will win?", {"Ann": "0.6", "Bob": "0.3", "Cat": "0.1"})
+    question = await stand.named(f"event:{event.id}")
+    stand.world.add_outcome(event, "Dan", "0.05")
+    said = await changes(stand, question, option="Ann", price="0.61", size="100")
+    assert said == ('option "Dan" was added',)
+    assert stand.asked("/order") == []
 
 
 async def test_an_order_on_another_contract_than_its_question_is_refused(stand: Stand) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ async def open_quay(settings, workplace):
 
 class Pier(MemoryVenue):
     async def find(self, name):
-        if name in {"mole", "https://pier.example/mole"}:
+        if name in {"mole", "mole-7", "https://pier.example/mole"}:
             return replace(question("mole-7", "https://pier.example/mole"), ref=QuestionRef("pier", "mole-7"))
         if name == "over":
             raise Rejected("over cannot be forecast: it is closed")
@@ -125,6 +125,19 @@ async def test_a_unique_part_of_a_key_is_enough(configure: Configure) -> None:
     config = configure()
     await discovered(config)
     assert str((await sources(config).find("lam")).question.ref) == "quay:lamp"
+
+
+async def test_a_question_that_is_over_on_record_is_asked_of_its_venue_again(configure: Configure) -> None:
+    config = configure(PIER)
+    now = FakeClock().now()
+    over = replace(OWN, ref=QuestionRef("pier", "mole-7"), closes_at=now - timedelta(days=1))
+    gone = replace(over, ref=QuestionRef("pier", "over"))
+    async with open_app(config, load_registry(config), clock=FakeClock()) as app:
+        await app.ledger.questions.record([over, gone], seen_at=now)
+    wanted = await sources(config).find("pier:mole-7")
+    assert (wanted.question.title, wanted.question.closes_at, wanted.fresh) == ("mole-7", None, True)
+    # Where it cannot be forecast there either, what the ledger says of it is told.
+    assert (await sources(config).find("pier:over")).fresh is False
 
 
 PIER = f'{CONFIG}[venues.pier]\nforecasters = ["keeper"]\n'

@@ -192,7 +192,7 @@ async def test_earlier_forecasts_are_those_of_this_forecaster_before_the_cutoff(
         (
             CurveShape(grid=(0.0, 10.0, 20.0, 30.0)),
             Curve((0.0, 0.2, 0.6, 1.0)),
-            "10% below 10, 50% below 20, 90% below 30",
+            "10% below 5, 50% below 17.5, 90% below 27.5",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from bot.config.sources import Sources, Variable, variable_name
 from bot.gate.armed import config_digest as digest_with
 from bot.gate.armed import same_but_secrets
 from bot.gate.lanes import lane_in
-from bot.specs import Configurable, LocalPath, SearchSpec, Settings, Table, VenueSpec
+from bot.specs import Configurable, ForecasterSpec, LocalPath, SearchSpec, Settings, Table, VenueSpec
 
 TABLE: dict[str, Any] = {"forecasters": ["first"], "settings": {"groups": ["weather"]}}
 
@@ -33,7 +33,16 @@ def opened(*_: object) -> Any:
     raise AssertionError(message)
 
 
+# The first one's forecasts leave, and it builds on the member's; the second one is scored beside it.
+FORECASTERS = [
+    ForecasterSpec(name="first", summary="Thing.", settings=Groups, open=opened, members=lambda _: ["member"]),
+    ForecasterSpec(
+        name="member", summary="Thing.", settings=Groups, open=opened, roles=("judge",), may_ask=("juror_*",)
+    ),
+    ForecasterSpec(name="second", summary="Thing.", settings=Groups, open=opened, roles=("second_opinion", "judge")),
+]
 SHELF: Mapping[Table, Iterable[Configurable[Any]]] = {
+    Table.FORECASTERS: FORECASTERS,
     Table.VENUES: [VenueSpec(name="lantern", summary="Thing.", settings=Groups, reader=opened)],
     Table.SEARCH: [SearchSpec(name="finder", summary="Thing.", settings=Engine, open=opened)],
 }
@@ -77,8 +86,15 @@ def venues(**changes: Any) -> dict[str, Any]:
         {"forecasters": {"first": {"trials": 5}}},
         {"calibration": {"use": "gated"}},
         {"llm": {"roles": {"main": {"model": "there:small"}}}},
-        {"plugins": ["other"]},
         {"policy": {"price_move": 0.1}},
+        {"plugin_files": ["mine.py"]},
+        {"limits": {"steps": 3}},
+        {"desk": {"results": 3}},
+        {"venues": venues(comment=True)},
+        {"venues": venues(choose=[{"tag": "ai", "forecasters": ["second"]}])},
+        {"forecasters": {"member": {"trials": 5}}},
+        {"llm": {"roles": {"judge": {"model": "there:small"}}}},
+        {"llm": {"roles": {"juror_3": {"model": "there:small"}}}},
         {"seed": 2},
     ],
     ids=str,
@@ -93,6 +109,16 @@ def test_a_change_of_what_decides_what_leaves_changes_the_digest(changes: dict[s
         {"log": {"level": "debug"}},
         {"daemon": {"submit_every_s": 5.0}},
         {"state": "elsewhere"},
+        {"plugins": ["other"]},
+        {"notifiers": {"mail": {}}},
+        {"forecasters": {"second": {"trials": 5}}},
+        {"venues": venues(forecasters=["first", "second"])},
+        {"venues": venues(paper={"cash": 5.0})},
+        {"venues": venues(discover_every_s=5.0)},
+        {"llm": {"budget": {"day_usd": 99.0}}},
+        {"llm": {"providers": {"there": {"concurrency": 1}}}},
+        {"llm": {"models": {"there:small": {"price_in": 1.0, "price_out": 2.0}}}},
+        {"llm": {"roles": {"second_opinion": {"model": "there:small"}}}},
         {"venues": {"lantern": TABLE, "torch": TABLE | {"caps": {"total": 1.0}}}},
         {"venues": {"torch": TABLE, "lantern": TABLE}},
         {"mode": "paper", "venues": {"lantern": TABLE | {"mode": "live"}}},

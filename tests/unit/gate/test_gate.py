@@ -69,7 +69,7 @@ def test_a_forecast_made_with_knowledge_of_the_future_is_held_for_good(gate: Gat
             case(question=question(opens_at=NOW + timedelta(hours=1))),
             "the window opens at 2026-03-01 13:00 UTC",
         ),
-        (case(version="v2"), "text changed after this forecast"),
+        (case(forecast_on=question(title="Will it snow?")), 'the title was "Will it snow?" and is "Will it rain?" now'),
         (case(Mode.LIVE, arm=None), "not armed for live"),
         (case(Mode.APPROVE, arm=None), "not armed for approve"),
         (case(Mode.LIVE, lacking=("clock: is off", "database: is damaged")), "clock: is off; database: is damaged"),

@@ -10,7 +10,7 @@ from bot.gate.roles import Act, may, require
 ALLOWED = {
     None: {Act.HALT},
     Role.VIEWER: {Act.HALT},
-    Role.OPERATOR: {Act.HALT, Act.DISARM, Act.REJECT, Act.RESUME, Act.UNLOCK, Act.FORECAST},
+    Role.OPERATOR: {Act.HALT, Act.DISARM, Act.REJECT, Act.RESUME, Act.UNLOCK, Act.FORECAST, Act.WITHDRAW},
     Role.APPROVER: {
         Act.HALT,
         Act.DISARM,
@@ -23,6 +23,7 @@ ALLOWED = {
         Act.ADOPT,
         Act.UNLOCK,
         Act.FORECAST,
+        Act.WITHDRAW,
     },
 }
 

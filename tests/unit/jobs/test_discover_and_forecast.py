@@ -45,14 +45,18 @@ async def test_a_stale_forecast_is_renewed(house: House) -> None:
 
 
 async def test_a_changed_text_is_forecast_again(house: House) -> None:
-    house.offer("rain")
+    closes_at = house.clock.now() + timedelta(days=10)
+    house.offer("rain", closes_at=closes_at)
     await house.discover()
     await house.forecast()
     await house.clock.advance(HOUR_S)
-    house.offer("rain", criteria="More than a millimetre.")
+    house.offer("rain", closes_at=closes_at, criteria="More than a millimetre.")
     await house.discover()
     await house.forecast()
-    assert [forecast.why for forecast in await house.history()] == ["new question", "text changed"]
+    assert [forecast.why for forecast in await house.history()] == [
+        "new question",
+        "the question changed: the resolution criteria changed",
+    ]
 
 
 async def test_small_price_moves_add_up_to_one_that_counts(house: House) -> None:
@@ -81,18 +85,33 @@ async def test_every_price_move_counts_and_so_does_a_change_of_the_text_after_th
         assert await house.forecast() == "1 forecasts made"
         reasons.append((await house.history())[-1].why.split(" by ")[0])
         await house.clock.advance(HOUR_S)
-    assert reasons == ["new question", "price moved", "price moved", "price moved", "text changed"]
+    assert reasons[:4] == ["new question", "price moved", "price moved", "price moved"]
+    assert reasons[4] == 'the question changed: the title was "Will there be rain?" and is "Rain?" now'
 
 
-@pytest.mark.parametrize("changes", [{"price": 0.7}, {"criteria": "More than a millimetre."}])
-async def test_what_changes_soon_after_a_forecast_waits_for_the_shortest_gap(
+async def test_a_question_that_changed_is_forecast_again_at_once_unless_it_changes_to_and_fro(house: House) -> None:
+    closes_at = house.clock.now() + timedelta(days=10)
+    made = []
+    for number in range(6):
+        house.offer("rain", closes_at=closes_at, criteria=f"More than {number % 2} mm.")
+        await house.discover()
+        made.append(await house.forecast())
+        await house.clock.advance(60)
+    assert made == [*["1 forecasts made"] * 4, *["0 forecasts made"] * 2]
+    await house.clock.advance(HOUR_S)
+    assert await house.forecast() == "1 forecasts made"
+
+
+@pytest.mark.parametrize("changes", [{"price": 0.7}, {"facts": {"weight": "2"}}])
+async def test_what_moves_soon_after_a_forecast_waits_for_the_shortest_gap(
     house: House, changes: dict[str, object]
 ) -> None:
-    house.offer("rain", price=0.4)
+    closes_at = house.clock.now() + timedelta(days=10)
+    house.offer("rain", price=0.4, closes_at=closes_at)
     await house.discover()
     await house.forecast()
     await house.clock.advance(60)
-    house.offer("rain", **{"price": 0.4, **changes})
+    house.offer("rain", **{"price": 0.4, "closes_at": closes_at, **changes})
     await house.discover()
     assert await house.forecast() == "0 forecasts made"
     # The default gap is an hour.

@@ -212,7 +212,7 @@ async def test_a_question_that_was_reworded_after_the_decision_is_not_answered(f
     floor.house.offer("rain", title="Will there be rain, or snow?")
     await floor.house.discover()
     assert await floor.outbox.flush() == 0
-    assert "text changed" in (await floor.whys())[-1]
+    assert 'is "Will there be rain, or snow?" now' in (await floor.whys())[-1]
 
 
 async def test_a_person_is_asked_and_what_is_approved_leaves_once(floor: Shopfloor) -> None:

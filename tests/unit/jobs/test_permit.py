@@ -20,6 +20,7 @@ from bot.domain.request import (
     Resume,
     RevokePrincipal,
     UnlockQuestion,
+    WithdrawForecast,
 )
 from bot.domain.submission import Mode
 from bot.errors import NotFound, Rejected, Unauthorized
@@ -58,6 +59,7 @@ class Office:
             lanes={VENUE: self.floor.lane},
             trading=frozenset({VENUE}),
             adopt=self.adopt,
+            resumed=lambda _: self.floor.readiness.outdate(),
         )
 
     async def ask(self, kind: type[Any], by: str = "ann", **fields: Any) -> str:
@@ -99,6 +101,7 @@ REQUESTS: dict[Act, tuple[type[Any], dict[str, Any]]] = {
     Act.ADD_PRINCIPAL: (AddPrincipal, {"name": "new", "role": Role.VIEWER, "salt": "00" * 16, "hash": "11" * 32}),
     Act.REVOKE_PRINCIPAL: (RevokePrincipal, {"name": "vic"}),
     Act.ADOPT: (AdoptIntent, {"intent": "there is none", "absent": True}),
+    Act.WITHDRAW: (WithdrawForecast, {"ref": OTHER}),
 }
 
 
@@ -116,6 +119,9 @@ async def test_each_person_is_let_do_what_their_role_allows_and_nothing_else(off
         assert await office.house.ledger.leave.head() == before
     elif kind in {AnswerApproval, AdoptIntent}:
         with pytest.raises(NotFound):
+            await permit(office.parts, request)
+    elif kind is WithdrawForecast:
+        with pytest.raises(Rejected, match="no forecasts that stand"):
             await permit(office.parts, request)
     else:
         await permit(office.parts, request)
@@ -265,9 +271,9 @@ async def test_what_is_armed_must_make_sense(office: Office, fields: dict[str, A
         await office.ask(ArmVenue, **fields)
 
 
-@pytest.mark.parametrize("hours", [0, -1, 24 * 32])
+@pytest.mark.parametrize("hours", [0, -1, 24 * 121])
 async def test_an_arm_record_ends_some_time_from_now(office: Office, hours: int) -> None:
-    with pytest.raises(Rejected, match="within 31 days"):
+    with pytest.raises(Rejected, match="within 120 days"):
         await office.ask(ArmVenue, until=office.house.clock.now() + timedelta(hours=hours))
 
 

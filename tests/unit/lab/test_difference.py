@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from bot.config.model import DeskSection
 from bot.desk.combine import Pool
 from bot.domain.belief import Belief
+from bot.domain.curves import quantile
 from bot.domain.forecast import Forecast, Limits
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question
 from bot.domain.step import Action, Observation, Step
 from bot.lab.chain import chain_of
 from bot.lab.difference import Difference, Side, difference, spread
-from bot.lab.quantiles import quantile
 from bot.ports import Desk
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts

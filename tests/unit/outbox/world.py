@@ -37,6 +37,7 @@ from bot.store.journal import Journal
 from bot.store.leave import Leave
 from bot.store.ledger import Ledger, open_ledger
 from bot.store.questions import Questions
+from bot.store.schedule import Schedule
 from bot.store.submissions import BatchRow, Submissions
 from bot.testing.clock import START, FakeClock
 from bot.testing.exchange import MemoryExchange
@@ -131,6 +132,8 @@ class World:
             SimpleNamespace(
                 submissions=self.submissions,
                 questions=Questions(runs, runs),
+                forecasts=Forecasts(runs, reads),
+                schedule=Schedule(runs, reads),
                 journal=Journal(runs, runs),
                 leave=Leave(runs, reads),
             ),

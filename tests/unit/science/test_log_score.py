@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
+from bot.domain.curves import flat_prediction
+from bot.domain.prediction import Curve, CurveShape
 from bot.science.log_score import (
     CONTINUOUS_SCALE,
     Buckets,
@@ -16,7 +18,6 @@ from bot.science.log_score import (
     baseline_choice,
     baseline_continuous,
     bucket_masses,
-    flat_cdf,
     least_mass,
     log_scores,
     option_mass,
@@ -84,7 +85,10 @@ def test_the_least_masses_are_those_that_the_platform_accepts() -> None:
 
 @pytest.mark.parametrize(("lower", "upper"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_flat_curve_scores_zero_wherever_an_outcome_can_be(lower: bool, upper: bool) -> None:  # noqa: FBT001
-    masses = bucket_masses(flat_cdf(10, open_lower=lower, open_upper=upper))
+    shape = CurveShape(grid=tuple(float(2**point) for point in range(11)), open_lower=lower, open_upper=upper)
+    flat = flat_prediction(shape)
+    assert isinstance(flat, Curve)
+    masses = bucket_masses(flat.cdf)
     possible = np.arange(0 if lower else 1, 12 if upper else 11)
     scores = baseline_continuous(masses[possible], possible, Buckets(inside=10, open_ends=lower + upper))
     assert scores == pytest.approx(np.zeros(possible.size), abs=1e-9)

@@ -16,8 +16,8 @@ from bot.domain.step import Step, Usage
 from bot.domain.submission import Hold
 from bot.errors import ContractError, NotFound, StoreError
 from bot.ids import derive_id
+from bot.store.basis import Basis
 from bot.store.checks import full_check
-from bot.store.forecasts import Basis
 from bot.store.invariants import INVARIANTS
 from bot.store.ledger import open_ledger
 from bot.store.schedule import Due
@@ -314,7 +314,7 @@ async def test_the_basis_of_a_forecast_is_what_it_was_made_on(scribe: Scribe) ->
     await scribe.ask("rain", crowd=Crowd(prediction=Binary(0.9), at=NOON))
     bases = await scribe.ledger.forecasts.bases([rain.ref, snow.ref, hail.ref], "plain")
     assert bases == {
-        rain.ref: Basis(version=first.version, made_at=first.made_at, crowd=Binary(0.25)),
+        rain.ref: Basis(version=first.version, made_at=first.made_at, crowd=Binary(0.25), of_late=1),
         snow.ref: Basis(version=bare.version, made_at=bare.made_at, crowd=None),
     }
     assert await scribe.ledger.forecasts.bases([rain.ref], "other") == {}

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.domain.order import Account, Leg, Order, Side
+from bot.domain.order import Account, Instead, Leg, Order, Position, Side
 from bot.domain.prediction import Binary
+from bot.domain.resolution import Outcome
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
 from bot.testing.clock import FakeClock
 from bot.testing.exchange import MemoryExchange, Mishap
@@ -72,6 +73,25 @@ class OneTag(Careful):
 class Showing(Careful):
     async def seal(self, batch: Batch) -> Sequence[Sealed]:
         return [replace(one, body=f"{one.body} {KEY}") for one in await super().seal(batch)]
+
+
+class Blind(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        return [replace(one, question=None) for one in await super().seal(batch)]
+
+
+class Misreading(Careful):
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        made = await super().seal(batch)
+        return [replace(one, question=one.question and replace(one.question, background="?")) for one in made]
+
+
+class Trustful(Careful):
+    """Shows its questions as they were given to it, without a look at the venue."""
+
+    async def seal(self, batch: Batch) -> Sequence[Sealed]:
+        self.edited.clear()
+        return await super().seal(batch)
 
 
 class Forgetting(Careful):
@@ -254,6 +274,11 @@ class Sweeping(Careful):
         return await super().cancel(order_ids or None)
 
 
+class Doubling(Careful):
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        return 1.0
+
+
 SEALER_MUTANTS: list[tuple[str, type[Careful]]] = [
     ("sealing_sends_nothing", SealingSends),
     ("sealing_sends_nothing", Boasting),
@@ -261,6 +286,10 @@ SEALER_MUTANTS: list[tuple[str, type[Careful]]] = [
     ("each_intent_has_one_complete_request", Blank),
     ("each_intent_has_one_complete_request", Fenceless),
     ("each_intent_has_one_complete_request", Past),
+    ("each_request_shows_its_question_as_the_writer_read_it", Blind),
+    ("each_request_shows_its_question_as_the_writer_read_it", Misreading),
+    ("a_question_that_was_edited_is_shown_as_it_is_now", Trustful),
+    ("a_question_that_was_edited_is_shown_as_it_is_now", SealingOne),
     ("no_two_requests_have_the_same_tag", OneTag),
     ("requests_hold_no_secret", Showing),
     ("what_was_acknowledged_is_found_by_its_request_after_a_restart", Forgetting),
@@ -294,6 +323,7 @@ TRADER_MUTANTS: list[tuple[str, type[Careful]]] = [
     ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Uncancelling),
     ("cancelling_everything_leaves_nothing_to_rest", Uncancelling),
     ("cancelling_what_others_ordered_is_not_claimed", Sweeping),
+    ("both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing", Doubling),
 ]
 
 
@@ -332,6 +362,10 @@ def bench_for(kind: type[Careful]) -> Bench:
         return other
 
     batch = Batch(key="open", intents=(intent_for(0), intent_for(1)), questions=(question(0), question(1)))
+
+    def edit() -> None:
+        exchange.edited = {one.ref: replace(one, criteria="By another source.") for one in batch.questions}
+
     later: Callable[[float], Awaitable[None]] = clock.advance
     return Bench(
         sealer=exchange,
@@ -343,6 +377,7 @@ def bench_for(kind: type[Careful]) -> Bench:
         now=clock.now,
         lose_request=lambda: exchange.mishaps.append(Mishap.REQUEST_LOST),
         lose_reply=lambda: exchange.mishaps.append(Mishap.REPLY_LOST),
+        edit=edit,
         resting=Batch(key="resting", intents=(intent_for(2),), questions=(question(2),)),
         secrets=(KEY,),
     )

@@ -1,0 +1,98 @@
+"""What the venues asked when a write came, by their own record, against the question that was forecast.
+
+A write may be on its way while its question is edited, which nobody can help: it is judged by all that was asked for a
+while before it came. Polymarket is left out: what describes its markets comes from a cache that may be minutes behind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bot.testing.venues.metaculus_state import Scaling
+
+if TYPE_CHECKING:
+    from bot.testing.venues.manifold_state import Asks as MarketAsks
+    from bot.testing.venues.manifold_state import Market
+    from bot.testing.venues.metaculus_state import Asks, Question
+    from tests.ledgers import Row
+
+# The versions that live intents of forecasts and orders were made on.
+VERSIONS = """
+select i.id as intent, v.body, b.body as background, c.body as criteria
+from intent i join forecast f on f.id = i.forecast join question_version v on v.version = f.version
+left join passage b on b.digest = v.background left join passage c on c.digest = v.criteria
+where i.mode <> 'paper' and i.action in ('forecast', 'order')
+"""
+# From a writer's reading to the moment at which its request takes effect: patience, deadlines and late arrivals.
+UNDER_WAY_S = 180.0
+_MINUTE_S = 60.0
+
+A = TypeVar("A")
+
+
+def in_force(edits: Sequence[tuple[float, A]], now: A, at_s: float) -> Iterator[A]:
+    """Yield all that was asked between some time before a moment and that moment; ``edits`` say what it was before."""
+    since = [*edits, (float("inf"), now)]
+    begins = [float("-inf"), *(edited for edited, _ in edits)]
+    for (ends, asked), began in zip(since, begins, strict=True):
+        if began <= at_s and ends >= at_s - UNDER_WAY_S:
+            yield asked
+
+
+def answers_question(row: Row, question: Question, at_s: float) -> bool:
+    """Say whether the version that was forecast is one that Metaculus asked just then."""
+    edits = [(at.timestamp(), asked) for at, asked in question.edits]
+    return any(_is_question(row, asked) for asked in in_force(edits, question.asks, at_s))
+
+
+def answers_market(row: Row, market: Market, at_s: float) -> bool:
+    """Say whether the version that was forecast is one that Manifold asked just then."""
+    edits = [(at / 1000.0, asked) for at, asked in market.edits]
+    return any(_is_market(row, asked) for asked in in_force(edits, market.asks, at_s))
+
+
+def _is_question(row: Row, asked: Asks) -> bool:
+    (title, *texts), options, scaling, closes = asked
+    said: Mapping[str, Any] = json.loads(row["body"])
+    known = _flat(f"{row['background'] or ''} {row['criteria'] or ''}")
+    shape = said["shape"]
+    return (
+        title in said["title"]
+        and all(_flat(text) in known for text in texts)
+        and set(options) == set(shape.get("options", ()))
+        and (scaling is None or _is_scale(shape, scaling))
+        and _is_moment(said["closes_at"], closes.timestamp())
+    )
+
+
+def _is_market(row: Row, asked: MarketAsks) -> bool:
+    (title, text), answers, closes = asked
+    said: Mapping[str, Any] = json.loads(row["body"])
+    options = said["shape"].get("options")
+    return (
+        title in said["title"]
+        and _flat(text) in _flat(row["background"] or "")
+        and (options is None or len(options) == len(answers))
+        and (closes is None or _is_moment(said["closes_at"], closes / 1000.0))
+    )
+
+
+def _is_scale(shape: Mapping[str, Any], scaling: Scaling) -> bool:
+    grid = shape["grid"]
+    slack = 1e-6 * (scaling.high - scaling.low)
+    places = {0: 0.0, len(grid) // 2: (len(grid) // 2) / (len(grid) - 1), -1: 1.0}
+    same = all(abs(grid[number] - scaling.at(place)) <= slack for number, place in places.items())
+    bounds = shape.get("open_lower", False), shape.get("open_upper", False)
+    return same and bounds == (scaling.open_lower, scaling.open_upper)
+
+
+def _is_moment(text: str, at_s: float) -> bool:
+    from bot.store.codec import moment
+
+    return abs(moment(text).timestamp() - at_s) < _MINUTE_S
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
