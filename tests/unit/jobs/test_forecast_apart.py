@@ -76,8 +76,8 @@ async def test_a_changed_text_is_forecast_anew_as_if_it_had_not_been_made(house:
     await house.forecast()
     await house.submit()
     first, again = [made.why for made in await house.history()]
-        assert first == "new question"
-        assert again.startswith("the question changed: ")
+    assert first == "new question"
+    assert again.startswith("the question changed: ")
     await house.clock.advance(7200)
     await wanted(house, submit=False)
     house.offer("rain", criteria="By the gauge in the yard.")
