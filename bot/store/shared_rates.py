@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
-from uuid import uuid4
 
 from bot.errors import StoreError
 from bot.rates import Spent
@@ -24,6 +24,8 @@ RATE_FOLDER = "rates"
 HOLDER = "holder"
 # What was noted longer ago says nothing about any rate.
 FORGOTTEN = timedelta(hours=1)
+# No number of a process comes again within a window of a rate.
+_NUMBERS = count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,7 @@ class SharedRates:
     """Implements ``bot.rates.OtherUse``; ``name`` is that of this program among the others."""
 
     folder: Path
-    name: str = field(default_factory=lambda: f"{os.getpid()}-{uuid4().hex[:8]}")
+    name: str = field(default_factory=lambda: f"{os.getpid()}-{next(_NUMBERS)}")
 
     @contextmanager
     def locked(self, rate: str) -> Iterator[bool]:
