@@ -37,6 +37,7 @@ from bot.rates import Rates
 from bot.registry import Registry
 from bot.store.ledger import Ledger, open_ledger, read_ledger
 from bot.store.lock import instance_lock
+from bot.store.shared_rates import HOLDER, RATE_FOLDER, SharedRates
 from bot.venues import Venues, forecasters_of, open_venues, own_archive, rates_of, usable
 from bot.wire import HttpWire
 
@@ -189,7 +190,8 @@ async def _outfitter(
     """
     random = SeededRandom(config.seed)
     wanted, book = ((), None) if ledger is None else (rates_of(config, registry), ledger.rates)
-    rates = Rates(wanted, clock=clock, random=random, book=book)
+    shared = None if ledger is None else SharedRates(folder=folder / RATE_FOLDER, name=HOLDER)
+    rates = Rates(wanted, clock=clock, random=random, book=book, shared=shared)
     async with HttpReader(clock=clock, random=random, rates=rates) as http, AsyncExitStack() as stack:
         credentials = {} if ledger is None else _credentials(config, registry, clock, ledger)
         for one in credentials.values():

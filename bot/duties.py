@@ -171,7 +171,12 @@ class Duties:
             concurrency=self.config.daemon.concurrency,
             patience_s=self.patience_s,
             stopping=self.stopping.is_set,
+            excluded=self._excluded,
         )
+
+    def _excluded(self, question: Question) -> str | None:
+        table = self.config.venues.get(question.ref.venue)
+        return None if table is None else table.exclude.why(question)
 
 
 def _job(

@@ -1,6 +1,6 @@
 """What guards the way out of one run: gate, last look, readiness, leave to submit, halts and the audit, wired."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -52,6 +52,7 @@ class Guards:
     auditing: Auditing
     _policy: PolicySection
     _fees: Mapping[str, float]
+    _by_event: Collection[str]
     _ledger: Ledger
     _venues: Venues
 
@@ -77,6 +78,7 @@ class Guards:
                 ledger=self._ledger,
                 lanes={name: self._venues.lanes[name] for name in self._fees},
                 fees=self._fees,
+                by_event=self._by_event,
                 clock=outbox.clock,
                 recheck=self.recheck,
             ),
@@ -189,6 +191,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
         auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
         _policy=outfitter.config.policy,
         _fees=dict(_fees(outfitter, venues)),
+        _by_event=[spec.name for spec in outfitter.registry.venues if spec.comments_by_event],
         _ledger=ledger,
         _venues=venues,
     )

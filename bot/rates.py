@@ -15,7 +15,7 @@ import math
 import re
 from bisect import bisect_right, insort
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -27,6 +27,7 @@ from bot.errors import ConfigError, StoreError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from bot.domain.wire import Rate
     from bot.ports import Clock, Random
@@ -41,6 +42,8 @@ SETTLE_S = 1.0
 LEAST_WAIT_S = 0.001
 # Whoever asks for more is asked again after this.
 LONGEST_PAUSE_S = 86_400.0
+# A request of another program is answered, or given up, after so long at the latest.
+LONGEST_ANSWER_S = 60.0
 # After the first refusal that names no wait; doubled with each that follows.
 FIRST_PAUSE_S = 1.0
 LONGEST_GUESS_S = 60.0
@@ -90,6 +93,22 @@ class RateBook(Protocol):
         ...
 
 
+class OtherUse(Protocol):
+    """What other programs on this machine use of the same rates."""
+
+    def locked(self, rate: str) -> AbstractContextManager[bool]:
+        """Hold the lock of a rate; False where another program does just then. Raises StoreError."""
+        ...
+
+    def others(self, rate: str, *, now: datetime) -> Sequence[Spent]:
+        """Return what the others have used, as they noted it last."""
+        ...
+
+    def keep(self, rate: str, spent: Spent) -> None:
+        """Note what this program has used; raises StoreError."""
+        ...
+
+
 class ForgetfulBook:
     """Keeps nothing: for programs that ask a few times and end."""
 
@@ -113,12 +132,21 @@ class Turn:
 
 
 class Rates:
-    """All rates of one process. Requests to which none applies leave at once.
+    """All rates of one process, kept together with the others that ``shared`` knows of.
 
-    Raises ConfigError for two different rates of one name, which would spend each other's room.
+    Requests to which none applies leave at once. Raises ConfigError for two different rates of one name, which would
+    spend each other's room.
     """
 
-    def __init__(self, rates: Iterable[Rate], *, clock: Clock, random: Random, book: RateBook | None = None) -> None:
+    def __init__(
+        self,
+        rates: Iterable[Rate],
+        *,
+        clock: Clock,
+        random: Random,
+        book: RateBook | None = None,
+        shared: OtherUse | None = None,
+    ) -> None:
         named = list(dict.fromkeys(rates))
         if twins := sorted(name for name, count in Counter(rate.name for rate in named).items() if count > 1):
             message = f"two plugins set different rates of the name {', '.join(twins)}; disable one of them"
@@ -127,7 +155,7 @@ class Rates:
         self._random = random
         kept = book or ForgetfulBook()
         began = (clock.now(), clock.monotonic())
-        paces = [_Pace(rate, clock, kept, began) for rate in named]
+        paces = [_Pace(rate, clock, kept, began, shared) for rate in named]
         # The same order for everybody, so that nobody waits in a circle; the slowest first, so that nobody waits for
         # it with a turn of another in hand.
         self._paces = sorted(paces, key=lambda pace: (-pace.interval_s, pace.rate.name))
@@ -179,13 +207,16 @@ def applies(rate: Rate, method: str, url: str) -> bool:
 class _Pace:
     """One rate as it is used: a line in which the first one waits for time to pass and the others wait for him."""
 
-    def __init__(self, rate: Rate, clock: Clock, book: RateBook, began: tuple[datetime, float]) -> None:
+    def __init__(
+        self, rate: Rate, clock: Clock, book: RateBook, began: tuple[datetime, float], shared: OtherUse | None
+    ) -> None:
         self.rate = rate
         self.interval_s = rate.per_s / rate.count
         self.refusals = 0
         self._clock = clock
         self._book = book
         self._began = began
+        self._shared = shared
         self._window_s = rate.per_s * MARGIN
         self._slack_s = (min(rate.burst, rate.count) - 1) * self.interval_s
         self._block = block_of(rate)
@@ -200,13 +231,16 @@ class _Pace:
         self._in_flight = 0
         # Requests that are written down already and have not left.
         self._ahead = 0
+        # When requests of other programs were answered, or will have been at the latest.
+        self._elsewhere: list[float] = []
 
     async def enter(self, patience_s: float) -> None:
         async with self._line:
             await self._recall()
             await self._wait(patience_s)
-            self._even_at = max(self._even_at, self._clock.monotonic()) + self.interval_s
-            self._in_flight += 1
+            while not self._claimed():
+                await self._clock.sleep(LEAST_WAIT_S)
+                await self._wait(patience_s)
             if self._ahead:
                 self._ahead -= 1
                 return
@@ -216,10 +250,43 @@ class _Pace:
                 self._in_flight -= 1
                 raise
 
+    def _claimed(self) -> bool:
+        """Count one more request, unless other programs have taken its place meanwhile, or are about to take one."""
+        if self._shared is None or self._ahead:
+            self._count()
+            return True
+        with self._shared.locked(self.rate.name) as free:
+            if free:
+                self._look(self._shared.others(self.rate.name, now=self._clock.now()))
+            if not free or self._wait_s(self._clock.monotonic()) > 0.0:
+                return False
+            self._shared.keep(self.rate.name, self._spent(self._block))
+            self._count()
+            return True
+
+    def _count(self) -> None:
+        self._even_at = max(self._even_at, self._clock.monotonic()) + self.interval_s
+        self._in_flight += 1
+
+    def _look(self, others: Sequence[Spent]) -> None:
+        """Take in what other programs have used; of what is under way there nobody knows when it will be answered."""
+        wall, now = self._clock.now(), self._clock.monotonic()
+        self._elsewhere = []
+        for spent in others:
+            last = now - _younger(wall, now, spent)
+            self._elsewhere += [last - age for age, count in spent.past for _ in range(count)]
+            self._elsewhere += [last + LONGEST_ANSWER_S] * spent.out
+            if spent.paused_s:
+                self._paused_until = max(self._paused_until, last + min(spent.paused_s, LONGEST_PAUSE_S))
+
     def leave(self, *, answered: bool) -> None:
         self._in_flight -= 1
         insort(self._past, self._clock.monotonic() + (0.0 if answered else SETTLE_S))
         self._news.set()
+        if self._shared is not None and self._block == 1:
+            # Until then the others must take it for one that is still under way.
+            with suppress(StoreError):
+                self._shared.keep(self.rate.name, self._spent(0))
 
     def give_back(self) -> None:
         """Take back a turn that was not used."""
@@ -240,6 +307,8 @@ class _Pace:
         self._paused_until = until
         log.info("asked to wait", rate=self.rate.name, seconds=round(wait_s, 3), status=status)
         try:
+            if self._shared is not None:
+                self._shared.keep(self.rate.name, self._spent(0))
             await self._note(0)
         except StoreError as error:
             # The answer is worth more than the note about it; the next request would fail on the same disk.
@@ -265,28 +334,32 @@ class _Pace:
         del self._past[: bisect_right(self._past, now - self._window_s)]
         if self.rate.at_once is not None and self._in_flight >= self.rate.at_once:
             return math.inf
-        surplus = len(self._past) + self._in_flight - self.rate.count
-        if surplus >= len(self._past):
+        self._elsewhere = [moment for moment in self._elsewhere if moment > now - self._window_s]
+        past = sorted((*self._past, *self._elsewhere)) if self._elsewhere else self._past
+        surplus = len(past) + self._in_flight - self.rate.count
+        if surplus >= len(past):
             return math.inf
-        room_at = self._past[surplus] + self._window_s if surplus >= 0 else now
+        room_at = past[surplus] + self._window_s if surplus >= 0 else now
         return max(room_at, self._even_at - self._slack_s, self._paused_until) - now
 
     async def _note(self, ahead: int) -> None:
         """Write down what is used now, and ``ahead`` more that may leave before the next note."""
         async with self._pen:
-            now, wall = self._clock.monotonic(), self._clock.now()
-            wait_s = self._wait_s(now)
-            spent = Spent(
-                at=wall,
-                monotonic_s=now,
-                out=self._in_flight + self._ahead + ahead,
-                past=_classes([now - moment for moment in self._past], self._window_s / CLASSES),
-                paused_s=max(0.0, self._paused_until - now),
-                spacing_s=max(0.0, self._even_at - now + ahead * self.interval_s),
-            )
-            free_at = wall + timedelta(seconds=wait_s if 0.0 < wait_s < math.inf else 0.0)
+            wait_s, spent = self._wait_s(self._clock.monotonic()), self._spent(ahead)
+            free_at = spent.at + timedelta(seconds=wait_s if 0.0 < wait_s < math.inf else 0.0)
             await self._book.keep(self.rate.name, spent, free_at=free_at)
             self._ahead += ahead
+
+    def _spent(self, ahead: int) -> Spent:
+        now = self._clock.monotonic()
+        return Spent(
+            at=self._clock.now(),
+            monotonic_s=now,
+            out=self._in_flight + self._ahead + ahead,
+            past=_classes([now - moment for moment in self._past], self._window_s / CLASSES),
+            paused_s=max(0.0, self._paused_until - now),
+            spacing_s=max(0.0, self._even_at - now + ahead * self.interval_s),
+        )
 
     async def _recall(self) -> None:
         """Take over what an earlier process left behind, at its worst."""

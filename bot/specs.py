@@ -166,7 +166,8 @@ class VenueSpec(Configurable[S]):
     ``rates`` bound what is asked of the venue, by reader, feed and writer together. ``check`` proves the credentials
     before anything is written, and returns what a person should know; it raises Unauthorized or Rejected.
     ``discover_every`` is after how long it must be read again where its questions are open for less than config waits.
-    ``comment_fee`` is what one comment costs there under these settings, None where they let none pass.
+    ``comment_fee`` is what one comment costs there under these settings, None where they let none pass;
+    ``comments_by_event`` says that questions of one event share the place of comments, and get one in all.
     ``refuses_credentials`` tells an answer about our credentials from one about a single item; so many
     ``final_refusals`` within ten minutes mean that nothing more is asked until they are renewed.
     """
@@ -184,6 +185,7 @@ class VenueSpec(Configurable[S]):
     archive: Callable[[S, Path], Archive] | None = None
     archive_folder: Callable[[S], Path | None] = field(default=lambda _: None)
     comment_fee: Callable[[S], float | None] = field(default=lambda _: 0.0)
+    comments_by_event: bool = False
     refuses_credentials: Callable[[HttpRefusal], bool] = field(default=lambda refusal: refusal.status == 401)
     final_refusals: int = 1
 

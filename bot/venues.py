@@ -78,9 +78,13 @@ def forecasters_of(config: Config, registry: Registry, venue: str) -> tuple[str,
 
 
 def forecasters_for(config: Config, registry: Registry, question: Question) -> tuple[str, ...]:
-    """Return those of them who forecast a question; nobody for one of a venue without a table."""
+    """Return those of them who forecast a question; nobody for one that is excluded, or of a venue without a table."""
     table = config.venues.get(question.ref.venue)
-    return () if table is None else _usable(config, registry, table.forecasters_of(question))
+    return (
+        ()
+        if table is None or table.exclude.why(question)
+        else _usable(config, registry, table.forecasters_of(question))
+    )
 
 
 def _usable(config: Config, registry: Registry, names: Sequence[str]) -> tuple[str, ...]:

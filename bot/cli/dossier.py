@@ -32,6 +32,7 @@ class Dossier:
     ``state`` is what its venue said last. ``cases`` are the forecasts told in full: the one asked for, or the newest of
     each forecaster. ``versions`` are the questions that the forecasts were made for, by digest: each forecast is shown
     on the grid, and with the options, of its own.
+    ``excluded`` says why config leaves the question out, "" where it does not.
     """
 
     question: Question
@@ -40,6 +41,7 @@ class Dossier:
     history: tuple[Forecast, ...]
     cases: tuple[Case, ...]
     outcomes: Mapping[str, Resolution]
+    excluded: str = ""
 
     def changes(self, version: str) -> tuple[str, ...]:
         """Return what the question asks otherwise now than in that version of it."""
@@ -59,10 +61,11 @@ async def dossier_of(records: Records, ref: QuestionRef, forecast: Forecast | No
     ledger = records.ledger
     history = await ledger.forecasts.history(ref)
     told = [forecast] if forecast else [*{past.forecaster: past for past in history}.values()]
-    question = await ledger.questions.get(ref)
+    question, venue = await ledger.questions.get(ref), records.config.venues.get(ref.venue)
     outcomes = {resolution.target: resolution for resolution in await ledger.resolutions.current(ref)}
     return Dossier(
         question=question,
+        excluded=(venue and venue.exclude.why(question)) or "",
         state=_state(question, outcomes),
         versions=await ledger.forecasts.questions_of(history),
         history=tuple(history),

@@ -33,9 +33,12 @@ def halt(
     venue: Annotated[str | None, typer.Argument(metavar="VENUE", help=WHICH_HELP)] = None,
     *,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever it holds something back.")],
+    all_orders: Annotated[
+        bool, typer.Option("--all-orders", help="Cancel all orders of the account, also those that are not this bot's.")
+    ] = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Let nothing leave any more, and take back the orders that rest at venues. Open to all."""
+    """Let nothing leave any more, and take back this bot's orders that rest at venues. Open to all."""
     config = configured(ctx)
     if not reason.strip():
         message = "--reason is empty; say in a few words why"
@@ -47,7 +50,7 @@ def halt(
         pull(config.state / STOP_FILE, signed(reason, terminal_user()))
 
     def make(by: str, at: datetime) -> Halt:
-        return Halt(by=by, asked_at=at, reason=reason, venue=venue or "")
+        return Halt(by=by, asked_at=at, reason=reason, venue=venue or "", all_orders=all_orders)
 
     try:
         said = submit_request(*equipped(ctx), make, token_file=token_file)

@@ -1,5 +1,6 @@
-"""The rates of venues for a command that asks them beside a daemon: it goes on from what the daemon has used."""
+"""The rates of venues for a command that asks them beside a daemon: together they keep them as one does."""
 
+import os
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -11,19 +12,23 @@ from bot.domain.wire import Rate
 from bot.ports import Clock, Random
 from bot.rates import RateBook, Rates, Spent
 from bot.store.ledger import read_ledger
+from bot.store.shared_rates import RATE_FOLDER, SharedRates
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Implements RateBook: what is on record counts, and what a command adds to it is not written down.
+    """Implements RateBook: what an earlier daemon left on record counts; one that runs is seen by its file.
 
-    Only the holder of the state folder writes the ledger; the few requests of a command are what rates have to spare.
+    Only the holder of the state folder writes the ledger.
     """
 
     kept: RateBook
+    shared: SharedRates | None
 
     async def load(self, name: str) -> Spent | None:
         """Return what was kept last under the name."""
+        if self.shared is not None and self.shared.knows_holder(name):
+            return None
         return await self.kept.load(name)
 
     async def keep(self, name: str, spent: Spent, *, free_at: datetime) -> None:
@@ -33,8 +38,13 @@ class Beside:
 async def rates_beside(
     config: Config, wanted: Iterable[Rate], *, clock: Clock, random: Random, stack: AsyncExitStack
 ) -> Rates:
-    """Return rates that know what was used, for as long as the stack is open; there may be no ledger yet."""
-    path, book = folder_of(config) / LEDGER_FILE, None
+    """Return rates that know what was used, for as long as the stack is open; there may be no ledger yet.
+
+    Whoever may only read the state folder is seen by nobody else.
+    """
+    folder = folder_of(config)
+    path, book = folder / LEDGER_FILE, None
+    shared = SharedRates(folder=folder / RATE_FOLDER) if os.access(folder, os.W_OK) else None
     if path.exists():
-        book = Beside((await stack.enter_async_context(read_ledger(path))).rates)
-    return Rates(wanted, clock=clock, random=random, book=book)
+        book = Beside((await stack.enter_async_context(read_ledger(path))).rates, shared)
+    return Rates(wanted, clock=clock, random=random, book=book, shared=shared)

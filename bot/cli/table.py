@@ -53,7 +53,7 @@ COMMANDS: dict[str, Entry] = {
     "reject": Entry("bot.cli.approvals", "Keep a forecast from leaving that waits for approval.", "rejecting"),
     "halt": Entry(
         "bot.cli.halt",
-        "Let nothing leave any more, and take back the orders that rest at venues. Open to all.",
+        "Let nothing leave any more, and take back this bot's orders that rest at venues. Open to all.",
         "halting",
     ),
     "resume": Entry(

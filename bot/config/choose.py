@@ -1,5 +1,6 @@
-"""Who forecasts some questions of a venue: those with a tag, of a tournament, of a category or from a source."""
+"""Which questions of a venue somebody else forecasts, by what they are filed under, and which nobody does."""
 
+import re
 from collections.abc import Iterable
 from typing import Annotated, Self
 
@@ -63,6 +64,43 @@ class ChooseTable(Section):
     @property
     def _wanted(self) -> tuple[Words, ...]:
         return (self.tag, self.tournament, self.category, self.source)
+
+
+class ExcludeSection(Section):
+    """Questions of a venue that are neither forecast nor bet on; what is held of them may still be sold.
+
+    ``topics`` are tags, categories and tournaments, ``creators`` ids or names, ``questions`` the keys of questions, or
+    ids, short names (slugs) or addresses of what they belong to; ``words`` are words or phrases of a title or answer.
+    In capitals or not, as ``foxcast show`` prints them.
+    """
+
+    topics: Words = ()
+    creators: Words = ()
+    questions: Words = ()
+    words: Words = ()
+
+    def why(self, question: Question) -> str | None:
+        """Say why a question is left out, or nothing."""
+        facts = question.facts
+        named = {
+            "topics": (*question.tags, *question.tournaments, facts.get("category", "")),
+            "creators": (facts.get("creator", ""), facts.get("creator_name", "")),
+            "questions": (question.ref.key, str(question.ref), question.url or "", *map(facts.get, _NAMES)),
+        }
+        for key, there in named.items():
+            if found := _folded(getattr(self, key)) & _folded(name for name in there if name):
+                return f"excluded by {key} = {min(found)!r} in config"
+        said = f"{question.title}\n{facts.get('label', '')}"
+        word = next((word for word in self.words if _holds(said, word)), None)
+        return None if word is None else f"excluded by words = {word!r} in config"
+
+
+# Facts that name what a question belongs to.
+_NAMES = ("market", "event", "slug")
+
+
+def _holds(text: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def require_reachable(tables: tuple[ChooseTable, ...]) -> tuple[ChooseTable, ...]:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from bot.config.choose import ChooseTable, require_reachable
+from bot.config.choose import ChooseTable, ExcludeSection, require_reachable
 from bot.config.llm import LlmSection
+from bot.config.remarks import REMARK, Template
 from bot.config.section import HostName, Hours, Name, Seconds, Section
 from bot.config.sources import Sources
 from bot.domain.question import Question
@@ -208,7 +209,8 @@ class PaperSection(Section):
 class VenueTable(PluginTable):
     """One venue: its mode where it differs from the common one, and who forecasts; the first one's forecast leaves.
 
-    ``choose`` names others for some of its questions; the first table that fits a question counts.
+    ``choose`` names others for some of its questions; the first table that fits a question counts. What ``exclude``
+    names nobody forecasts, and nothing of it leaves. ``comment_template`` is what a comment says.
 
     Nothing leaves in the last ``close_margin_s`` before a question closes. ``approval_h`` is how long a person's
     approval is waited for, and how long it holds. ``discover_every_s`` replaces that of the daemon.
@@ -217,8 +219,10 @@ class VenueTable(PluginTable):
     mode: Mode | None = None
     forecasters: tuple[Name, ...] = Field(min_length=1)
     choose: Annotated[tuple[ChooseTable, ...], AfterValidator(require_reachable)] = ()
+    exclude: ExcludeSection = ExcludeSection()
     account: str = Field(default="default", min_length=1, max_length=100)
     comment: bool = False
+    comment_template: Template = REMARK
     close_margin_s: float = Field(default=60.0, ge=0, le=30 * 86_400)
     approval_h: Hours = 12.0
     discover_every_s: Seconds | None = None

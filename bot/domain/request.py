@@ -123,10 +123,11 @@ class DisarmVenue(Signed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt(Signed):
-    """Let nothing leave to a venue, or anywhere ("")."""
+    """Let nothing leave to a venue, or anywhere (""); ``all_orders``: also orders that are not ours are taken back."""
 
     reason: str
     venue: str = ""
+    all_orders: bool = False
     kind: Literal["halt"] = "halt"
 
 

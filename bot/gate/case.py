@@ -5,10 +5,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
 
+<<<<<<< HEAD
 from bot.config.choose import ChooseTable
 from bot.config.model import BankrollSection, CapsSection, TradingSection
+=======
+from bot.config.choose import ChooseTable, ExcludeSection
+from bot.config.model import CapsSection, TradingSection
+from bot.config.remarks import REMARK
+>>>>>>> manifold
 from bot.domain.forecast import Forecast
-from bot.domain.order import Order, Plan
+from bot.domain.order import Order, Plan, Side
 from bot.domain.permission import Approval, Arm, Exposure, Usage
 from bot.domain.question import Question
 from bot.domain.submission import Hold, Intent, IntentAction, Mode
@@ -28,9 +34,9 @@ LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
 class Lane:
     """One venue's way out: its mode, whose forecasts leave, under which account, and within which limits.
 
-    Forecasts of ``primary`` leave, but for questions that a table in ``choose`` fits. ``comment``: the reasons of a
-    forecast that stands are left there too. ``digest`` is that of the configuration that an arm record for it is bound
-    to.
+    Forecasts of ``primary`` leave, but for questions that a table in ``choose`` fits, and of those that ``exclude``
+    names nothing. ``comment``: the reasons of a forecast that stands are left there too, in the words of ``template``.
+    ``digest`` is that of the configuration that an arm record for it is bound to.
     """
 
     venue: str
@@ -43,8 +49,10 @@ class Lane:
     close_margin: timedelta = timedelta()
     approval: timedelta = timedelta(hours=12)
     comment: bool = False
+    template: str = REMARK
     digest: str = ""
     choose: tuple[ChooseTable, ...] = ()
+    exclude: ExcludeSection = field(default_factory=ExcludeSection)
 
     @property
     def may_lead(self) -> frozenset[str]:
@@ -55,6 +63,11 @@ class Lane:
     def leader(self, question: Question) -> str:
         """Return whose forecast of a question leaves."""
         return next((table.forecasters[0] for table in self.choose if table.fits(question)), self.primary)
+
+    def excludes(self, question: Question, order: Order | None) -> str | None:
+        """Say why a question is left out, or nothing; what is held of it may be sold."""
+        sells = order is not None and order.side is Side.SELL
+        return None if sells else self.exclude.why(question)
 
     @property
     def live(self) -> bool:

@@ -1,9 +1,9 @@
 """The checks between a recorded forecast and an intent, in order; the first that objects decides.
 
-mode -> made to leave -> made without foreknowledge -> primary forecaster -> same question -> form -> brake and stops
--> lock -> window -> arm -> answers of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates
--> send. Every answer, also "no", becomes a stored decision with its reason. A check that cannot be made counts as an
-objection. On paper nobody arms or approves; all else is the same.
+mode -> made to leave -> made without foreknowledge -> primary forecaster -> same question -> form -> exclusions
+-> brake and stops -> lock -> window -> arm -> answers of people -> plan -> caps -> losses -> edge and band -> approval
+-> duplicates -> send. Every answer, also "no", becomes a stored decision with its reason. A check that cannot be made
+counts as an objection. On paper nobody arms or approves; all else is the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ class Gate:
 
     def before(self, case: Case) -> Hold | None:
         """Return the objection of the checks that need neither a market nor what is at stake, if one objects."""
-        first = (_off, _apart, _foreseen, _not_primary, _changed, _unfit, self._halted, _locked, _early, _closed)
-        return _first((*first, _unarmed, _unready, asking.unanswered, _sent), case)
+        first = (_off, _apart, _foreseen, _not_primary, _changed, _unfit, _excluded, self._halted, _locked, _early)
+        return _first((*first, _closed, _unarmed, _unready, asking.unanswered, _sent), case)
 
     def decide_closing(self, case: Case) -> Decision:
         """Decide over the sale of a position whatever the belief, which ``closing`` of its order gives the reason for.
@@ -108,6 +108,11 @@ def _unfit(case: Case) -> Hold | None:
         if why := mismatch(prediction, case.question.shape):
             return Hold(why=f"target {key}: {why}")
     return None
+
+
+def _excluded(case: Case) -> Hold | None:
+    why = case.lane.excludes(case.question, case.order)
+    return None if why is None else case.later(why)
 
 
 def _locked(case: Case) -> Hold | None:

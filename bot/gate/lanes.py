@@ -16,6 +16,7 @@ def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
         mode=config.mode_of(venue),
         primary=table.forecasters[0],
         choose=table.choose,
+        exclude=table.exclude,
         account=table.account,
         caps=table.caps,
         trading=table.trading,
@@ -23,6 +24,7 @@ def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
         close_margin=timedelta(seconds=table.close_margin_s),
         approval=timedelta(hours=table.approval_h),
         comment=table.comment,
+        template=table.comment_template,
         digest=config_digest(config, venue, offered),
     )
 

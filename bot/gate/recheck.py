@@ -91,6 +91,8 @@ class Recheck:
             return f"{forecast.forecaster} was clairvoyant when it made this forecast"
         if docket.locked is not None:
             return f"locked: {docket.locked}"
+        if why := lane.excludes(docket.question, intent.order):
+            return why
         # What the question is filed under may have moved since.
         if (leader := lane.leader(docket.question)) != forecast.forecaster:
             return f"{leader} forecasts {intent.ref} now, not {forecast.forecaster}"

@@ -7,10 +7,12 @@ looks like a key is left out; and the values of configured secrets never pass.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from bot.config.remarks import REMARK
 from bot.domain.belief import Belief, Evidence
 from bot.domain.curves import quantiles_of
 from bot.domain.forecast import Forecast, Trial
 from bot.domain.invisible import visible
+from bot.domain.order import Order
 from bot.domain.prediction import Binary, Choice, Curve, CurveShape, Prediction
 from bot.domain.question import Question
 from bot.redact import hide
@@ -29,12 +31,35 @@ _MARKUP = re.compile(r"[<>\[\]{}|\\`*_~^#@$]+")
 _BLANKS = re.compile(r"\s+")
 
 
-def remark(question: Question, forecast: Forecast, trials: Sequence[Trial]) -> str:
-    """Return the comment on a forecast: the numbers, where they started from, and the strongest reasons; plain text."""
+def remark(
+    question: Question,
+    forecast: Forecast,
+    trials: Sequence[Trial],
+    *,
+    order: Order | None = None,
+    template: str = REMARK,
+) -> str:
+    """Return the comment on a forecast, and on the order that came of it, in the words of the template.
+
+    Unless it says otherwise those are the numbers, where they started from, and the strongest reasons. What is put into
+    it is plain text.
+    """
     belief = next((trial.belief for trial in trials if trial.belief is not None and _says_much(trial.belief)), None)
-    lines = [_head(question, forecast, len(trials)), *(() if belief is None else _reasons(belief))]
-    said = "\n".join(harmless(line, chars=_PART_CHARS) for line in lines)
-    return said[:MOST_CHARS].strip()
+    reasons = () if belief is None else _reasons(belief)
+    option = "" if order is None else order.option
+    parts = {
+        "title": question.title,
+        "answer": option or question.facts.get("label", ""),
+        "forecast": _forecast(question, forecast),
+        "bet": f"; bet {order.leg.upper()} on {option}" if order is not None and option else "",
+        "revision": str(forecast.revision),
+        "trials": "1 trial" if len(trials) == 1 else f"{len(trials)} trials",
+        "forecaster": forecast.forecaster,
+        "until": f"{forecast.cutoff:%Y-%m-%d %H:%M} UTC",
+    }
+    plain = {name: harmless(text, chars=_PART_CHARS) for name, text in parts.items()}
+    lines = "\n".join(harmless(line, chars=_PART_CHARS) for line in reasons)
+    return template.format(**plain, reasons=lines)[:MOST_CHARS].strip()
 
 
 def harmless(text: str, *, chars: int = MOST_CHARS) -> str:
@@ -50,14 +75,10 @@ def _says_much(belief: Belief) -> bool:
     return bool(belief.anchor or belief.evidence_for or belief.evidence_against or belief.reason)
 
 
-def _head(question: Question, forecast: Forecast, trials: int) -> str:
+def _forecast(question: Question, forecast: Forecast) -> str:
     told = "; ".join(_told(question, one) for one in list(forecast.predictions.values())[:1])
-    runs = "1 trial" if trials == 1 else f"{trials} trials"
-    return f"{told} (revision {forecast.revision}, {runs} of {forecast.forecaster}, information until {_day(forecast)})"
-
-
-def _day(forecast: Forecast) -> str:
-    return f"{forecast.cutoff:%Y-%m-%d %H:%M} UTC"
+    label = question.facts.get("label")
+    return f"{told} for {label}" if label else told
 
 
 def _told(question: Question, prediction: Prediction) -> str:

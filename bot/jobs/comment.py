@@ -1,11 +1,12 @@
 """Plans what is said beside forecasts that stand at a venue: intents of their own, after those were acknowledged."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import structlog
 
+from bot.domain.order import Order
 from bot.domain.submission import Intent, IntentAction, Send
 from bot.gate.caps import room
 from bot.gate.case import Case, Lane
@@ -30,7 +31,8 @@ MOST = 20
 class Commenting:
     """Whose forecasts are commented: the lanes of the venues that can take comments, and what one costs.
 
-    ``recheck`` is that of the outbox: what it would take back is not planned.
+    ``recheck`` is that of the outbox: what it would take back is not planned. At the venues in ``by_event`` all
+    questions of one event get one comment, once and for all.
     """
 
     ledger: Ledger
@@ -38,6 +40,7 @@ class Commenting:
     clock: Clock
     recheck: Recheck
     fees: Mapping[str, float] = field(default_factory=dict)
+    by_event: Collection[str] = ()
 
 
 async def plan_comments(parts: Commenting) -> int:
@@ -54,10 +57,17 @@ async def plan_comments(parts: Commenting) -> int:
 
 async def _plan_for(parts: Commenting, lane: Lane) -> int:
     now, planned = parts.clock.now(), 0
+    by_event = lane.venue in parts.by_event
     rows = await parts.ledger.leave.read(
-        lambda database: leaders.uncommented(database, lane.venue, lane.account, since=now - WITHIN, limit=MOST)
+        lambda database: leaders.uncommented(
+            database, lane.venue, lane.account, since=now - WITHIN, limit=MOST, by_event=by_event
+        )
     )
+    said: set[str] = set()
     for row in rows:
+        event = row.intent.exposure.event
+        if by_event and event and event in said:
+            continue
         intent = replace(await _comment(parts, row), fee=parts.fees.get(lane.venue, 0.0))
         if not intent.text:
             continue
@@ -67,6 +77,7 @@ async def _plan_for(parts: Commenting, lane: Lane) -> int:
         decision = Send(intent=intent, mode=lane.mode, why="the forecast stands, and comment = true")
         stored = await parts.ledger.submissions.decide(forecast_id=intent.forecast, decision=decision, at=now)
         planned += isinstance(stored, Send)
+        said.add(event)
     return planned
 
 
@@ -94,11 +105,14 @@ async def _unaffordable(parts: Commenting, lane: Lane, intent: Intent) -> str | 
     return f"a comment costs {intent.fee:g}, and {tightest}"
 
 
-async def text_of(parts: Commenting, forecast_id: str) -> str:
-    """Return what would be said beside a forecast."""
+async def text_of(parts: Commenting, forecast_id: str, order: Order | None = None) -> str:
+    """Return what would be said beside a forecast and the order that came of it."""
     trace = await parts.ledger.forecasts.trace(forecast_id)
+    if trace.forecast is None:
+        return ""
     trials = [record.trial for record in trace.trials if record.trial is not None]
-    return "" if trace.forecast is None else remark(trace.question, trace.forecast, trials)
+    template = parts.lanes[trace.question.ref.venue].template
+    return remark(trace.question, trace.forecast, trials, order=order, template=template)
 
 
 async def _comment(parts: Commenting, row: IntentRow) -> Intent:
@@ -112,6 +126,6 @@ async def _comment(parts: Commenting, row: IntentRow) -> Intent:
         action=IntentAction.COMMENT,
         predictions={},
         batch=name,
-        text=await text_of(parts, stands.forecast),
+        text=await text_of(parts, stands.forecast, stands.order),
         exposure=stands.exposure,
     )

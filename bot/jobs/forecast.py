@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from bot.desk.troubles import in_words
+from bot.domain.question import Question
 from bot.jobs.mishaps import Mishaps
 from bot.jobs.sitting import Means, NoAnswer, Seat, Sitting, begin
 from bot.jobs.spending import Spending
@@ -17,6 +18,7 @@ log = structlog.get_logger()
 
 # A forecaster that config names no longer, or whose plugin is broken, is asked again the next day.
 UNUSED_WAIT = timedelta(days=1)
+EXCLUDED_WAIT = timedelta(hours=1)
 RETRY_AFTER = (timedelta(minutes=5), timedelta(hours=1), timedelta(hours=6))
 # Free places are filled a quarter at a time, or after this long: a claim costs a commit, an idle place costs more.
 REFILL_S = 0.05
@@ -28,7 +30,7 @@ LEASE_BEYOND = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecasting:
-    """What the forecast job works with."""
+    """What the forecast job works with; ``excluded`` says why a question is forecast by nobody, or nothing."""
 
     means: Means
     seats: Mapping[str, Seat]
@@ -38,6 +40,7 @@ class Forecasting:
     concurrency: int
     patience_s: float
     stopping: Callable[[], bool]
+    excluded: Callable[[Question], str | None] = lambda _: None
 
 
 async def forecast_due(parts: Forecasting) -> str:
@@ -165,6 +168,9 @@ async def _attempt(parts: Forecasting, claim: Claim, mishaps: Mishaps) -> bool:
     sitting: Sitting | None = None
     try:
         question = await means.ledger.questions.get(claim.ref)
+        if why := parts.excluded(question):
+            await means.ledger.schedule.postpone(claim, until=means.clock.now() + EXCLUDED_WAIT, why=why)
+            return False
         sitting = await begin(means, seat, question, claim.why, apart=claim.apart)
         await sitting.forecast()
     except NoAnswer as nothing:

@@ -1,4 +1,7 @@
-"""While something is halted: take back the orders that rest at the venue, and see that the audit knows of the halt."""
+"""While something is halted: take back the orders that rest at the venue, and see that the audit knows of the halt.
+
+Those are the orders of this program; others of the same account are left alone, unless whoever halted asked for them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,12 +16,17 @@ from bot.gate.case import Lane
 from bot.ports import Clock, Submitter, Trader
 from bot.store import stops
 from bot.store.audit import AuditRow
+from bot.store.leaders import ours
 from bot.store.ledger import Ledger
 from bot.store.stops import EVERYWHERE, Stop, StopEnd
 
 log = structlog.get_logger(__name__)
 
 BY_FILE = "stop file"
+# In the audit row of a halt that takes back whatever rests.
+ALL_ORDERS = "all_orders"
+# Halts that are looked through for that.
+_RECENT = 50
 # No venue's readings lag further behind.
 SURE_AFTER = timedelta(minutes=2)
 
@@ -36,16 +44,24 @@ class Halting:
     lanes: Mapping[str, Lane]
     submitters: Mapping[str, Submitter]
     _done: set[str] = field(default_factory=set)
+    _widened: set[str] = field(default_factory=set)
     _empty_since: dict[str, datetime] = field(default_factory=dict)
     _first_look: dict[str, datetime] = field(default_factory=dict)
     _last_look: dict[str, datetime] = field(default_factory=dict)
 
     async def run(self) -> str:
         """Cancel what rests at each venue that is halted. Cancelling passes where submitting does not."""
-        halted = await self._halted()
-        self._done &= halted
+        standing = await self._standing()
+        # Where the credentials were refused nothing can be taken back.
+        mute = {stop.venue for stop in standing if stop.ends is StopEnd.RENEWED}
+        halted = {venue for venue in self.lanes.keys() - mute if any(stop.holds(venue) for stop in standing)}
+        widened = await self._to_clear(halted, standing)
+        # Whoever asks for all orders after those of ours are gone has them looked for anew.
+        begun = halted - (widened - self._widened)
+        self._widened = widened
+        self._done &= begun
         for known in (self._empty_since, self._first_look, self._last_look):
-            for venue in known.keys() - halted:
+            for venue in known.keys() - begun:
                 del known[venue]
         cancelled = 0
         for venue in sorted(halted - self._done):
@@ -67,13 +83,17 @@ class Halting:
         self._last_look[venue] = now
         return True
 
-    async def _halted(self) -> set[str]:
+    async def _standing(self) -> list[Stop]:
         standing = await self.ledger.leave.read(stops.standing)
         if self.brake.stop_file.exists():
             standing = [*standing, await self._noted(standing)]
-        # Where the credentials were refused nothing can be taken back.
-        mute = {stop.venue for stop in standing if stop.ends is StopEnd.RENEWED}
-        return {venue for venue in self.lanes.keys() - mute if any(stop.holds(venue) for stop in standing)}
+        return standing
+
+    async def _to_clear(self, halted: set[str], standing: list[Stop]) -> set[str]:
+        """Return the halted venues at which all orders are to be taken back: a halt that stands says so."""
+        asked = [row for row in await self.ledger.leave.audited(limit=_RECENT, kind="halt") if row.body.get(ALL_ORDERS)]
+        since = {venue: min(stop.at for stop in standing if stop.holds(venue)) for venue in halted}
+        return {v for v in halted if any(row.venue in {EVERYWHERE, v} and row.at >= since[v] for row in asked)}
 
     async def _noted(self, standing: list[Stop]) -> Stop:
         """Return the stop that the file means; the audit hears of a file that was made by hand or by a signal."""
@@ -90,7 +110,10 @@ class Halting:
 
     async def _clear(self, venue: str, trader: Trader) -> int:
         try:
-            resting = [order.id for order in (await trader.account()).orders]
+            orders = (await trader.account()).orders
+            resting = await self.ledger.leave.read(lambda database: ours(database, venue, orders))
+            if venue in self._widened:
+                resting = [order.id for order in orders]
             if not resting:
                 await self._empty(venue)
                 return 0
@@ -112,7 +135,7 @@ class Halting:
     async def _cancelled(self, venue: str, trader: Trader, resting: list[str]) -> list[str]:
         await self._tell(venue, "cancel", resting)
         try:
-            gone = [*await trader.cancel(None)]
+            gone = [*await trader.cancel(None if venue in self._widened else resting)]
         except Exception:
             await self._tell(venue, "cancel failed", resting)
             raise

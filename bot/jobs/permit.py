@@ -36,6 +36,7 @@ from bot.gate.roles import NEEDED, Act, require
 from bot.gate.tokens import proves
 from bot.ids import derive_id
 from bot.jobs.audited import REMEDY, verified
+from bot.jobs.halted import ALL_ORDERS
 from bot.jobs.withdraw import withdrawal_of
 from bot.ports import Clock
 from bot.store import approvals, arms, decisions, holds, principals, stops
@@ -239,7 +240,8 @@ async def _halt(parts: Permitting, request: Halt) -> str:
     stop = Stop(venue=request.venue, at=now, why=request.reason, by=request.by)
     if stop.venue == EVERYWHERE and not parts.stop_file.exists():
         pull(parts.stop_file, signed(request.reason, request.by))
-    row = _row(request, now, request.venue, reason=request.reason)
+    wider = {ALL_ORDERS: "yes"} if request.all_orders else {}
+    row = _row(request, now, request.venue, reason=request.reason, **wider)
     await parts.ledger.leave.act(lambda database: stops.add(database, stop), row)
     return f"halted {request.venue or 'everything'}: {request.reason}"
 

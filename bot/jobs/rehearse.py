@@ -96,7 +96,7 @@ async def _rehearsed(parts: Rehearsing, case: Case, send: Send) -> Rehearsal:
 async def _comment(parts: Rehearsing, case: Case) -> str:
     trace = await parts.ledger.forecasts.trace(case.forecast.id)
     trials = [record.trial for record in trace.trials if record.trial is not None]
-    return remark(case.question, case.forecast, trials)
+    return remark(case.question, case.forecast, trials, order=case.order, template=case.lane.template)
 
 
 def without_secrets(body: str) -> str:

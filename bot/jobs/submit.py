@@ -275,7 +275,7 @@ async def _ask(parts: Submitting, case: Case, asked: Approval) -> Hold:
     """Put the question to people, with what would be said beside it, and its row in the audit."""
     lane, commenting = case.lane, parts.commenting
     if commenting is not None and lane.comment and lane.venue in commenting.lanes:
-        said = await text_of(commenting, asked.forecast)
+        said = await text_of(commenting, asked.forecast, case.order)
         asked = replace(asked, shown={**asked.shown, "comment": said})
     body = {"approval": asked.id, "forecast": asked.forecast, "cost": f"{asked.cost:.6f}", **asked.shown}
     row = AuditRow(at=asked.asked_at, kind="ask", venue=asked.venue, actor="", body=body)

@@ -29,11 +29,11 @@ class RateStates:
     async def load(self, name: str) -> Spent | None:
         """Return what was kept last under the name; raises StoreError for a row that is none of ours."""
         body = await self.readers.run(lambda database: _load(database, name))
-        return None if body is None else _spent(name, body)
+        return None if body is None else spent_in(name, body)
 
     async def keep(self, name: str, spent: Spent, *, free_at: datetime) -> None:
         """Replace what is kept under the name."""
-        row = (name, stamp(free_at), _body(spent))
+        row = (name, stamp(free_at), spent_text(spent))
         await self.writer.run(lambda database: _keep(database, row))
 
     async def free_at(self) -> dict[str, datetime]:
@@ -52,7 +52,8 @@ def _keep(database: Database, row: tuple[str, str | None, str]) -> None:
     database.conn.execute(KEEP, row)
 
 
-def _body(spent: Spent) -> str:
+def spent_text(spent: Spent) -> str:
+    """Return what was used as JSON text."""
     plain = {
         "at": stamp(spent.at),
         "monotonic_s": spent.monotonic_s,
@@ -64,7 +65,8 @@ def _body(spent: Spent) -> str:
     return json.dumps(plain, separators=(",", ":"), allow_nan=False)
 
 
-def _spent(name: str, body: str) -> Spent:
+def spent_in(name: str, body: str) -> Spent:
+    """Read what ``spent_text`` wrote; raises StoreError."""
     try:
         plain = json.loads(body)
         return Spent(

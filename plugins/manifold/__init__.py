@@ -4,10 +4,11 @@ The key of a question is what is traded: the id of its market, or ``MARKET/ANSWE
 resolve by themselves and each is a question of its own. A market where one answer wins is one question, its options
 named by the texts of the answers; a pseudo-numeric one is a number between its ends, both closed.
 
-Facts of a question (all texts): ``market`` and ``event`` (the market's id), ``creator`` (its id), ``category`` (its
-first topic), ``type`` (the venue's outcome type), ``mechanism``, ``token``, ``slug``; of one answer also ``answer``
-(its id), ``label`` (its text) and ``midpoint`` (of a number, or of a date in milliseconds). The pool at the moment of
-reading is in the explanation of the crowd, and with each order in the state of the market it was planned on.
+Facts of a question (all texts): ``market`` and ``event`` (the market's id), ``creator`` (its id) and ``creator_name``,
+``category`` (its first topic), ``type`` (the venue's outcome type), ``mechanism``, ``token``, ``slug``; of one answer
+also ``answer`` (its id), ``label`` (its text) and ``midpoint`` (of a number, or of a date in milliseconds). The pool at
+the moment of reading is in the explanation of the crowd, and with each order in the state of the market it was planned
+on.
 
 Reading, prices and paper need no key. Everything that is asked or written counts against one budget of 240 requests a
 minute, half of what the venue allows to one address; bets go one at a time.
@@ -71,6 +72,7 @@ def foxcast_venues() -> list[VenueSpec[ManifoldSettings]]:
             planner=open_planner,
             check=check,
             rates=rates_of,
+            comments_by_event=True,
             comment_fee=lambda settings: FEE if settings.comments else None,
         )
     ]

@@ -5,6 +5,7 @@ that price, up to what its owner can pay. An owner whose balance is not known ca
 Source: venue document, section 8; ``common/src/new-bet.ts`` of the venue.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,18 +38,27 @@ class Resting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """What is taken: shares of ``leg`` for a ``stake``, or so many ``shares``, at P(YES) up (down) to ``limit``."""
+    """What is taken: shares of ``leg`` for a ``stake``, or so many ``shares``, at P(YES) up (down) to ``limit``.
+
+    ``stops`` says whether it ends at 1 and 99 %: bets do; sales, and what a bet buys of other answers, go on beyond.
+    """
 
     leg: Leg
     stake: float | None = None
     shares: float | None = None
     limit: float | None = None
+    stops: bool = True
 
     @property
     def edge(self) -> float:
-        """The price at which it ends, which the venue never lets beyond 1 and 99 %."""
-        stop = HIGHEST if self.leg is Leg.YES else LOWEST
-        return stop if self.limit is None else min(max(self.limit, LOWEST), HIGHEST)
+        """The price at which it ends."""
+        low, high = (LOWEST, HIGHEST) if self.stops else (0.0, 1.0)
+        stop = high if self.leg is Leg.YES else low
+        return stop if self.limit is None else min(max(self.limit, low), high)
+
+    def is_beyond(self, price: float) -> bool:
+        """Say whether a price is worse than the one at which it ends."""
+        return price > self.edge if self.leg is Leg.YES else price < self.edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +129,15 @@ class _Walker:
 
     def reaches(self, price: float) -> bool:
         """Say whether the taker pays that price."""
-        return price <= self._take.edge if self._yes else price >= self._take.edge
+        return not self._take.is_beyond(price)
 
     def to(self, price: float) -> None:
         """Buy from the pool until it stands at that price."""
-        here = self._pool.probability
-        if self.done or (here >= price - NEAR if self._yes else here <= price + NEAR):
-            return
-        leg = self._take.leg
+        leg, here = self._take.leg, self._pool.probability
         whole = self._pool.stake_to(leg, price)
+        there = here >= price - NEAR if self._yes else here <= price + NEAR
+        if self.done or (there and math.isfinite(whole)):
+            return
         wanted = self._left if self._stakes else self._pool.stake_for(leg, self._left)
         stake = min(whole, wanted)
         self._pool, shares = self._pool.buy(leg, stake)

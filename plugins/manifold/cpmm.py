@@ -104,7 +104,12 @@ class Pool:
         return own * math.exp(power), stake - own * math.expm1(power)
 
     def stake_to(self, leg: Leg, probability: float) -> float:
-        """Return what moves the price to that probability of YES; 0 or less where it is there or past it."""
+        """Return what moves the price to that probability of YES; 0 or less where it is there or past it.
+
+        Nothing moves it to 0 or 1.
+        """
+        if not 0.0 < probability < 1.0:
+            return math.inf
         ratio = self.p * (1.0 - probability) / ((1.0 - self.p) * probability)
         no = self.constant * float(ratio**-self.p)
         return no - self.no if leg is Leg.YES else ratio * no - self.yes

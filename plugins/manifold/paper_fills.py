@@ -88,7 +88,7 @@ def carried(board: Board, own: Sequence[Shares]) -> Board:
         net = held.yes - held.no
         if held.answer in board.pools and abs(net) > _NOTHING:
             leg = Leg.YES if net > 0.0 else Leg.NO
-            board = board.after(board.trade(held.answer, Take(leg=leg, shares=abs(net))))
+            board = board.after(board.trade(held.answer, Take(leg=leg, shares=abs(net), stops=False)))
     return board
 
 

@@ -249,6 +249,7 @@ def _facts(market: RawMarket, answer: RawAnswer | None) -> dict[str, str]:
         "market": market.id,
         "event": market.id,
         "creator": market.creator or "",
+        "creator_name": market.creator_name or "",
         "category": (market.groups or [""])[0],
         "type": market.type,
         "mechanism": market.mechanism or "",

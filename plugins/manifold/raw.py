@@ -75,6 +75,7 @@ class RawMarket(Raw):
     slug: Text | None = None
     url: Text | None = None
     creator: Text | None = Field(default=None, alias="creatorId")
+    creator_name: Text | None = Field(default=None, alias="creatorUsername")
     created: Amount | None = Field(default=None, alias="createdTime")
     closes: Amount | None = Field(default=None, alias="closeTime")
     resolved: bool | None = Field(default=None, alias="isResolved")

@@ -21,6 +21,8 @@ from plugins.manifold.cpmm import Pool
 from plugins.manifold.scale import Scale
 
 TRADED = frozenset({"BINARY", "MULTIPLE_CHOICE", "PSEUDO_NUMERIC", "MULTI_NUMERIC", "DATE", "NUMBER"})
+# The market makers whose arithmetic is known here; there are newer ones, with a weight ``p`` for each answer.
+MAKERS = frozenset({"cpmm-1", "cpmm-multi-1"})
 WHOLE = ""
 # Linked prices sum to 1 but for rounding; further off, the answers were not read at one moment.
 _TORN = 0.02
@@ -197,6 +199,7 @@ class _Market(BaseModel):
 
     id: str = Field(min_length=1)
     outcome_type: str = Field(alias="outcomeType")
+    mechanism: str | None = None
     pool: _Sides | None = None
     p: float | None = None
     answers: list[_Answer] | None = None
@@ -223,6 +226,9 @@ class _Bet(BaseModel):
 
 
 def _answers(raw: _Market) -> tuple[AnswerState, ...]:
+    if raw.mechanism is not None and raw.mechanism not in MAKERS:
+        message = f"the mechanism {raw.mechanism} is not known here"
+        raise ValueError(message)
     if raw.answers:
         # An answer that comes twice is one.
         in_order = sorted({answer.id: answer for answer in raw.answers}.values(), key=lambda answer: answer.index)

@@ -63,7 +63,7 @@ from plugins.manifold.bets import (
     would_meet,
 )
 from plugins.manifold.client import Client, headers_of
-from plugins.manifold.comments import FEE, is_comment_of, seal_comment
+from plugins.manifold.comments import FEE, is_comment_of, is_ours, seal_comment
 from plugins.manifold.paper import share_payout
 from plugins.manifold.raw import RawBet, name_of, parsed
 from plugins.manifold.reading import read_state
@@ -239,7 +239,7 @@ class ManifoldWriter:
         if order is None and intent.action is not IntentAction.COMMENT:
             return _receipt(intent, IntentState.REFUSED, "it is no order")
         if order is None:
-            if (found := await self._comment_there(intent)) is not None:
+            if (found := await self._comment_there(intent, alone=True)) is not None:
                 return found
         elif why := await self._obstacle(order, wanted):
             return _receipt(intent, IntentState.ABSENT, why)
@@ -341,11 +341,15 @@ class ManifoldWriter:
         rows = await self._client.bets_since(await self._holdings.user(), parts_of(order.contract)[0], since_ms)
         return [parsed(RawBet, row, name_of(row, "bet")) for row in rows]
 
-    async def _comment_there(self, intent: Intent) -> Receipt | None:
+    async def _comment_there(self, intent: Intent, *, alone: bool = False) -> Receipt | None:
+        """Return the receipt of a comment that is there; ``alone``: or why there must be no other on its market."""
         market_id = parts_of(intent.ref.key)[0]
-        for row in await self._client.comments(await self._holdings.user(), market_id):
+        rows = await self._client.comments(await self._holdings.user(), market_id)
+        for row in rows:
             if is_comment_of(intent, row):
                 return _receipt(intent, IntentState.ACKED, "the market has its comment", reference=str(row.get("id")))
+        if alone and any(map(is_ours, rows)):
+            return _receipt(intent, IntentState.REFUSED, "the market has a comment of this bot already")
         return None
 
 

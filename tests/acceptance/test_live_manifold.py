@@ -10,6 +10,7 @@ from bot.clock import SystemClock
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.kit import serve
 from bot.testing.venues.manifold import FakeManifold
+from bot.testing.venues.manifold_math import Want
 from tests.acceptance.leaning import DIFFERENT
 from tests.acceptance.living import Living, writes
 from tests.unit.store.test_audit import tamper
@@ -120,6 +121,51 @@ async def test_a_change_of_mind_sells_first_and_buys_the_other_side_after_that(
         assert [(one["side"], one["leg"]) for one in made] == [("buy", "no"), ("sell", "yes"), ("buy", "yes")]
     assert [bet["outcome"] for bet in bets(venue)] == ["YES", "NO"]
     assert [path for path, _ in writes(venue) if path.endswith("/sell")] == [f"/v0/market/{market.id}/sell"]
+
+
+async def test_what_is_excluded_is_neither_forecast_nor_bet_on_also_where_it_was_known_before(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    dora = venue.world.add_user("dora")
+    venue.world.add_market("Will the fire be lit?", prob=0.3, creator=dora.id)
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, tail='[venues.manifold.exclude]\ncreators = ["dora"]\n')
+        # Forecast, and not armed: it waits.
+        assert (await foxcast.once())["submit"].startswith("0 planned, 1 held")
+        shown = (await foxcast("show", "manifold:market000002", "--json")).json
+        assert (shown["excluded"], shown["history"]) == ("excluded by creators = 'dora' in config", [])
+        with foxcast.foxcast.config.open("a") as file:
+            file.write('words = ["LAMP"]\n')
+        assert (await foxcast(*ARM)).code == 0
+        assert "excluded by words = 'LAMP' in config" in (await foxcast("show", "manifold:market000001")).out
+        assert "excluded by words = 'LAMP' in config" in (await foxcast("preflight", "manifold")).out
+        assert "0 acknowledged" in (await foxcast.once())["submit"]
+    assert writes(venue) == []
+
+
+async def test_a_halt_takes_back_the_orders_of_this_bot_and_all_of_the_account_when_asked(
+    venue: FakeManifold, tmp_path: Path
+) -> None:
+    market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
+    other = venue.world.add_market("Will the fire be lit?", prob=0.5)
+    moved = Trouble(fault=Fault.MEANWHILE, meanwhile=lambda: venue.world.move(market, 0.6))
+    venue.faults.next(moved, method="POST", path="/v0/bet")
+    async with serve(venue) as served:
+        foxcast = living(tmp_path, served.url, "order_lifetime_s = 600", f'markets = ["{market.id}"]', "scan = false")
+        assert (await foxcast(*ARM)).code == 0
+        assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
+        foxbot = venue.state.user_named("foxbot")
+        assert foxbot is not None
+        by_hand = venue.world.trade(foxbot, other, Want(outcome="YES", amount=5.0, limit=0.2))
+        [own] = [bet for bet in venue.state.bets_by(foxbot.id) if bet.market == market.id]
+        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [True, True]
+        assert (await foxcast("halt", "manifold", "--reason", "odd")).code == 0
+        await foxcast.once()
+        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [False, True]
+        assert (await foxcast("halt", "manifold", "--reason", "odder", "--all-orders")).code == 0
+        await foxcast.once()
+        assert [bet.rests(venue.now_ms()) for bet in (own, by_hand)] == [False, False]
 
 
 async def test_while_halted_nothing_leaves_and_after_resuming_it_does(venue: FakeManifold, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bot.config.choose import ChooseTable
+from bot.config.choose import ChooseTable, ExcludeSection
 from bot.config.load import load_config
 from bot.config.model import VenueTable
 from bot.domain.prediction import BinaryShape
@@ -181,3 +181,36 @@ def test_a_member_whose_plugin_is_broken_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(text)
     config = load_config(tmp_path / "config.toml", {})
     assert members_of(config, load_registry(config), "ensemble") == ()
+
+
+def about(title: str = "Will the minister resign?", **facts: str) -> Question:
+    ref = QuestionRef("harbour", "m1/a7")
+    known = {"market": "m1", "slug": "minister-out", "creator": "u9", "creator_name": "Ann", "label": "By May", **facts}
+    return Question(ref=ref, title=title, shape=BinaryShape(), targets=(Target(),), facts=known, tags=("uk-politics",))
+
+
+@pytest.mark.parametrize(
+    ("exclude", "why"),
+    [
+        ({}, None),
+        ({"topics": ["UK-Politics", "ai"]}, "excluded by topics = 'uk-politics' in config"),
+        ({"topics": "politics"}, None),
+        ({"creators": "u9"}, "excluded by creators = 'u9' in config"),
+        ({"creators": ["bob", "ann"]}, "excluded by creators = 'ann' in config"),
+        ({"questions": "m1"}, "excluded by questions = 'm1' in config"),
+        ({"questions": "minister-out"}, "excluded by questions = 'minister-out' in config"),
+        ({"questions": "harbour:m1/a7"}, "excluded by questions = 'harbour:m1/a7' in config"),
+        ({"questions": "m1/a8"}, None),
+        ({"words": "Resign"}, "excluded by words = 'Resign' in config"),
+        ({"words": "by may"}, "excluded by words = 'by may' in config"),
+        ({"words": ["mini", "sign"]}, None),
+    ],
+)
+def test_a_question_is_left_out_by_what_config_names(exclude: dict[str, Any], why: str | None) -> None:
+    assert ExcludeSection.model_validate(exclude).why(about()) == why
+
+
+def test_nobody_forecasts_what_is_excluded(tmp_path: Path) -> None:
+    config, registry = loaded(tmp_path, "pilot", '\n[venues.harbour.exclude]\nwords = ["resign"]\n')
+    assert forecasters_for(config, registry, about("Will the minister stay?"))
+    assert forecasters_for(config, registry, about()) == ()

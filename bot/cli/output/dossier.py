@@ -23,13 +23,17 @@ from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
 from bot.store.questions import QuestionState
 
 TEXT_SHOWN = 600
+FILED_BY = {"category": "category", "creator": "creator_name"}
 TARGETS = (Column("target"), Column("resolves (UTC)"))
 
 
 def print_dossier(console: Console, found: Dossier) -> None:
     """Print all of it for a person; each forecast on the grid, and with the options, for which it was made."""
     _print_question(console, found.question, found.state)
-    if not found.cases:
+    if found.excluded:
+        heading(console, "Left out")
+        console.print(f"{found.excluded}: it is neither forecast nor bet on")
+    elif not found.cases:
         heading(console, "Not forecast yet")
         console.print("forecast what is due with: foxcast run --once")
     for case in found.cases:
@@ -54,10 +58,10 @@ def _print_question(console: Console, question: Question, state: QuestionState) 
     console.print(", ".join(about))
     if question.url:
         console.print(question.url)
-    category = question.facts.get("category")
-    filed = {"tags": question.tags, "tournaments": question.tournaments, "category": (category,) if category else ()}
+    filed = {"tags": question.tags, "tournaments": question.tournaments}
+    filed |= {name: (question.facts.get(fact, ""),) for name, fact in FILED_BY.items()}
     for name, under in filed.items():
-        if under:
+        if any(under):
             console.print(f"{name}: {plain(', '.join(under))}")
     for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("known up to", question.as_of)):
         if at is not None:
@@ -124,6 +128,7 @@ def as_plain(found: Dossier) -> dict[str, Any]:
     }
     told = {
         "question": QUESTION.plain(found.question),
+        "excluded": found.excluded or None,
         "state": found.state.value,
         "versions": {
             one: {"question": QUESTION.plain(question), "changes": list(found.changes(one))}

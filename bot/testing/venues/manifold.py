@@ -195,7 +195,8 @@ class FakeManifold(ReadableManifold):
         if user.balance < COMMENT_FEE:
             raise Refusal(403, "Insufficient balance.")
         self.world.may_comment(user, market)
-        comment = self.world.comment(user, market, content, asked["replyToCommentId"])
+        about = asked["replyToAnswerId"]
+        comment = self.world.comment(user, market, content, asked["replyToCommentId"], answer=about)
         user.balance -= COMMENT_FEE
         self.did(heard(request), "comment", subject=comment.id, market=market.id)
         return JSONResponse(rows.comment_row(self.state, comment))

@@ -3,15 +3,16 @@
 YES of some answers can be had in two ways: directly, or as NO of each other answer. One NO of each of m others pays
 m - 1 whatever happens and 1 more if one of the wanted answers wins, so q of each are q YES of the wanted answers and
 q(m - 1) mana. NO of an answer is the same as YES of each other one. A bet takes as much of the second way as keeps the
-sum of prices at one.
+sum of prices at one, at whatever price: neither that nor a sale stops at 1 and 99 %.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from bot.testing.venues.manifold_math import Book, Pool, Trade, Want, bisect, is_zero, walk
+from bot.testing.venues.manifold_math import Book, Pool, Trade, Want, bisect, is_zero, root, walk
 
 _ROOM = 2.0
 _OTHER = {"YES": "NO", "NO": "YES"}
@@ -32,6 +33,10 @@ class Answers:
         """Return what all makers have."""
         return {user: balance for book in self.books.values() for user, balance in book.balances.items()}
 
+    def without(self, left_out: tuple[str, ...]) -> list[str]:
+        """Return the names of the answers but some."""
+        return [answer for answer in self.pools if answer not in left_out]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joint:
@@ -43,7 +48,7 @@ class Joint:
     direct: Mapping[str, Trade]
     others: Mapping[str, Trade]
     turned: float
-    turned_cost: float
+    turned_cost: float = 0.0
 
     @property
     def amount(self) -> float:
@@ -77,42 +82,48 @@ def buy_several(answers: Answers, bought: tuple[str, ...], amount: float) -> Joi
 
 def _balanced(answers: Answers, bought: tuple[str, ...], want: Want) -> Joint:
     """Find how much comes the second way so that the prices sum to one."""
-    sign = 1.0 if want.outcome == "YES" else -1.0
-    most = _most_turned(answers, bought, want)
-    turned = bisect(0.0, most, lambda q: sign * (1.0 - _at(answers, bought, want, q).total))
-    joint = _at(answers, bought, want, turned)
-    return _at(answers, bought, want, 0.0) if is_zero(joint.amount) else joint
+    price = sum(answers.pools[answer].prob for answer in bought)
+    still = {name: Trade(pool=pool) for name, pool in answers.pools.items()}
+    others = {name: still[name] for name in answers.without(bought)}
+    nothing = Joint(direct={name: still[name] for name in bought}, others=others, turned=0.0)
+    if len(bought) == 1 and want.beyond(price):
+        return nothing
+    sign, most = (1.0, price) if want.outcome == "YES" else (-1.0, 1.0 - price)
+
+    def surplus(turned: float) -> float:
+        joint = _at(answers, bought, want, turned)
+        return 1.0 if joint is None else sign * (1.0 - joint.total)
+
+    high, end = 1.0, min(want.shares, _ROOM * want.amount / most)
+    while high < end and surplus(high) < 0.0:
+        high *= _ROOM * _ROOM
+    joint = _at(answers, bought, want, root(0.0, min(high, end), surplus))
+    return nothing if joint is None or is_zero(joint.amount) else joint
 
 
-def _most_turned(answers: Answers, bought: tuple[str, ...], want: Want) -> float:
-    """Return how many shares can come the second way: the others have so many, and they are paid for."""
-    opposite = Want(outcome=_OTHER[want.outcome])
-    rest = [answer for answer in answers.pools if answer not in bought]
-    high = min([want.shares, *(answers.walk(answer, opposite).shares for answer in rest)])
-    if _second(answers, bought, want, high)[1] <= want.amount:
-        return high
-    return bisect(0.0, high, lambda q: _second(answers, bought, want, q)[1] - want.amount)
+def _at(answers: Answers, bought: tuple[str, ...], want: Want, turned: float) -> Joint | None:
+    """Buy that many shares the second way and the rest directly; nothing where that is too dear.
 
-
-def _second(
-    answers: Answers, bought: tuple[str, ...], want: Want, shares: float, purses: dict[str, float] | None = None
-) -> tuple[dict[str, Trade], float]:
-    """Buy that many shares the second way; return the trades and their cost less what they pay for certain."""
-    left = answers.purses() if purses is None else purses
-    rest = [answer for answer in answers.pools if answer not in bought]
-    way = Want(outcome=_OTHER[want.outcome], shares=shares)
-    trades = {answer: answers.walk(answer, way, left) for answer in rest}
-    certain = shares * (len(rest) - 1) if want.outcome == "YES" else 0.0
-    return trades, sum(trade.amount for trade in trades.values()) - certain
-
-
-def _at(answers: Answers, bought: tuple[str, ...], want: Want, turned: float) -> Joint:
-    purses = answers.purses()
-    trades, cost = _second(answers, bought, want, turned, purses)
-    money = max(want.amount - cost, 0.0)
-    shares = max(want.shares - turned, 0.0)
+    Makers are counted on in full for each answer. Those who then cannot pay for all of it, in the order of the answers,
+    leave more to the market makers. For a sale it is left at the count.
+    """
+    rest = answers.without(bought)
+    way = Want(outcome=_OTHER[want.outcome], shares=turned, endless=True)
+    trades = {answer: answers.walk(answer, way) for answer in rest}
+    certain = turned * (len(rest) - 1) if want.outcome == "YES" else 0.0
+    cost = sum(trade.amount for trade in trades.values()) - certain
+    money = want.amount - cost
+    if money < 0.0 and not is_zero(money):
+        return None
+    money = max(money, 0.0)
+    purses = None
+    if math.isfinite(money):
+        purses = answers.purses()
+        for name, one in trades.items():
+            if one.makers:
+                trades[name] = answers.walk(name, replace(way, amount=one.amount, shares=math.inf), purses)
     if len(bought) == 1:
-        part = Want(outcome=want.outcome, amount=money, shares=shares, limit=want.limit)
+        part = replace(want, amount=money, shares=max(want.shares - turned, 0.0))
         direct = {bought[0]: answers.walk(bought[0], part, purses)}
     else:
         direct = _equal_shares(answers, bought, money)
@@ -121,7 +132,7 @@ def _at(answers: Answers, bought: tuple[str, ...], want: Want, turned: float) ->
 
 def _equal_shares(answers: Answers, bought: tuple[str, ...], money: float) -> dict[str, Trade]:
     def of(shares: float) -> dict[str, Trade]:
-        return {answer: answers.walk(answer, Want(outcome="YES", shares=shares)) for answer in bought}
+        return {answer: answers.walk(answer, Want(outcome="YES", shares=shares, endless=True)) for answer in bought}
 
     def cost(shares: float) -> float:
         return sum(trade.amount for trade in of(shares).values())

@@ -190,6 +190,7 @@ def comment_row(state: State, comment: Comment) -> Row:
         userUsername=user.username,
         userAvatarUrl=user.avatar,
         replyToCommentId=comment.reply_to,
+        answerOutcome=comment.answer,
         isApi=True,
         visibility="public",
     )

@@ -172,6 +172,7 @@ class Comment:
     content: Any
     created: int
     reply_to: str | None = None
+    answer: str | None = None
 
 
 @dataclass(slots=True)
@@ -261,6 +262,7 @@ class State:
         # Whose a bet is and where never changes; a month has thousands, of hundreds of markets.
         self._bets_on: defaultdict[str, list[Bet]] = defaultdict(list)
         self._bets_by: defaultdict[str, list[Bet]] = defaultdict(list)
+        self._orders_on: defaultdict[tuple[str, str | None], list[Bet]] = defaultdict(list)
         self._held: defaultdict[str, list[tuple[str, str | None, Holding]]] = defaultdict(list)
 
     def new_id(self, kind: str) -> str:
@@ -282,6 +284,8 @@ class State:
             self.bets[bet.id] = bet
             self._bets_on[bet.market].append(bet)
             self._bets_by[bet.user].append(bet)
+            if bet.limit is not None:
+                self._orders_on[bet.market, bet.answer].append(bet)
 
     def bets_on(self, market: str) -> Sequence[Bet]:
         """Return the bets on a market, in the order in which they came."""
@@ -305,4 +309,5 @@ class State:
 
     def book(self, market: str, answer: str | None, now: int) -> Sequence[Bet]:
         """Return the orders that can be met."""
-        return [bet for bet in self.bets_on(market) if bet.answer == answer and bet.rests(now) and not bet.expired(now)]
+        orders = self._orders_on.get((market, answer), ())
+        return [bet for bet in orders if bet.rests(now) and not bet.expired(now)]

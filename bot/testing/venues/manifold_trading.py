@@ -43,7 +43,9 @@ class Ask:
     @property
     def want(self) -> Want:
         """What is taken from pool and book."""
-        return Want(outcome=self.outcome, amount=self.amount, shares=self.shares, limit=self.limit)
+        return Want(
+            outcome=self.outcome, amount=self.amount, shares=self.shares, limit=self.limit, endless=self.is_sale
+        )
 
     @property
     def answer_id(self) -> str | None:
@@ -107,9 +109,9 @@ class Trading:
     def foresee(self, ask: Ask) -> Outcome:
         """Return what a bet would do."""
         found = self._joint(ask) if ask.market.sums_to_one and ask.answer is not None else self._single(ask)
-        if any(min(pool.yes, pool.no) < LEAST_POOL for pool in found.pools.values()):
+        if ask.answer is None and any(min(pool.yes, pool.no) < LEAST_POOL for pool in found.pools.values()):
             raise Refusal(_FORBIDDEN, "Trade too large for current liquidity pool.")
-        if ask.limit is None and is_zero(found.amount):
+        if ask.limit is None and not ask.is_sale and is_zero(found.amount):
             raise Refusal(_BAD, "Betting allowed only between 1-99%.")
         return found
 

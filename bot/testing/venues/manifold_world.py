@@ -210,8 +210,10 @@ class World:
         if user.id != market.creator and self._now() - user.created < _WEEK_MS:
             raise Refusal(403, "You must be at least 7 days old, verified or a buyer to comment.")
 
-    def comment(self, user: User, market: Market, content: object, reply_to: str | None = None) -> Comment:
-        """Comment, and tell."""
+    def comment(
+        self, user: User, market: Market, content: object, reply_to: str | None = None, *, answer: str | None = None
+    ) -> Comment:
+        """Comment, and tell; ``answer`` is what the comment is about, which nothing checks."""
         comment = Comment(
             id=self.state.new_id("comment"),
             user=user.id,
@@ -219,6 +221,7 @@ class World:
             content=content,
             created=self._now(),
             reply_to=reply_to,
+            answer=answer,
         )
         self.state.comments[comment.id] = comment
         market.last_comment = comment.created

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # The crowd does not trade for less than this.
 LEAST_MOVE = 0.01
 LIQUIDITY = 250.0
+# Every other list of answers is as long as the real ones are: the rest of it are names that nobody expects to win.
+LONGEST_LIST = 30
+LONG_SHOT = 0.001
 _GRID = 60
 
 
@@ -77,7 +80,9 @@ class ManifoldStall:
             "liquidity": LIQUIDITY,
         }
         if isinstance(price, Mapping):
-            terms |= {"type": "MULTIPLE_CHOICE", "answers": [*price.items()], "sums_to_one": True}
+            long = sum(1 for market in self.markets.values() if market.answers) % 2 == 0
+            answers = with_long_shots(price) if long else price
+            terms |= {"type": "MULTIPLE_CHOICE", "answers": [*answers.items()], "sums_to_one": True}
         elif ask.scale is not None:
             scale = Numeric(low=ask.scale.low, high=ask.scale.high, is_log=False)
             terms |= {"type": "PSEUDO_NUMERIC", "scale": scale, "prob": price}
@@ -106,11 +111,13 @@ class ManifoldStall:
     def _trade_answers(self, market: Market, prices: Mapping[str, float]) -> None:
         """Move the answers one by one, the farthest first: each trade moves the others too."""
         for _ in market.answers:
-            gaps = {answer.id: prices[answer.text] - answer.pool.prob for answer in market.answers}
-            farthest = max(market.answers, key=lambda answer: abs(gaps[answer.id]))
-            if abs(gaps[farthest.id]) <= LEAST_MOVE:
+            gaps = {a.id: prices[a.text] - a.pool.prob for a in market.answers if a.text in prices}
+            farthest = max(gaps, key=lambda answer: abs(gaps[answer]))
+            if abs(gaps[farthest]) <= LEAST_MOVE:
                 return
-            self.venue.world.move(market, prices[farthest.text], answer=farthest)
+            answer = market.answer(farthest)
+            assert answer is not None  # noqa: S101 - it is one of this market
+            self.venue.world.move(market, prices[answer.text], answer=answer)
 
     def _resolve(self, market: Market, ask: Ask, outcome: Outcome) -> None:
         world = self.venue.world
@@ -122,3 +129,10 @@ class ManifoldStall:
         elif ask.scale is not None:
             share = (outcome - ask.scale.low) / (ask.scale.high - ask.scale.low)
             world.resolve(market, "MKT", prob=min(1.0, max(0.0, share)))
+
+
+def with_long_shots(prices: Mapping[str, float]) -> dict[str, float]:
+    """Return a list of answers made long by names at a tenth of a percent each, in all still 1."""
+    names = [f"Number {number} on the list" for number in range(len(prices) + 1, LONGEST_LIST + 1)]
+    kept = 1.0 - LONG_SHOT * len(names)
+    return {name: price * kept for name, price in prices.items()} | dict.fromkeys(names, LONG_SHOT)

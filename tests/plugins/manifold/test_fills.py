@@ -207,9 +207,9 @@ def test_shares_are_marked_at_what_all_of_them_would_bring() -> None:
     held = Shares(answer="", yes=got.shares)
     assert mark(state, [held], held, now=THERE) == {Leg.YES: pytest.approx(50.0 / got.shares), Leg.NO: None}
     assert mark(read(binary(isResolved=True)), [held], held, now=THERE) == {Leg.YES: None, Leg.NO: None}
-    # More than the market takes before it stops at 1 %: nobody buys all of it.
-    far = Shares(answer="", yes=1e9)
-    assert mark(state, [], far, now=THERE)[Leg.YES] is None
+    # A sale stops at no price: so many bring all the NO there is.
+    far = mark(state, [], Shares(answer="", yes=1e9), now=THERE)[Leg.YES]
+    assert far == pytest.approx(state.answers[0].pool.no / 1e9, rel=1e-6)
 
 
 @given(yes_shares=st.floats(0.0, 1e6), no_shares=st.floats(0.0, 1e6))

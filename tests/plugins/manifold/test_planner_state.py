@@ -71,6 +71,8 @@ def test_an_order_that_is_over_has_nothing_left(over: dict[str, Any]) -> None:
         binary(pool={"YES": 0, "NO": 5}),
         binary(pool={"YES": 5}),
         binary(p=float("nan")),
+        # A market maker whose arithmetic is another one.
+        binary(mechanism="cpmm-multi-2"),
         choice(answer("a", 0.5, pool={"YES": "much", "NO": 1}), answer("b", 0.5)),
     ],
 )

@@ -90,6 +90,21 @@ async def test_a_comment_without_an_answer_is_found_again(stand: Stand) -> None:
     assert [one.state for one in await writer.standing(batch)] == [IntentState.ACKED]
 
 
+async def test_a_comment_is_about_the_answer_of_its_question_and_a_market_gets_one(stand: Stand) -> None:
+    market = stand.world.add_market(type="MULTIPLE_CHOICE", answers=[("By May", 0.4), ("By June", 0.6)])
+    writer = stand.writer(comments=True)
+    receipts = []
+    for answer in market.answers:
+        question = await stand.question(market, answer)
+        batch = await sealed(writer, question, intent_of(question, None, answer.id, text="Said of it."))
+        receipts += await writer.submit(batch)
+    assert [one.state for one in receipts] == [IntentState.ACKED, IntentState.REFUSED]
+    assert receipts[1].detail == "the market has a comment of this bot already"
+    [comment] = stand.venue.state.comments.values()
+    assert comment.answer == market.answers[0].id
+    assert stand.venue.state.users[stand.ada.id].balance == pytest.approx(999.0)
+
+
 # The account
 
 

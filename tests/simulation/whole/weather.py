@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.metaculus_world import grid
+from bot.testing.venues.stalls_manifold import with_long_shots
 from tests.simulation.whole.pit import Pit
 from tests.simulation.whole.plan import DAY_S, HOUR_S
 
@@ -39,6 +40,9 @@ TURN_S = 6.0 * HOUR_S
 FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
 TREES = ("Ash", "Elm", "Oak")
 ENDS = ("YES", "NO", "NO", "CANCEL")
+# One market in so many is a list of thirty answers, of which these and the red one have a chance.
+A_LIST = 4
+LAMPS = ("the blue one", "the green one", "the white one")
 # Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
 # every so often.
 BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
@@ -159,9 +163,15 @@ class Weather:
     def _open_market(self) -> None:
         closes, price = self._close(), float(self.stream.uniform(0.1, 0.9))
         if self.stalls.manifold is not None and len(self._open()) < self._most:
-            title = f"Will lamp {len(self._markets)} be lit in time?"
-            market = self.stalls.manifold.world.add_market(title, prob=price, closes=round(closes.timestamp() * 1000))
-            self._markets.append(market)
+            number, world = len(self._markets), self.stalls.manifold.world
+            terms: dict[str, Any] = {"closes": round(closes.timestamp() * 1000)}
+            if number % A_LIST == 1:
+                title = f"Which lamp of row {number} is lit first?"
+                answers = with_long_shots({"the red one": price, **dict.fromkeys(LAMPS, (1.0 - price) / len(LAMPS))})
+                terms |= {"type": "MULTIPLE_CHOICE", "sums_to_one": True, "answers": [*answers.items()]}
+            else:
+                title, terms = f"Will lamp {number} be lit in time?", {**terms, "prob": price}
+            self._markets.append(world.add_market(title, **terms))
 
     def _ask(self) -> None:
         closes, kind, number = self._close(), int(self.stream.integers(4)), len(self._questions)
@@ -183,8 +193,11 @@ class Weather:
     def _trade(self) -> None:
         if self.stalls.manifold is not None and (markets := self._open()):
             market = markets[int(self.stream.integers(len(markets)))]
-            odds = math.log(market.pool.prob / (1.0 - market.pool.prob)) + float(self.stream.normal(0.0, 0.4))
-            self.stalls.manifold.world.move(market, min(0.97, max(0.03, 1.0 / (1.0 + math.exp(-odds)))))
+            answer = market.answers[int(self.stream.integers(1 + len(LAMPS)))] if market.answers else None
+            price = market.pool.prob if answer is None else answer.pool.prob
+            odds = math.log(price / (1.0 - price)) + float(self.stream.normal(0.0, 0.4))
+            price = min(0.97, max(0.03, 1.0 / (1.0 + math.exp(-odds))))
+            self.stalls.manifold.world.move(market, price, answer=answer)
 
     def _be_slow(self) -> None:
         """Let the next order have no answer, and take effect when it is nearly too old for it."""
@@ -214,7 +227,9 @@ class Weather:
             over = [one for one in self._markets if not one.resolved and one.closes is not None]
             over = [one for one in over if self._is_known(one.id, (one.closes or 0) / 1000.0, now)]
             if over:
-                self.stalls.manifold.world.resolve(over[0], ENDS[int(self.stream.integers(len(ENDS)))])
+                place = int(self.stream.integers(len(ENDS)))
+                end = ENDS[place] if not over[0].answers or ENDS[place] == "CANCEL" else over[0].answers[place].id
+                self.stalls.manifold.world.resolve(over[0], end)
         if self.stalls.metaculus is not None:
             asked = [one for one in self._questions if one.resolution is None]
             due = [one for one in asked if self._is_known(str(one.id), one.close.timestamp(), now)]

@@ -12,6 +12,7 @@ from bot.config.model import Config
 from bot.domain.wire import Rate
 from bot.rates import Rates
 from bot.store.ledger import open_ledger
+from bot.store.shared_rates import HOLDER, RATE_FOLDER, SharedRates
 from bot.testing.clock import FakeClock
 
 RATE = Rate(name="quay", prefixes=("https://quay.example/",), count=1, per_s=60.0)
@@ -39,6 +40,20 @@ async def test_what_the_daemon_used_is_used(tmp_path: Path) -> None:
             assert not asking.done()
             await clock.advance(600.0)
             await asking
+
+
+async def test_what_a_command_used_the_daemon_counts(tmp_path: Path) -> None:
+    config, clock, random = configured(tmp_path), FakeClock(), SeededRandom(1)
+    folder = folder_of(config)
+    async with open_ledger(folder / LEDGER_FILE, now=clock.now()) as ledger, AsyncExitStack() as stack:
+        shared = SharedRates(folder=folder / RATE_FOLDER, name=HOLDER)
+        daemon = Rates([RATE], clock=clock, random=random, book=ledger.rates, shared=shared)
+        await ask(await rates_beside(config, [RATE], clock=clock, random=random, stack=stack))
+        asking = asyncio.ensure_future(ask(daemon))
+        await clock.advance(59.0)
+        assert not asking.done()
+        await clock.advance(600.0)
+        await asking
 
 
 async def test_without_a_ledger_nothing_was_used(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bot.domain.order import Plan
+from bot.config.choose import ExcludeSection
+from bot.domain.order import Plan, Side
 from bot.domain.permission import ApprovalState
 from bot.domain.prediction import Curve
 from bot.domain.submission import Hold, IntentAction, Mode, Send
@@ -39,6 +40,15 @@ def test_a_paper_forecast_is_sent_to_the_book(gate: Gate) -> None:
     decision = sent(gate, case(question=question(batch="round 1")))
     assert decision.mode is Mode.PAPER
     assert (decision.intent.action, decision.intent.batch) == (IntentAction.FORECAST, "round 1")
+
+
+def test_what_config_leaves_out_is_held_but_what_is_held_of_it_may_be_sold(gate: Gate) -> None:
+    out = replace(lane(), exclude=ExcludeSection(topics=("war",)))
+    before = replace(case(question=question(tags=("war",))), lane=out)
+    assert held(gate, before).why == "excluded by topics = 'war' in config"
+    sale = Plan(why="out of it", order=order(side=Side.SELL, cost=0.0))
+    assert isinstance(gate.decide(replace(before, trades=True, plan=sale)), Send)
+    assert isinstance(gate.decide(replace(before, question=question(tags=("peace",)))), Send)
 
 
 def test_a_forecast_made_with_knowledge_of_the_future_is_held_for_good(gate: Gate) -> None:

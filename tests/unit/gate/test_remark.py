@@ -1,26 +1,37 @@
 """What may be said at a venue: bounded, without markup, links, mentions and keys."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from bot.config.model import VenueTable
 from bot.domain.belief import Belief, Evidence
 from bot.domain.forecast import Forecast, Trial, TrialEnd
+from bot.domain.order import Leg
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.gate.remark import MOST_CHARS, harmless, remark
 from bot.redact import forgetting, learn
+from tests.unit.gate.cases import order
 
 AT = datetime(2026, 11, 22, 7, 30, tzinfo=UTC)
 REF = QuestionRef("lantern", "rain")
 
 
-def said(prediction: Prediction, shape: Shape, *beliefs: Belief) -> str:
+def said(prediction: Prediction, shape: Shape, *beliefs: Belief, label: str = "", **more: Any) -> str:
     predictions = {"outcome": prediction}
     question = Question(
-        ref=REF, title="Rain?", shape=shape, targets=(Target(),), closes_at=AT + timedelta(days=1), family="market"
+        ref=REF,
+        title="Rain?",
+        shape=shape,
+        targets=(Target(),),
+        closes_at=AT + timedelta(days=1),
+        family="market",
+        facts={"label": label} if label else {},
     )
     forecast = Forecast(
         id="f",
@@ -37,7 +48,7 @@ def said(prediction: Prediction, shape: Shape, *beliefs: Belief) -> str:
     trials = [
         Trial(number=number, end=TrialEnd.FINISHED, belief=belief, steps=1) for number, belief in enumerate(beliefs, 1)
     ]
-    return remark(question, forecast, trials)
+    return remark(question, forecast, trials, **more)
 
 
 def test_numbers_come_first_and_then_the_strongest_reasons() -> None:
@@ -55,6 +66,29 @@ def test_numbers_come_first_and_then_the_strongest_reasons() -> None:
         "Against: reason 0",
         "In short: A dry year.",
     ]
+
+
+def test_the_answer_is_named_that_a_question_is_about_or_that_was_bet_on() -> None:
+    assert said(Binary(0.7), BinaryShape(), label="By May").startswith("Forecast 70.0% for By May (revision 2")
+    shares = {"Ann": 0.6, "Bo": 0.4}
+    of_two = ChoiceShape(options=("Ann", "Bo"))
+    on_bo = order(leg=Leg.NO, option="Bo")
+    assert said(Choice(shares), of_two, order=on_bo).startswith(
+        "Forecast Ann 60.0%, Bo 40.0%; bet NO on Bo (revision 2"
+    )
+
+
+def test_the_words_are_those_of_the_operator_and_what_comes_into_them_is_harmless() -> None:
+    belief = Belief(predictions={}, anchor="[a](https://evil.example/x) @all")
+    template = "**{answer}**: {forecast}\n{reasons}"
+    told = said(Binary(0.7), BinaryShape(), belief, label="<b>May</b>", template=template)
+    assert told == "**b May /b**: Forecast 70.0% for b May /b\nStarting point: a (evil.example) all"
+
+
+@pytest.mark.parametrize("bad", ["{forecast", "{reason}", "{}", "{forecast.__class__}", "{title!r:{until}}"])
+def test_a_template_that_names_what_is_not_there_is_refused_with_what_is(bad: str) -> None:
+    with pytest.raises(ValidationError, match=r"no template|stands for nothing"):
+        VenueTable.model_validate({"forecasters": ["blf"], "comment_template": bad})
 
 
 @pytest.mark.parametrize(

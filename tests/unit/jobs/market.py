@@ -55,9 +55,9 @@ class Broker(MemoryBook):
     def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
         return outcome.value if isinstance(outcome, Happened) else Instead.REFUND
 
-    def rest(self, name: str) -> None:
+    def rest(self, name: str, *, contract: str = "c") -> None:
         self.resting.append(
-            OpenOrder(id=name, contract="c", leg=Leg.YES, side=Side.BUY, limit=0.5, shares=1.0, reserves=0.5)
+            OpenOrder(id=name, contract=contract, leg=Leg.YES, side=Side.BUY, limit=0.5, shares=1.0, reserves=0.5)
         )
 
 
@@ -116,6 +116,7 @@ class Shopfloor:
     )
 
     fee: float = 0.0
+    by_event: bool = False
     look: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
@@ -170,6 +171,7 @@ class Shopfloor:
                     lanes={VENUE: self.lane},
                     clock=self.house.clock,
                     recheck=outbox.recheck,
+                    by_event=[VENUE] if self.by_event else [],
                 ),
             )
         )

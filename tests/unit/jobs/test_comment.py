@@ -96,6 +96,22 @@ async def test_a_question_gets_one_comment_a_day(floor: Shopfloor) -> None:
         assert len(await comments(floor)) == count, (later, first)
 
 
+async def test_questions_of_one_event_share_one_comment_where_the_venue_says_so(floor: Shopfloor) -> None:
+    floor.by_event = True
+    for key, event in (("rain", "m1"), ("snow", "m1"), ("wind", "m2")):
+        await floor.forecast(key, facts={"event": event, "label": key})
+    await floor.submit()
+    assert sorted(one.exposure.event for one, _ in await comments(floor)) == ["m1", "m2"]
+    for _ in range(3):
+        await floor.house.clock.advance(timedelta(hours=25).total_seconds())
+        await floor.arm()
+        await floor.forecast(
+            "snow", title=f"Snow at {floor.house.clock.now()}?", facts={"event": "m1", "label": "snow"}
+        )
+        await floor.submit()
+    assert len(await comments(floor)) == 2
+
+
 async def test_what_was_acknowledged_long_ago_is_left_alone(floor: Shopfloor) -> None:
     floor.lane = replace(floor.lane, comment=False)
     await floor.forecast("rain")

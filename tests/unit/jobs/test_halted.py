@@ -1,7 +1,9 @@
 import pytest
 
+from bot.domain.request import Halt
 from bot.errors import Unavailable
 from bot.jobs.halted import Halting
+from bot.jobs.permit import Permitting, permit
 from bot.store import stops
 from bot.store.stops import EVERYWHERE, Stop, StopEnd
 from tests.unit.jobs.conftest import VENUE, House
@@ -24,6 +26,17 @@ def halting(floor: Shopfloor) -> Halting:
     )
 
 
+async def rest(floor: Shopfloor, *keys: str) -> list[str]:
+    """Place an order on each of these questions, and have it rest; return their names at the venue."""
+    names = []
+    for key in keys:
+        await floor.forecast(key)
+        assert await floor.submit() == "1 planned, 0 held, 1 acknowledged"
+        names.append(f"write {len(floor.broker.writes)}")
+        floor.broker.rest(names[-1])
+    return names
+
+
 async def kinds(floor: Shopfloor) -> list[str]:
     return [row.kind for row in await floor.house.ledger.leave.audited(limit=99)][::-1]
 
@@ -41,8 +54,8 @@ async def test_while_nothing_is_halted_orders_rest(floor: Shopfloor) -> None:
 
 @pytest.mark.parametrize("venue", [VENUE, EVERYWHERE])
 async def test_a_halt_takes_back_what_rests_with_an_audit_row_before_and_after(floor: Shopfloor, venue: str) -> None:
-    floor.broker.rest("a")
-    floor.broker.rest("b")
+    await rest(floor, "rain", "snow")
+    before = floor.broker.reads
     await stop(floor, venue)
     job = halting(floor)
     assert await job.run() == "1 venues halted, 2 orders cancelled"
@@ -52,7 +65,7 @@ async def test_a_halt_takes_back_what_rests_with_an_audit_row_before_and_after(f
         await floor.house.clock.advance(seconds)
         assert await job.run() == "1 venues halted, 0 orders cancelled"
     # Empty at once and for two minutes, and then left alone.
-    assert floor.broker.reads == 1 + 3
+    assert floor.broker.reads - before == 1 + 3
 
 
 async def test_nothing_is_taken_back_where_the_credentials_were_refused(floor: Shopfloor) -> None:
@@ -74,8 +87,11 @@ async def test_a_write_that_is_under_way_keeps_a_halted_venue_from_being_done(fl
         await floor.house.clock.advance(60)
     # Every minute at first, then every two.
     assert floor.broker.reads - before == 4
-    floor.broker.rest("late")
+    # Nobody has heard its name, and it is where one in doubt would be; the other one is somebody else's.
+    floor.broker.rest("late", contract="rain")
+    floor.broker.rest("other")
     assert await job.run() == "1 venues halted, 1 orders cancelled"
+    assert [order.id for order in floor.broker.resting] == ["other"]
 
 
 async def test_a_halt_of_another_venue_leaves_orders_alone(floor: Shopfloor) -> None:
@@ -86,7 +102,7 @@ async def test_a_halt_of_another_venue_leaves_orders_alone(floor: Shopfloor) -> 
 
 
 async def test_the_stop_file_takes_back_orders_too_and_the_audit_hears_of_it_once(floor: Shopfloor) -> None:
-    floor.broker.rest("a")
+    await rest(floor, "rain")
     (floor.house.path / "STOP").write_text("SIGUSR1\n")
     job = halting(floor)
     assert await job.run() == "1 venues halted, 1 orders cancelled"
@@ -97,7 +113,7 @@ async def test_the_stop_file_takes_back_orders_too_and_the_audit_hears_of_it_onc
 
 
 async def test_a_venue_that_does_not_answer_is_asked_until_it_does(floor: Shopfloor) -> None:
-    floor.broker.rest("a")
+    await rest(floor, "rain")
     await stop(floor, VENUE)
     floor.broker.fault = Unavailable("down")
     job = halting(floor)
@@ -113,6 +129,28 @@ async def test_a_second_halt_takes_back_what_came_to_rest_between(floor: Shopflo
     at = floor.house.clock.now()
     await floor.house.ledger.leave.write(lambda database: stops.resume(database, None, by="ann", at=at))
     await job.run()
-    floor.broker.rest("c")
+    await rest(floor, "rain")
     await stop(floor, VENUE)
     assert await job.run() == "1 venues halted, 1 orders cancelled"
+
+
+async def test_orders_of_others_on_the_account_rest_until_somebody_asks_for_all(floor: Shopfloor) -> None:
+    [own] = await rest(floor, "rain")
+    floor.broker.rest("by hand")
+    await stop(floor, VENUE)
+    job = halting(floor)
+    assert await job.run() == "1 venues halted, 1 orders cancelled"
+    for _ in range(5):
+        await floor.house.clock.advance(60)
+        await job.run()
+    assert [order.id for order in floor.broker.resting] == ["by hand"]
+    [row] = await floor.house.ledger.leave.audited(limit=9, kind="cancelled")
+    assert row.body["orders"] == own
+    asked = Halt(by="ann", asked_at=floor.house.clock.now(), reason="all of it", venue=VENUE, all_orders=True)
+    house = floor.house
+    permitting = Permitting(
+        ledger=house.ledger, clock=house.clock, stop_file=house.path / "STOP", lanes={VENUE: floor.lane}
+    )
+    await permit(permitting, asked)
+    assert await job.run() == "1 venues halted, 1 orders cancelled"
+    assert floor.broker.resting == []
