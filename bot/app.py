@@ -1,6 +1,7 @@
 """The composition root: everything is built, handed over and closed here, and nowhere else."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +16,14 @@ from bot.desk.workshop import Workshop
 from bot.domain.submission import Mode
 from bot.duties import Duties
 from bot.errors import NotFound
+from bot.gate.armed import credentials_digest
 from bot.gate.brake import STOP_FILE, Brake
+from bot.gate.credentials import VenueCredentials
 from bot.gate.gate import Lane
 from bot.guards import Guards, guards_of
 from bot.http import HttpReader
 from bot.ids import derive_id
+from bot.jobs.policy import follow_policy
 from bot.jobs.restored import Settling, settle_restored
 from bot.jobs.sitting import Seat
 from bot.jobs.spending import Spending
@@ -114,7 +118,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
         seats = await outfitter.seats(named if only is None else only)
         gateway, workshop = await _models(outfitter, seats, ledger)
         guards = guards_of(outfitter, opened, ledger, _brake(config, folder), partial(_clock_offset, outfitter.http))
-        surveyed = set[str]()
+        surveyed, stopping = set[str](), asyncio.Event()
         archives = [archive for name in names if (archive := own_archive(config, registry, name))]
         app = App(
             config=config,
@@ -131,11 +135,12 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
             gateway=gateway,
             spending=_spending(outfitter, seats, gateway, confirmed=terms.get("confirmed", False)),
             surveyed=surveyed,
-            outbox=_outbox(opened, guards, ledger, clock, surveyed),
+            outbox=_outbox(opened, guards, ledger, clock, surveyed, stopping.is_set),
             guards=guards,
             chores=[outfitter.chore(spec) for spec in registry.jobs],
             owner=derive_id("owner", str(holder.pid), holder.boot, holder.started_at.isoformat()),
             patience_s=terms.get("patience_s", PATIENCE_S),
+            stopping=stopping,
         )
         if only is None:
             await _recover(app)
@@ -186,6 +191,9 @@ async def _outfitter(
     wanted, book = ((), None) if ledger is None else (rates_of(config, registry), ledger.rates)
     rates = Rates(wanted, clock=clock, random=random, book=book)
     async with HttpReader(clock=clock, random=random, rates=rates) as http, AsyncExitStack() as stack:
+        credentials = {} if ledger is None else _credentials(config, registry, clock, ledger)
+        for one in credentials.values():
+            await one.recall()
         yield Outfitter(
             config=config,
             registry=registry,
@@ -196,7 +204,23 @@ async def _outfitter(
             stack=stack,
             rates=rates,
             open_wire=partial(HttpWire, holds=_brake(config, folder).holds),
+            credentials=credentials,
         )
+
+
+def _credentials(config: Config, registry: Registry, clock: Clock, ledger: Ledger) -> dict[str, VenueCredentials]:
+    return {
+        spec.name: VenueCredentials(
+            venue=spec.name,
+            is_refusal=spec.refuses_credentials,
+            final=spec.final_refusals,
+            digest=partial(credentials_digest, config, spec),
+            ledger=ledger,
+            clock=clock,
+        )
+        for spec in registry.venues
+        if spec.name in config.venues
+    }
 
 
 def _brake(config: Config, folder: Path) -> Brake:
@@ -222,7 +246,9 @@ async def _models(
     return gateway, await outfitter.workshop(ledger, gateway, forgiving=forgiving)
 
 
-def _outbox(opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, surveyed: set[str]) -> Outbox:
+def _outbox(
+    opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, surveyed: set[str], stopping: Callable[[], bool]
+) -> Outbox:
     return Outbox(
         ledger=ledger,
         submitters=opened.submitters,
@@ -233,6 +259,8 @@ def _outbox(opened: Venues, guards: Guards, ledger: Ledger, clock: Clock, survey
         clock_fault=guards.clock_fault,
         modes={name: lane.mode for name, lane in opened.lanes.items()},
         accounts={name: lane.account for name, lane in opened.lanes.items()},
+        most_doubts={name: lane.caps.doubts for name, lane in opened.lanes.items()},
+        stopping=stopping,
     )
 
 
@@ -255,6 +283,9 @@ async def _recover(app: App) -> None:
     if halt := await app.ledger.journal.resume(at=now):
         log.warning("the last run was halted", at=halt.at.isoformat(), why=halt.text)
     freed = await app.ledger.schedule.free_leases(owner_not=app.owner, now=now)
+    moved = await follow_policy(app.ledger, app.means.policy, repeats=app.means.repeats, now=now)
+    if moved:
+        log.info("due times follow the policy", moved=moved)
     unknown = await app.outbox.recover()
     if freed or unknown:
         text = f"{freed} leases of an earlier run freed, {unknown} submissions unknown"

@@ -12,6 +12,7 @@ from bot.config.model import Config, DaemonSection, PolicySection
 from bot.config.plugin_settings import settings_of
 from bot.gate.brake import Brake
 from bot.gate.case import Lane, on_paper
+from bot.gate.credentials import VenueCredentials
 from bot.gate.gate import Gate
 from bot.gate.lanes import lanes_in
 from bot.gate.readiness import Readiness, clock_fault
@@ -22,7 +23,7 @@ from bot.jobs.comment import Commenting
 from bot.jobs.halted import Halting
 from bot.jobs.job import Job
 from bot.jobs.permit import Permitting
-from bot.jobs.ready import Credentials, Offset, Preparing
+from bot.jobs.ready import Credentials, Offset, Preparing, look_before_deciding
 from bot.jobs.settle import Accounts, settle_accounts
 from bot.jobs.submit import Begin, Submitting
 from bot.jobs.withdraw import StaleWithdrawing
@@ -68,6 +69,7 @@ class Guards:
             clock=outbox.clock,
             planners=self._venues.planners,
             readiness=self.readiness,
+            look=partial(look_before_deciding, self.preparing),
             begin=Begin(),
             commenting=Commenting(
                 ledger=self._ledger,
@@ -156,6 +158,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             trading=frozenset(venues.planners),
             withdrawing=withdrawing,
             folder=brake.ledger.parent,
+            resumed=partial(_look_again, readiness, outfitter.credentials),
         ),
         preparing=Preparing(
             readiness=readiness,
@@ -166,6 +169,7 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
             offset=offset,
             started_at=clock.now(),
             credentials=credentials_of(outfitter, venues),
+            refused=lambda venue: _refused(outfitter, venue),
         ),
         auditing=Auditing(ledger=ledger, folder=brake.ledger.parent, clock=clock),
         _policy=outfitter.config.policy,
@@ -173,6 +177,19 @@ def guards_of(outfitter: Outfitter, venues: Venues, ledger: Ledger, brake: Brake
         _ledger=ledger,
         _venues=venues,
     )
+
+
+def _look_again(readiness: Readiness, credentials: Mapping[str, VenueCredentials], venue: str | None) -> None:
+    """Ask a venue again that a person resumed, all of them for None, and trust nothing that was found before."""
+    for name, one in credentials.items():
+        if venue in {None, name}:
+            one.ask_again()
+    readiness.outdate()
+
+
+def _refused(outfitter: Outfitter, venue: str) -> str:
+    credentials = outfitter.credentials.get(venue)
+    return "" if credentials is None else credentials.refused
 
 
 def credentials_of(outfitter: Outfitter, venues: Venues) -> Mapping[str, Credentials]:

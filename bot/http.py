@@ -221,8 +221,10 @@ class HttpReader:
         status = response.status
         if status == 200:
             return
-        said = await refusal_said(response, request.headers) if request.method == "POST" else ""
-        beginning = quoted(said, sentence=status == _FULL) if status < 500 else ""
+        # What is said of credentials tells a key that is not taken from an item that it may not see.
+        asked = request.method == "POST"
+        said = await refusal_said(response, request.headers) if asked or status in _REFUSED_CREDENTIALS else ""
+        beginning = quoted(said, sentence=status == _FULL) if asked and status < 500 else ""
         error = self._refusal(response, f"{public(url)}: status {status}{beginning}")
         error.refusal = HttpRefusal(status=status, body=said)
         raise error

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import resources
@@ -27,6 +27,7 @@ from bot.desk.workshop import Engine, Gauge, Shelf, Workshop
 from bot.domain.setup import Setup
 from bot.domain.submission import Mode
 from bot.errors import ConfigError
+from bot.gate.credentials import GuardedHttp, GuardedWire, VenueCredentials
 from bot.gate.gate import Lane
 from bot.jobs.job import Job
 from bot.jobs.sitting import Seat
@@ -86,6 +87,7 @@ class Outfitter:
     """Opens things on a stack, which closes them in the opposite order.
 
     ``rates`` are those of the venues, which reading over ``http`` keeps too; ``open_wire`` makes the wires of writers.
+    A venue whose ``credentials`` were refused is not asked any more.
     """
 
     config: Config
@@ -97,6 +99,7 @@ class Outfitter:
     stack: AsyncExitStack
     rates: Rates | None = None
     open_wire: OpenWire = HttpWire
+    credentials: Mapping[str, VenueCredentials] = field(default_factory=dict)
 
     def place(self, name: str) -> Workplace:
         """Return what the factory of a plugin is given."""
@@ -116,6 +119,8 @@ class Outfitter:
             return await self._entered(spec, spec.paper, PaperPlace(**common, cash=paper.cash, delay_s=paper.delay_s))
         if lane.mode in LIVE_MODES and spec.writer is not None:
             wire = await self.stack.enter_async_context(self.open_wire(rates=self._rates))
+            if (credentials := self.credentials.get(lane.venue)) is not None:
+                wire = GuardedWire(wire, credentials)
             return await self._entered(spec, spec.writer, WriterPlace(**common, wire=wire))
         return None
 
@@ -265,7 +270,9 @@ class Outfitter:
         return await self.stack.enter_async_context(opener(settings, place))
 
     def _common(self, name: str) -> _Common:
-        return _Common(clock=self.clock, http=self.http, folder=self.folder / name)
+        credentials = self.credentials.get(name)
+        http = self.http if credentials is None else GuardedHttp(self.http, credentials)
+        return _Common(clock=self.clock, http=http, folder=self.folder / name)
 
     @property
     def _rates(self) -> Rates:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 
 from bot.domain.research import SeriesModel, SourcePolicy
 from bot.domain.wire import Rate
+from bot.errors import HttpRefusal
 from bot.ports import (
     Archive,
     Clock,
@@ -166,6 +167,8 @@ class VenueSpec(Configurable[S]):
     before anything is written, and returns what a person should know; it raises Unauthorized or Rejected.
     ``discover_every`` is after how long it must be read again where its questions are open for less than config waits.
     ``comment_fee`` is what one comment costs there under these settings, None where they let none pass.
+    ``refuses_credentials`` tells an answer about our credentials from one about a single item; so many
+    ``final_refusals`` within ten minutes mean that nothing more is asked until they are renewed.
     """
 
     table: ClassVar[Table] = Table.VENUES
@@ -181,6 +184,8 @@ class VenueSpec(Configurable[S]):
     archive: Callable[[S, Path], Archive] | None = None
     archive_folder: Callable[[S], Path | None] = field(default=lambda _: None)
     comment_fee: Callable[[S], float | None] = field(default=lambda _: 0.0)
+    refuses_credentials: Callable[[HttpRefusal], bool] = field(default=lambda refusal: refusal.status == 401)
+    final_refusals: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,12 +30,16 @@ class Beside:
     forecaster: str
     view: View
     before: Attempt | None
+    submit: bool = False
 
     async def ask(self, *, token_file: Path | None = None) -> Path:
         """Leave the request and return its place; raises Unauthorized for somebody who may not ask."""
         question = self.wanted.question
         request = ForecastQuestion(
-            ref=question.ref, forecaster=self.forecaster, question=question if self.wanted.fresh else None
+            ref=question.ref,
+            forecaster=self.forecaster,
+            question=question if self.wanted.fresh else None,
+            submit=self.submit,
         )
         mine = await signed(self.records.folder, request, token_file=token_file)
         return ask(self.records.folder, mine, at=self.clock.now())

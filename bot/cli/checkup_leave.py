@@ -55,14 +55,15 @@ def leave(config: Config, path: Path, now: datetime) -> Iterator[Finding]:
 def _halt(config: Config, stops: Sequence[Stop]) -> Finding:
     """Return one row about all that holds something back until a person resumes it."""
     file = config.state / STOP_FILE
-    held, remedy = [str(stop) for stop in besides(file, stops)], "to go on run: foxcast resume"
+    others = besides(file, stops)
+    held, remedies = [str(stop) for stop in others], dict.fromkeys(stop.remedy for stop in others)
     if file.exists():
         why = reason_of(file)
         held.insert(0, f"{file} is there, so nothing leaves" + (f": {why}" if why else ""))
-        remedy += f", or rm {file}"
+        remedies = {f"to go on run: foxcast resume, or rm {file}": None, **remedies}
     if not held:
         return Finding(Verdict.OK, "halt", "not halted")
-    return Finding(Verdict.WARN, "halt", "; ".join(held), remedy)
+    return Finding(Verdict.WARN, "halt", "; ".join(held), "; ".join(remedies))
 
 
 def _armed(config: Config, standing: Leaves, now: datetime) -> Iterator[Finding]:

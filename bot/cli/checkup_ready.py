@@ -15,8 +15,10 @@ from bot.config.model import Config
 from bot.domain.submission import IntentState, Mode
 from bot.errors import FoxcastError
 from bot.registry import Registry
+from bot.store import stops
 from bot.store.journal import JobRun
 from bot.store.orders import Asked, OrderRow, listed
+from bot.store.stops import Stop, StopEnd
 
 READY = "ready"
 # As the job that looks at them tells of them.
@@ -27,11 +29,15 @@ _NEWEST = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What the last run left: how it found live venues, what has no answer there, and what was sent last."""
+    """What the last run left: how it found live venues, what has no answer there, and what was sent last.
+
+    ``refused`` are the venues that refused the credentials and are asked nothing more.
+    """
 
     run: JobRun | None = None
     unanswered: Mapping[str, Mapping[IntentState, int]] = field(default_factory=dict)
     last: Mapping[str, OrderRow] = field(default_factory=dict)
+    refused: Mapping[str, Stop] = field(default_factory=dict)
 
 
 def left(config: Config, ledger: Path, now: datetime) -> Left:
@@ -75,7 +81,11 @@ def readiness(config: Config, registry: Registry, found: Left, now: datetime) ->
     live = [name for name in live_venues(config) if name in registry.venues]
     looked = lacking(found.run, live)
     for venue in live:
-        yield from _credentials(venue, found.run, looked, now, is_proved=registry.venues[venue].check is not None)
+        if (stop := found.refused.get(venue)) is not None:
+            told = f"{venue}: {stop.why}, {ago(now - stop.at)}; nothing more is asked there"
+            yield Finding(Verdict.WARN, "credentials", told, stop.remedy)
+        else:
+            yield from _credentials(venue, found.run, looked, now, is_proved=registry.venues[venue].check is not None)
         yield from _unanswered(venue, found.unanswered.get(venue, {}))
         yield from _refused(venue, found.last.get(venue), now)
 
@@ -119,10 +129,12 @@ def _refused(venue: str, last: OrderRow | None, now: datetime) -> Iterator[Findi
 async def _left(config: Config, live: Sequence[str], now: datetime) -> Left:
     async with open_records(config) as records:
         runs = {run.name: run for run in await records.ledger.journal.last_runs()}
+        standing = await records.ledger.leave.read(stops.standing)
         return Left(
             run=runs.get(READY),
             unanswered=await _waiting(records, live),
             last={venue: row for venue in live if (row := await _last_sent(records, venue, now)) is not None},
+            refused={stop.venue: stop for stop in standing if stop.ends is StopEnd.RENEWED},
         )
 
 

@@ -49,7 +49,8 @@ NAME_HELP = (
 # Typer keeps the lines of a paragraph as they are, and takes what stands in brackets for a style.
 _WORDS = r"""Forecast one question now, and show every step.
 
-It is kept in the ledger as those of the daemon are; nothing is submitted.
+It is kept in the ledger, apart from what is submitted; with --submit it comes
+before the gate in the next pass, as those of the daemon do.
 Where a daemon runs, it makes the forecast, and you see the same. What Ctrl-C
 or a crash cuts off goes on where it was when you call again within the hour,
 and what was paid is not paid twice.
@@ -98,6 +99,9 @@ class Options:
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Where a daemon runs: only ask it, and do not wait.")] = (
         False
     )
+    submit: Annotated[
+        bool, typer.Option("--submit", help="Have it come before the gate in the next pass, so that it may leave.")
+    ] = False
     token_file: TokenFile = None
 
 
@@ -256,7 +260,13 @@ class _Order:
             if not terms.agreed:
                 await self._require_payable(opened, with_members(self.config, self.registry, (name,)))
             until = shared(terms.known_until, now)
-            here = Here(opened, question, lambda one: view if one == name else self._view(question, one), until)
+            here = Here(
+                opened,
+                question,
+                lambda one: view if one == name else self._view(question, one),
+                until,
+                submit=self.options.submit,
+            )
             made = await here.forecast(name)
             beside = [await here.beside(one) for one in free]
             return await _told(Records(config=self.config, folder=opened.folder, ledger=ledger), made, beside)
@@ -270,6 +280,7 @@ class _Order:
                 wanted=wanted,
                 forecaster=name,
                 view=view,
+                submit=self.options.submit,
                 before=await newest_attempt(records, wanted, name),
             )
             request = await following.ask(token_file=self.options.token_file)

@@ -51,13 +51,15 @@ CAUSES: Mapping[str, type[FoxcastError]] = {
 class Here:
     """One question in an open Foxcast; ``view_of`` makes the view of a forecaster.
 
-    Nothing after ``known_until`` informs a forecast, where that is given.
+    Nothing after ``known_until`` informs a forecast, where that is given. Unless it is to ``submit`` the forecast never
+    leaves.
     """
 
     opened: App
     question: Question
     view_of: Callable[[str], View]
     known_until: datetime | None = None
+    submit: bool = False
 
     async def forecast(self, name: str) -> str:
         """Forecast, after those that it builds on, and return the id; raises why too many trials failed.
@@ -79,7 +81,7 @@ class Here:
         known = await ledger.forecasts.latest(question.ref, name)
         if known is not None and is_current(known, question) and known.cutoff == cutoff_of(question, now):
             return Beside(name=name, forecast=known)
-        sitting = await begin(opened.means, seat, question, ASKED_FOR)
+        sitting = await begin(opened.means, seat, question, ASKED_FOR, apart=not self.submit)
         made, why = await tried(sitting.forecast())
         if made is None:
             await ledger.forecasts.fail(sitting.running.id, why=why, at=opened.clock.now())
@@ -88,7 +90,9 @@ class Here:
     async def _forecast(self, seat: Seat, view: View) -> str:
         opened = self.opened
         means = dataclasses.replace(opened.means, watch=view)
-        sitting = await begin(means, seat, self.question, ASKED_FOR, known_until=self.known_until)
+        sitting = await begin(
+            means, seat, self.question, ASKED_FOR, known_until=self.known_until, apart=not self.submit
+        )
         if sitting.running.trials:
             view.say(f"forecast {sitting.running.id} was cut off; it goes on")
         view.recall([record for record in sitting.running.trials if record.trial is not None])

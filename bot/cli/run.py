@@ -4,13 +4,11 @@ import asyncio
 import logging
 import math
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, NoReturn
 
 import structlog
 import typer
-from rich.progress import Progress
 
 from bot.app import PATIENCE_S, App, open_app
 from bot.cli.agree import held_back
@@ -20,6 +18,7 @@ from bot.cli.failed_trials import failures_code, failures_line
 from bot.cli.output.console import progress, stdout
 from bot.cli.output.plain import plain
 from bot.cli.output.summary import print_summary
+from bot.cli.pass_progress import PassProgress, writes_code, writes_told
 from bot.cli.session import equipped
 from bot.cli.summary import summary_of
 from bot.cli.usr1 import halt_on_signal
@@ -30,13 +29,12 @@ from bot.daemon.serve import once as one_pass
 from bot.daemon.watch import DRAIN_S, Exit, ExitReason, Watch
 from bot.errors import ConfigError
 from bot.gate.brake import STOP_FILE
-from bot.ports import Clock
 from bot.store.failures import RecentFailures, failures_since
+from bot.store.sent import SentSince, sent_since
 
 app = typer.Typer(add_completion=False)
 log = structlog.get_logger()
 
-LOOK_EVERY_S = 0.3
 CODES = {
     ExitReason.DONE: ExitCode.DONE,
     ExitReason.ASKED: ExitCode.DONE,
@@ -76,7 +74,9 @@ def run(
 
 def _one_pass(opening: Opening, call: Call) -> NoReturn:
     stops: list[signal.Signals] = []
-    end, failed = asyncio.run(_once(opening, call, stops))
+    end, failed, sent = asyncio.run(_once(opening, call, stops))
+    for line in writes_told(sent):
+        typer.echo(plain(f"foxcast: {line}"), err=True)
     if stops and end.reason in {ExitReason.ASKED, ExitReason.CUT}:
         told = f"; {end.detail}" if end.detail else ""
         typer.echo(plain(f"foxcast: interrupted{told}; what is left is done by the next run"), err=True)
@@ -85,7 +85,7 @@ def _one_pass(opening: Opening, call: Call) -> NoReturn:
     if line := failures_line(failed):
         typer.echo(plain(f"foxcast: {line}"), err=True)
     code = CODES.get(end.reason, ExitCode.FAILED)
-    raise typer.Exit(failures_code(failed) if code is ExitCode.DONE else code)
+    raise typer.Exit(code or writes_code(sent) or failures_code(failed))
 
 
 def _say_unclean(end: Exit) -> None:
@@ -102,8 +102,8 @@ async def _for_ever(opening: Opening, watch: Watch) -> Exit:
             return await serve(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
 
 
-async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> tuple[Exit, RecentFailures]:
-    """Do one pass, tell of it, and return its end with what went wrong with its trials.
+async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> tuple[Exit, RecentFailures, SentSince]:
+    """Do one pass, tell of it, and return its end with what went wrong with its trials, and with what it sent.
 
     The signal that stopped it, if one did, is added to the list.
     """
@@ -115,37 +115,13 @@ async def _once(opening: Opening, call: Call, stops: list[signal.Signals]) -> tu
 
     async with opening as opened:
         tally, began = Tally(Recorder(opened.ledger, opened.folder)), opened.clock.now()
+        this = PassProgress(opened, began)
         with obey_signals(opened.stopping, stop), progress() as bars:
-            async with _shown(opened, bars):
-                end = await one_pass(opened.jobs(), clock=opened.clock, record=tally, stop=opened.stopping)
+            async with this.shown(bars):
+                jobs = this.followed(opened.jobs())
+                end = await one_pass(jobs, clock=opened.clock, record=tally, stop=opened.stopping)
         print_summary(stdout(), await summary_of(opened, tally.runs), call)
         if held := await held_back(opened):
             stdout().print(f"\n{held}")
-        return end, await failures_since(opened.ledger.forecasts.readers, began)
-
-
-@asynccontextmanager
-async def _shown(opened: App, bars: Progress) -> AsyncIterator[None]:
-    """Show how many forecasts are done of those that are due, while the block runs and a terminal looks on."""
-    if bars.disable:
-        yield
-        return
-    bar, before = bars.add_task("forecasts", total=None), await opened.ledger.forecasts.count()
-
-    async def look() -> None:
-        counts = await opened.ledger.schedule.counts(opened.clock.now())
-        done = await opened.ledger.forecasts.count() - before
-        bars.update(bar, completed=done, total=done + counts.due + counts.leased or None)
-
-    looking = asyncio.create_task(_keep_looking(look, opened.clock))
-    try:
-        yield
-        await look()
-    finally:
-        looking.cancel()
-
-
-async def _keep_looking(look: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    while True:
-        await look()
-        await clock.sleep(LOOK_EVERY_S)
+        readers = opened.ledger.forecasts.readers
+        return end, await failures_since(readers, began), await sent_since(readers, began)

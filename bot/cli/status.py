@@ -73,7 +73,7 @@ def _print(console: Console, found: Overview, today: Today | None, now: datetime
 
 def _stopped(stop: Stop) -> str:
     said = f"{stop.venue or 'everything'}, by {stop.by or 'itself'}, {stop.at:%Y-%m-%d %H:%M} UTC: {stop.why}"
-    return f"stopped: {said}; to go on: foxcast resume {stop.venue}".rstrip()
+    return f"stopped: {said}; {stop.remedy}"
 
 
 def _daemon(found: Overview, now: datetime) -> str:

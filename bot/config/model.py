@@ -121,7 +121,8 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 class CapsSection(Section):
     """The most that may be at stake at one venue, in its currency, in paper too; None is no limit of this kind.
 
-    What is in doubt counts as spent. ``daily_loss`` and ``drawdown`` halt the venue until a person resumes it.
+    What is in doubt counts as spent. ``daily_loss`` and ``drawdown`` halt the venue until a person resumes it; more
+    than ``doubts`` writes without a known outcome halt it until they are read back.
     """
 
     per_order: Amount | None = None
@@ -134,6 +135,7 @@ class CapsSection(Section):
     orders_per_hour: int | None = Field(default=None, ge=0)
     daily_loss: Amount | None = None
     drawdown: Amount | None = None
+    doubts: int = Field(default=3, ge=0, le=1000)
 
     @model_validator(mode="after")
     def _can_be_used(self) -> "CapsSection":

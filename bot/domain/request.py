@@ -47,12 +47,15 @@ class UnlockQuestion:
 class ForecastQuestion:
     """Forecast a question now; ``question`` is how it stands, where the ledger may not know it.
 
+    Only where it is to ``submit`` does the forecast come before the gate.
+
     Who asks, when, and the proof of it are needed where somebody has a token.
     """
 
     ref: QuestionRef
     forecaster: str
     question: Question | None = None
+    submit: bool = False
     by: str = ""
     asked_at: datetime | None = None
     proof: str = field(default="", repr=False)

@@ -167,6 +167,12 @@ def _from(folder: str, value: Json) -> Json:
     return value
 
 
+def credentials_digest(config: Config, spec: Configurable[Any]) -> str:
+    """Return a slow hash of the secrets in the settings of a venue, which tells them from others and nothing else."""
+    hidden = [*_secrets([spec], config)]
+    return _slow(spec.name, hidden) if hidden else ""
+
+
 def _secrets(specs: Iterable[Configurable[Any]], config: Config) -> Iterator[str]:
     for spec in specs:
         try:

@@ -66,7 +66,8 @@ class Case:
     ``forecast_on`` is the question as it was when it was forecast (None where that is not asked), ``stops`` are all
     that stand, ``arm`` the newest record of the lane, ``lacking`` names what a live lane still lacks, ``approval`` is
     what a person was asked about the forecast last. ``clairvoyant``: the forecast was made as one that may see the
-    future. ``trades`` says that the venue takes orders; ``plan`` is then what to do, and ``usage`` what is at stake.
+    future; ``apart``: as one that a person only wanted to see. ``trades`` says that the venue takes orders; ``plan`` is
+    then what to do, and ``usage`` what is at stake.
     """
 
     lane: Lane
@@ -81,6 +82,7 @@ class Case:
     lacking: Sequence[str] = ()
     approval: Approval | None = None
     clairvoyant: bool = False
+    apart: bool = False
     trades: bool = False
     plan: Plan | None = None
     usage: Usage = field(default_factory=Usage)

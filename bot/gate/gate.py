@@ -1,9 +1,9 @@
 """The checks between a recorded forecast and an intent, in order; the first that objects decides.
 
-mode -> made without foreknowledge -> primary forecaster -> same question -> form -> brake and stops -> lock -> window
--> arm -> answers of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates -> send. Every answer,
-also "no", becomes a stored decision with its reason. A check that cannot be made counts as an objection. On paper
-nobody arms or approves; all else is the same.
+mode -> made to leave -> made without foreknowledge -> primary forecaster -> same question -> form -> brake and stops
+-> lock -> window -> arm -> answers of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates
+-> send. Every answer, also "no", becomes a stored decision with its reason. A check that cannot be made counts as an
+objection. On paper nobody arms or approves; all else is the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Gate:
 
     def before(self, case: Case) -> Hold | None:
         """Return the objection of the checks that need neither a market nor what is at stake, if one objects."""
-        first = (_off, _foreseen, _not_primary, _changed, _unfit, self._halted, _locked, _early, _closed)
+        first = (_off, _apart, _foreseen, _not_primary, _changed, _unfit, self._halted, _locked, _early, _closed)
         return _first((*first, _unarmed, _unready, asking.unanswered, _sent), case)
 
     def question(self, case: Case) -> Approval | None:
@@ -53,7 +53,7 @@ class Gate:
         if (why := self.brake.holds()) is not None:
             return case.later(why)
         stop = next((stop for stop in case.stops if stop.holds(case.lane.venue)), None)
-        return None if stop is None else case.later(f"{stop}; resume it with: foxcast resume")
+        return None if stop is None else case.later(f"{stop}; {stop.remedy}")
 
 
 def _first(checks: Sequence[Check], case: Case) -> Hold | None:
@@ -62,6 +62,12 @@ def _first(checks: Sequence[Check], case: Case) -> Hold | None:
 
 def _off(case: Case) -> Hold | None:
     return Hold(why=f"{case.lane.venue} is off") if case.lane.mode is Mode.OFF else None
+
+
+def _apart(case: Case) -> Hold | None:
+    if not case.apart:
+        return None
+    return Hold(why="recorded only: it was made by hand, without --submit")
 
 
 def _foreseen(case: Case) -> Hold | None:

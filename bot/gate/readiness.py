@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from bot.config.model import CapsSection
 from bot.store.audit import Head
 
 UNSEEN = "was not looked at yet"
 # Orders and signatures carry times; venues refuse those of a clock that is off by more, or worse, take them.
 MAX_OFFSET_S = 5.0
-# So many doubts at once are no accident any more.
-MOST_DOUBTS = 3
+# So many writes at a venue may be without a known outcome at one time, unless its caps say otherwise.
+MOST_DOUBTS = CapsSection().doubts
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -19,6 +20,7 @@ class Readiness:
     """Kept up to date by a job. ``credentials`` and ``doubts`` are by venue; "" is passed, a text is what is wrong.
 
     ``verified`` is the head up to which the audit was verified, the empty one where all of it is to be.
+    ``is_outdated``: it is looked at once more before anything is decided by it.
     """
 
     credentials: dict[str, str] = field(default_factory=dict)
@@ -27,6 +29,12 @@ class Readiness:
     database: str = UNSEEN
     audit: str = UNSEEN
     verified: Head = field(default_factory=Head)
+    is_outdated: bool = False
+
+    def outdate(self) -> None:
+        """Have all of it looked at again before the next decision: a person said that something has changed."""
+        self.is_outdated = True
+        self.credentials = {venue: why for venue, why in self.credentials.items() if not why}
 
     def lacking(self, venue: str) -> tuple[str, ...]:
         """Name each thing that is missing."""
@@ -49,7 +57,7 @@ def clock_fault(offset_s: float | None) -> str:
     return ""
 
 
-def doubt_fault(unsettled: int, doubtful: int, strange: Mapping[str, int] = _NONE) -> str:
+def doubt_fault(unsettled: int, doubtful: int, strange: Mapping[str, int] = _NONE, *, most: int = MOST_DOUBTS) -> str:
     """Say what keeps a venue from being reconciled: writes of an earlier run, or too many in doubt; "" if nothing.
 
     ``strange`` counts what is in doubt under accounts that are not in use now, which nobody can read back.
@@ -61,6 +69,6 @@ def doubt_fault(unsettled: int, doubtful: int, strange: Mapping[str, int] = _NON
         )
     if unsettled:
         return f"{unsettled} submissions of an earlier run are not settled yet; they are read back, see foxcast orders"
-    if doubtful > MOST_DOUBTS:
-        return f"{doubtful} submissions are in doubt; look at the venue, then say so: foxcast orders adopt"
+    if doubtful > most:
+        return f"{doubtful} submissions are without a known outcome; they are read back, see foxcast orders"
     return ""

@@ -155,7 +155,7 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
     await require_open(ledger, question, name, now=now)
     members = await _members_due(parts, question, name)
     await _require_affordable(parts, [*(member.forecaster for member in members), name], now)
-    newest = await ledger.forecasts.latest(request.ref, name)
+    newest = (await ledger.forecasts.bases([request.ref], name)).get(request.ref)
     due = Due(
         ref=request.ref,
         forecaster=name,
@@ -163,8 +163,9 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
         why=ASKED_FOR,
         closes_at=question.closes_at,
         answered_at=newest.made_at if newest else None,
+        apart=not request.submit,
     )
-    await ledger.schedule.plan([*members, due])
+    await ledger.schedule.plan([replace(one, apart=not request.submit) for one in members] + [due])
     parts.wake()
     return f"forecast of {request.ref} by {name} {ASKED_FOR}"
 
@@ -177,6 +178,7 @@ async def _members_due(parts: Attending, question: Question, name: str) -> list[
         if newest is not None and newest.version == version_of(question):
             continue
         found += await _members_due(parts, question, member)
+        counted = (await parts.ledger.forecasts.bases([question.ref], member)).get(question.ref)
         found.append(
             Due(
                 ref=question.ref,
@@ -184,7 +186,7 @@ async def _members_due(parts: Attending, question: Question, name: str) -> list[
                 due_at=parts.clock.now(),
                 why=f"{name} builds on it",
                 closes_at=question.closes_at,
-                answered_at=newest.made_at if newest else None,
+                answered_at=counted.made_at if counted else None,
             )
         )
     return found

@@ -56,6 +56,7 @@ class Around:
             lacking=self._lacking(lane),
             approval=await self._approval(lane, forecast.id),
             clairvoyant=docket.clairvoyant,
+            apart=docket.apart,
             trades=lane.venue in self.planners,
         )
 

@@ -164,7 +164,8 @@ async def _attempt(parts: Forecasting, claim: Claim, mishaps: Mishaps) -> bool:
         return False
     sitting: Sitting | None = None
     try:
-        sitting = await begin(means, seat, await means.ledger.questions.get(claim.ref), claim.why)
+        question = await means.ledger.questions.get(claim.ref)
+        sitting = await begin(means, seat, question, claim.why, apart=claim.apart)
         await sitting.forecast()
     except NoAnswer as nothing:
         mishaps.refused(claim.forecaster, nothing.details)

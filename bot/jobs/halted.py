@@ -14,7 +14,7 @@ from bot.ports import Clock, Submitter, Trader
 from bot.store import stops
 from bot.store.audit import AuditRow
 from bot.store.ledger import Ledger
-from bot.store.stops import EVERYWHERE, Stop
+from bot.store.stops import EVERYWHERE, Stop, StopEnd
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,9 @@ class Halting:
         standing = await self.ledger.leave.read(stops.standing)
         if self.brake.stop_file.exists():
             standing = [*standing, await self._noted(standing)]
-        return {venue for venue in self.lanes if any(stop.holds(venue) for stop in standing)}
+        # Where the credentials were refused nothing can be taken back.
+        mute = {stop.venue for stop in standing if stop.ends is StopEnd.RENEWED}
+        return {venue for venue in self.lanes.keys() - mute if any(stop.holds(venue) for stop in standing)}
 
     async def _noted(self, standing: list[Stop]) -> Stop:
         """Return the stop that the file means; the audit hears of a file that was made by hand or by a signal."""

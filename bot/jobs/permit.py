@@ -83,6 +83,7 @@ class Permitting:
 
     ``folder`` is that of the ledger, in which the head of the audit lies; None where there is none to compare with.
     ``adopt`` is the outbox's, where one is open: what it reads back at that moment must not come between.
+    ``resumed`` is told of a venue that a person let go on, of None where that is all of them.
     """
 
     ledger: Ledger
@@ -93,6 +94,7 @@ class Permitting:
     withdrawing: frozenset[str] = frozenset()
     folder: Path | None = None
     adopt: Adopt | None = None
+    resumed: Callable[[str | None], None] = lambda _: None
 
 
 async def permit(parts: Permitting, request: LeaveRequest) -> str:
@@ -253,6 +255,7 @@ async def _resume(parts: Permitting, request: Resume) -> str:
         venue=venue,
     )
     ended = await parts.ledger.leave.act(work, _row(request, now, venue or "", **body))
+    parts.resumed(venue)
     where = "everything" if venue is None else venue
     if venue is None and made_between(parts.stop_file, request.asked_at, now):
         return f"{_resumed(where, ended, '')}; {parts.stop_file.name} was made after this was asked, and stays"

@@ -1,14 +1,18 @@
 """When a question is forecast again: a pure rule over what is known, never over what the forecaster wishes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.domain.prediction import Binary, Choice, Curve, Prediction
 from bot.domain.question import Question
+from bot.store.ledger import Ledger
+from bot.store.schedule import Scheduled
 
 LOG_ODDS_EPS = 1e-3
+# Why something is due by the policy alone.
+STALE, BEFORE_CLOSING = "stale", " before closing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +43,41 @@ def next_due(question: Question, *, made_at: datetime, policy: Reforecast) -> Ne
 
     Where the venue fixes the moment of knowledge (``as_of``) and it has passed, nothing new may inform a forecast.
     """
-    if question.as_of is not None and question.as_of <= made_at:
+    return due_after(made_at, closes_at=question.closes_at, as_of=question.as_of, policy=policy)
+
+
+def due_after(
+    made_at: datetime, *, closes_at: datetime | None, as_of: datetime | None, policy: Reforecast
+) -> NextDue | None:
+    """Return the same of a question that closes then, and at which nothing after ``as_of`` may inform a forecast."""
+    if as_of is not None and as_of <= made_at:
         return None
-    dues = [NextDue(made_at + policy.stale_after, "stale")]
-    if question.closes_at is not None:
-        before_close = ((question.closes_at - gap, gap) for gap in policy.near_close)
-        dues += [NextDue(at, f"{gap} before closing") for at, gap in before_close if at > made_at]
+    dues = [NextDue(made_at + policy.stale_after, STALE)]
+    if closes_at is not None:
+        before_close = ((closes_at - gap, gap) for gap in policy.near_close)
+        dues += [NextDue(at, f"{gap}{BEFORE_CLOSING}") for at, gap in before_close if at > made_at]
     earliest = made_at + policy.min_gap
     due = min(dues, key=lambda candidate: candidate.at)
     due = due if due.at >= earliest else NextDue(earliest, due.why)
-    return None if question.closes_at is not None and due.at >= question.closes_at else due
+    return None if closes_at is not None and due.at >= closes_at else due
+
+
+async def follow_policy(
+    ledger: Ledger, policy: Reforecast, *, repeats: Callable[[Question, str], bool], now: datetime
+) -> int:
+    """Move what is scheduled already to when the policy, as it is now, has it due; return how many due times moved.
+
+    What is due for another reason than the policy stays: a person asked for it, or it was put off. ``repeats`` says
+    whether a forecaster forecasts a question again by itself.
+    """
+    moves: list[tuple[Scheduled, NextDue]] = []
+    for one in await ledger.schedule.scheduled(reasons=(STALE, f"%{BEFORE_CLOSING}"), now=now):
+        due = due_after(one.made_at, closes_at=one.closes_at, as_of=one.as_of, policy=policy)
+        if due is None or due.at == one.due_at:
+            continue
+        if one.due_at is not None or repeats(await ledger.questions.get(one.ref), one.forecaster):
+            moves.append((one, due))
+    return await ledger.schedule.move(moves)
 
 
 def moved(before: Prediction, after: Prediction) -> float:

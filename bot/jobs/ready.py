@@ -32,7 +32,10 @@ _DOUBTFUL = (*_LOST, IntentState.IN_DOUBT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparing:
-    """What is looked at; ``path`` is the ledger file, ``started_at`` when this run began."""
+    """What is looked at; ``path`` is the ledger file, ``started_at`` when this run began.
+
+    ``refused`` says of a venue that it refused the credentials, which are not proved again then.
+    """
 
     readiness: Readiness
     ledger: Ledger
@@ -42,6 +45,7 @@ class Preparing:
     offset: Offset
     started_at: datetime
     credentials: Mapping[str, Credentials] = field(default_factory=dict)
+    refused: Callable[[str], str] = lambda _: ""
 
 
 async def make_ready(parts: Preparing) -> str:
@@ -50,11 +54,12 @@ async def make_ready(parts: Preparing) -> str:
     Of the audit all is verified first, and again after each fault; else what is new.
     """
     live = [venue for venue, lane in parts.lanes.items() if lane.live]
+    parts.readiness.is_outdated = False
     if not live:
         return "nothing is live"
     for venue in live:
         await _prove(parts, venue)
-    await _count_doubts(parts, live)
+    await count_doubts(parts)
     parts.readiness.clock = _clock(parts, live)
     if parts.readiness.database:
         parts.readiness.database = await _database(parts.path)
@@ -63,7 +68,18 @@ async def make_ready(parts: Preparing) -> str:
     return "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in lacking.items())
 
 
+async def look_before_deciding(parts: Preparing) -> None:
+    """Count what is in doubt, which changes with each write; look at everything where a person changed something."""
+    if parts.readiness.is_outdated:
+        await make_ready(parts)
+    else:
+        await count_doubts(parts)
+
+
 async def _prove(parts: Preparing, venue: str) -> None:
+    if refused := parts.refused(venue):
+        parts.readiness.credentials[venue] = refused
+        return
     if parts.readiness.credentials.get(venue) == "":
         return
     prove = parts.credentials.get(venue)
@@ -96,24 +112,25 @@ def _clock(parts: Preparing, live: Sequence[str]) -> str:
     return clock_fault(offset_s)
 
 
-async def _count_doubts(parts: Preparing, live: Sequence[str]) -> None:
+async def count_doubts(parts: Preparing) -> None:
     """Count what is in doubt at each live venue; what paper books do not know yet is no doubt about money."""
-    unsettled, doubtful = dict.fromkeys(live, 0), dict.fromkeys(live, 0)
-    strange: dict[str, Counter[str]] = {venue: Counter() for venue in live}
+    live = {venue: lane for venue, lane in parts.lanes.items() if lane.live}
+    unsettled, strange = dict.fromkeys(live, 0), {venue: Counter[str]() for venue in live}
     submissions = parts.ledger.submissions
     for row in await submissions.batches(states=[*_DOUBTFUL]):
-        if row.venue not in doubtful or row.mode is Mode.PAPER:
+        if row.venue not in live or row.mode is Mode.PAPER:
             continue
-        count = sum(row.counts.get(state, 0) for state in _DOUBTFUL)
-        if row.account != parts.lanes[row.venue].account:
-            strange[row.venue][row.account] += count
+        if row.account != live[row.venue].account:
+            strange[row.venue][row.account] += sum(row.counts.get(state, 0) for state in _DOUBTFUL)
             continue
-        doubtful[row.venue] += count
         read = submissions.comments if row.comments else submissions.intents
         for item in await read(row.venue, row.account, row.batch):
             unsettled[row.venue] += item.state in _LOST and item.planned_at < parts.started_at
-    for venue in live:
-        parts.readiness.doubts[venue] = doubt_fault(unsettled[venue], doubtful[venue], strange[venue])
+    for venue, lane in live.items():
+        found = await submissions.doubts(venue, now=parts.clock.now())
+        parts.readiness.doubts[venue] = doubt_fault(
+            unsettled[venue], found.holding, strange[venue], most=lane.caps.doubts
+        )
 
 
 async def _audit(parts: Preparing) -> str:

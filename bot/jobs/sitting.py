@@ -20,7 +20,7 @@ from bot.domain.step import Json, Step
 from bot.errors import ContractError, StoreError
 from bot.jobs.calibrate import Calibrator
 from bot.jobs.learn import Known, Teacher
-from bot.jobs.policy import Reforecast, next_due
+from bot.jobs.policy import NextDue, Reforecast, next_due
 from bot.jobs.warm_start import WarmStart
 from bot.ports import Clock, Forecaster, Random
 from bot.store.forecasts import Opening, Running
@@ -150,10 +150,19 @@ class Sitting:
         if not suffices(trials, wanted=seat.trials, share=seat.least_trials):
             raise NoAnswer(trials, wanted=seat.trials)
         forecast = await self._combined(trials, known)
-        repeated = means.repeats(running.question, seat.name)
-        following = next_due(running.question, made_at=forecast.made_at, policy=means.policy) if repeated else None
-        await means.ledger.forecasts.complete(forecast, next_due=following)
+        await means.ledger.forecasts.complete(forecast, next_due=await self._following(forecast))
         return forecast
+
+    async def _following(self, forecast: Forecast) -> NextDue | None:
+        """Return when the question is due again; one that was forecast apart is due when it was before."""
+        means, question = self.means, self.running.question
+        made_at: datetime | None = forecast.made_at
+        if self.running.apart:
+            bases = await means.ledger.forecasts.bases([question.ref], self.seat.name)
+            made_at = bases[question.ref].made_at if question.ref in bases else None
+        if made_at is None or not means.repeats(question, self.seat.name):
+            return None
+        return next_due(question, made_at=made_at, policy=means.policy)
 
     async def _combined(self, trials: list[Trial], known: Known | None) -> Forecast:
         means, running = self.means, self.running
@@ -232,11 +241,18 @@ class Sitting:
 
 
 async def begin(
-    means: Means, seat: Seat, question: Question, why: str, *, known_until: datetime | None = None
+    means: Means,
+    seat: Seat,
+    question: Question,
+    why: str,
+    *,
+    known_until: datetime | None = None,
+    apart: bool = False,
 ) -> Sitting:
     """Begin a forecast of a recorded question, or take up the one that was cut off.
 
-    With ``known_until`` nothing later informs it, so that forecasts that stand side by side knew the same.
+    With ``known_until`` nothing later informs it, so that forecasts that stand side by side knew the same. One that is
+    ``apart`` never leaves, and changes nothing about when the question is due.
     """
     now = means.clock.now()
     opening = Opening(
@@ -246,6 +262,7 @@ async def begin(
         why=why,
         now=now,
         setup=seat.setup,
+        apart=apart,
     )
     running = await means.ledger.forecasts.begin(opening)
     return Sitting(means, seat, running, why)

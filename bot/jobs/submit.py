@@ -39,6 +39,11 @@ _UNDER_WAY = frozenset(
 )
 
 Pair = tuple[Forecast, Docket]
+Look = Callable[[], Awaitable[None]]
+
+
+async def _look_at_nothing() -> None:
+    """Nothing is live."""
 
 
 @dataclass(slots=True)
@@ -53,7 +58,7 @@ class Submitting:
     """What the submit job works with; a venue with a planner takes orders.
 
     ``commenting`` plans what is said beside forecasts that stand, ``stale`` withdraws those that could not be renewed,
-    each where config asks for that.
+    each where config asks for that. ``look`` brings ``readiness`` up to date before anything is decided.
     """
 
     ledger: Ledger
@@ -63,6 +68,7 @@ class Submitting:
     clock: Clock
     planners: Mapping[str, Planner] = field(default_factory=dict)
     readiness: Readiness | None = None
+    look: Look = _look_at_nothing
     begin: Begin = field(default_factory=lambda: Begin(is_over=True))
     commenting: Commenting | None = None
     stale: StaleWithdrawing | None = None
@@ -70,6 +76,7 @@ class Submitting:
 
 async def submit_due(parts: Submitting) -> str:
     """Store a decision for each undecided forecast, ask again about held ones, send what is ready."""
+    await parts.look()
     around, now = await _look_around(parts), parts.clock.now()
     if not parts.begin.is_over:
         await parts.ledger.leave.write(lambda database: holds.ask_again(database, at=now))
@@ -110,6 +117,8 @@ async def _to_decide(parts: Submitting) -> AsyncIterator[list[Forecast]]:
     """Yield all new forecasts, then one chunk of those whose hold has run out."""
     while forecasts := await parts.ledger.forecasts.undecided(CHUNK):
         yield forecasts
+        if parts.outbox.stopping():
+            return
     if again := await parts.ledger.forecasts.held(CHUNK, now=parts.clock.now()):
         yield again
 
@@ -162,6 +171,8 @@ async def _one_by_one(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
     """Decide one after the other, and send each order while its price is fresh, before the next market is read."""
     decisions = []
     for pair in pairs:
+        if this.parts.outbox.stopping():
+            break
         decisions.append(decision := await _decide(this, *pair))
         if isinstance(decision, Send):
             this.sent.setdefault(decision.intent.ref.venue, []).append(decision.intent)
@@ -264,7 +275,7 @@ async def _fallen(parts: Submitting, venue: str, account: Account) -> str | None
     if not await stop_losing(parts.ledger, {venue: lane}, now=now):
         return None
     stop = next(one for one in await parts.ledger.leave.read(stops.standing) if one.venue == venue and not one.by)
-    return f"{stop}; resume it with: foxcast resume {venue}"
+    return f"{stop}; {stop.remedy}"
 
 
 def account_reader(outbox: Outbox, venue: str) -> Callable[[], Awaitable[Account]] | None:

@@ -7,6 +7,7 @@ import structlog
 
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Mode, Receipt, Sealed
 from bot.gate.brake import Brake
+from bot.gate.readiness import MOST_DOUBTS
 from bot.ports import Clock, Sealer, Submitter
 from bot.store.ledger import Ledger
 from bot.store.submissions import BatchRow, IntentRow
@@ -30,7 +31,8 @@ Alarm = Callable[[str, str], Awaitable[None]]
 class Door:
     """The way to one submitter, for whoever has the turn of its account.
 
-    ``mode`` is what it is used in now, ``account`` whose it is; None where nobody said.
+    ``mode`` is what it is used in now, ``account`` whose it is; None where nobody said. More than ``most_doubts``
+    writes without a known outcome stop the venue. Once ``stopping`` says so nothing more is begun.
     """
 
     ledger: Ledger
@@ -42,6 +44,8 @@ class Door:
     clock_fault: ClockFault
     mode: Mode | None
     account: str | None = None
+    most_doubts: int = MOST_DOUBTS
+    stopping: Callable[[], bool] = lambda: False
 
     @property
     def sealer(self) -> Sealer | None:

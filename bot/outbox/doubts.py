@@ -1,43 +1,85 @@
-"""Stops a venue where something is wrong that more writes would make worse, until a person resumes it.
+"""Stops a venue where something is wrong that more writes would make worse.
 
-Too much may be in doubt there: whatever swallows its answers would swallow the next one, too. Or the books do not
-agree: it took more than an order allowed, or tells nothing of what it had filled.
+Too much may be in doubt there: whatever swallows its answers would swallow the next one, too. The venue resumes by
+itself once all of it was read back; a person resumes it where no reading told what became of money. Or the books do not
+agree: it took more than an order allowed, or tells nothing of what it had filled. That is always for a person.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bot.domain.order import Fill, Order, Side
 from bot.domain.submission import Intent, Receipt
+from bot.gate.case import ASK_AGAIN
 from bot.outbox.door import Door, log
-from bot.store import stops
+from bot.store import holds, stops
 from bot.store.audit import AuditRow
-from bot.store.stops import Stop
-from bot.store.writes import ROUNDING
-
-# So many writes at a venue may be without a known outcome at one time.
-MOST = 3
-WHY = f"more than {MOST} writes are without a known outcome; look at the venue, then resume it"
+from bot.store.stops import Stop, StopEnd
+from bot.store.writes import ROUNDING, Doubts
 
 
 async def too_many(door: Door, venue: str) -> bool:
     """Say whether nothing more may be written there, counted since a person let it go on; then it is stopped."""
-    if await door.ledger.submissions.doubtful(venue) <= MOST:
+    found = await door.ledger.submissions.doubts(venue, now=door.clock.now())
+    if found.holding <= door.most_doubts:
         return False
-    await stop(door, venue, WHY)
+    await stop(door, venue, why_doubtful(door.most_doubts), ends=StopEnd.SETTLED)
     return True
 
 
-async def stop(door: Door, venue: str, why: str) -> None:
+def why_doubtful(most: int) -> str:
+    """Say why a venue is stopped where more than so many writes have no known outcome."""
+    return f"more than {most} writes are without a known outcome, and are read back"
+
+
+async def stop(door: Door, venue: str, why: str, *, ends: StopEnd = StopEnd.PERSON) -> None:
     """Stop a venue, with a row in the audit, and tell people; one that is stopped for that already stays so."""
     standing = await door.ledger.leave.read(stops.standing)
-    if any((one.venue, one.why) == (venue, why) for one in standing):
+    alike = [one for one in standing if (one.venue, one.ends) == (venue, ends)]
+    if any(one.why == why or ends is not StopEnd.PERSON for one in alike):
         return
-    made = Stop(venue=venue, at=door.clock.now(), why=why)
+    made = Stop(venue=venue, at=door.clock.now(), why=why, ends=ends)
     row = AuditRow(at=made.at, kind="stop", venue=venue, actor="", body={"why": why})
     await door.ledger.leave.act(lambda database: stops.add(database, made), row)
-    log.error("stopped", venue=venue, why=why, resume="foxcast resume")
-    await door.alarm(venue, str(made))
+    log.error("stopped", venue=venue, why=why, remedy=made.remedy)
+    await door.alarm(venue, f"{made}; {made.remedy}")
+
+
+async def resume_settled(door: Door, venue: str) -> None:
+    """Let a venue go on whose doubts have all settled, and tell people; leave it to a person where money may be lost.
+
+    What was held meanwhile comes before the gate at once.
+    """
+    standing = await door.ledger.leave.read(stops.standing)
+    made = next((one for one in standing if (one.venue, one.ends) == (venue, StopEnd.SETTLED)), None)
+    if made is None:
+        return
+    now = door.clock.now()
+    found = await door.ledger.submissions.doubts(venue, now=now)
+    if found.unread:
+        return
+    if found.lost:
+        await _leave_to_person(door, made, found)
+        return
+    why = "all that was without a known outcome was read back"
+    row = AuditRow(at=now, kind="resume", venue=venue, actor="", body={"why": why})
+    work = holds.freeing(
+        lambda database: stops.end(database, venue, StopEnd.SETTLED, at=now), at=now, by=now + ASK_AGAIN, venue=venue
+    )
+    await door.ledger.leave.act(work, row)
+    log.warning("resumed", venue=venue, why=why)
+    await door.alarm(venue, f"{venue} goes on: {why}")
+
+
+async def _leave_to_person(door: Door, made: Stop, found: Doubts) -> None:
+    orders = "an order" if found.lost == 1 else f"{found.lost} orders"
+    why = f"no reading tells what became of {orders}; money may be lost; look there, then say so: foxcast orders adopt"
+    row = AuditRow(at=door.clock.now(), kind="stop", venue=made.venue, actor="", body={"why": why})
+    await door.ledger.leave.act(lambda database: stops.leave_to_person(database, made.venue, why), row)
+    left = replace(made, why=why, ends=StopEnd.PERSON)
+    log.error("stopped", venue=made.venue, why=why, remedy=left.remedy)
+    await door.alarm(made.venue, f"{left}; {left.remedy}")
 
 
 async def watch(door: Door, intents: Sequence[Intent], receipts: Sequence[Receipt]) -> None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from bot.domain.submission import Intent, IntentState, Mode
 from bot.errors import FoxcastError, StoreError, named
 from bot.gate.brake import Brake
+from bot.gate.readiness import MOST_DOUBTS
 from bot.outbox import doubts, reading, sending
 from bot.outbox.door import UNSETTLED, WAITING, Alarm, ClockFault, Door, Recheck, intents_of, log, unknown
 from bot.ports import Clock, Submitter
@@ -48,7 +49,8 @@ class Outbox:
     ``modes`` are those in which the submitters were opened: what was decided for paper reaches no venue, and the other
     way round. ``accounts`` are those that they write for: what went under another name is not read back through them,
     and stays in doubt. ``clock_fault`` says what is wrong with this clock: by a wrong one no fence lies behind.
-    ``alarm`` is told of what needs a person; without one it is noted in the journal.
+    ``alarm`` is told of what needs a person; without one it is noted in the journal. ``most_doubts`` is by venue.
+    Once ``stopping`` says so what is under way ends, and nothing more is begun.
     """
 
     ledger: Ledger
@@ -61,6 +63,8 @@ class Outbox:
     accounts: Mapping[str, str] = field(default_factory=dict)
     alarm: Alarm | None = None
     clock_fault: ClockFault = _no_fault
+    most_doubts: Mapping[str, int] = field(default_factory=dict)
+    stopping: Callable[[], bool] = lambda: False
     _turns: dict[Account, asyncio.Lock] = field(default_factory=dict, repr=False)
     # Accounts that are not in use now, of whose doubts people were told.
     _strangers: set[Account] = field(default_factory=set, repr=False)
@@ -90,18 +94,20 @@ class Outbox:
         """Read back what is unknown, and orders that may have been filled; return how many doubts that settled.
 
         Doing it twice changes nothing more. A venue that does not answer leaves its own intents in doubt and nobody
-        else's.
+        else's. One that was stopped for its doubts goes on once they have settled.
         """
         await self._strays("the write was broken off before an answer")
         settled = 0
         for row in await self.ledger.submissions.batches(states=[IntentState.UNKNOWN]):
-            settled += await self._read_back(row)
+            settled += 0 if self.stopping() else await self._read_back(row)
         for item in await self.ledger.submissions.resting():
             venue, account = item.intent.ref.venue, item.intent.account
-            if venue not in self.submitters or not await self._fits(venue, account, item.mode):
+            if self.stopping() or venue not in self.submitters or not await self._fits(venue, account, item.mode):
                 continue
             async with self._turn(venue, account):
                 await self._asked(venue, item.intent.batch, reading.read_resting(self._door(venue), item))
+        for venue in self.submitters:
+            await doubts.resume_settled(self._door(venue), venue)
         return settled
 
     async def take_stock(self) -> Stock:
@@ -145,7 +151,7 @@ class Outbox:
         for row in rows:
             async with self._turn(row.venue, row.account):
                 door = self._door(row.venue)
-                if self.brake.holds() or await doubts.too_many(door, row.venue):
+                if self.stopping() or self.brake.holds() or await doubts.too_many(door, row.venue):
                     break
                 if row.comments:
                     acknowledged += await sending.send_comments(door, row)
@@ -216,6 +222,8 @@ class Outbox:
             clock_fault=self.clock_fault,
             mode=self.modes.get(venue),
             account=self.accounts.get(venue),
+            most_doubts=self.most_doubts.get(venue, MOST_DOUBTS),
+            stopping=self.stopping,
         )
 
     async def _note(self, venue: str, text: str) -> None:

@@ -49,7 +49,7 @@ async def send_comments(door: Door, row: BatchRow) -> int:
     """Send, one by one, the comments whose forecast was acknowledged; return how many were."""
     acked = 0
     for item in await door.intents(row):
-        if item.state not in WAITING or _came_back(item, row, door.clock.now()):
+        if door.stopping() or item.state not in WAITING or _came_back(item, row, door.clock.now()):
             continue
         leader = await door.ledger.submissions.leader(item.intent.id)
         if leader in {None, IntentState.REFUSED, IntentState.SUPERSEDED}:
@@ -100,7 +100,7 @@ async def _write(door: Door, batch: Batch, fresh: Sequence[IntentRow]) -> int:
         batch = replace(batch, intents=tuple(one for one in batch.intents if one.id in names))
         batch = replace(batch, sealed=tuple(sealed[intent.id] for intent in batch.intents))
     # The last look before the record says that it is on its way.
-    if not fresh or door.brake.holds():
+    if not fresh or door.stopping() or door.brake.holds():
         return 0
     names = {item.intent.id for item in fresh}
     asked_at = door.clock.now()

@@ -17,7 +17,7 @@ from bot.store.versions import stated
 
 _SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
 _MADE = """
-select f.setup, f.version, q.version from forecast f join question q on q.ref = f.ref
+select f.setup, f.version, q.version, f.apart from forecast f join question q on q.ref = f.ref
 where f.ref = ? and f.forecaster = ? and f.revision = ?
 """
 
@@ -40,7 +40,7 @@ class Docket:
     The question as it is now, its newest intent that is neither refused nor superseded, why it is locked for the
     forecaster, and the newest revision if the forecaster has completed a later one. ``forecast_on`` is the question as
     it was when it was forecast. ``clairvoyant``: this forecast was made without guards against knowing the future,
-    whatever config says of its forecaster by now.
+    whatever config says of its forecaster by now. ``apart``: a person only wanted to see it.
     """
 
     question: Question
@@ -49,6 +49,7 @@ class Docket:
     successor: int | None
     forecast_on: Question | None = None
     clairvoyant: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def _dockets(database: Database, asked: Sequence[Asked], now: datetime) -> list[
             docket,
             clairvoyant=row[0] in clairvoyant,
             forecast_on=docket.question if row[1] == row[2] else stated(database, row[1], price=None),
+            apart=bool(row[3]),
         )
         for docket, row in zip(dockets, made, strict=True)
     ]

@@ -35,17 +35,18 @@ RESUME_WITHIN = timedelta(hours=1)
 
 _OTHER_QUESTION = "the question changed while it was being forecast"
 _KNOWN_VERSION = "select 1 from question_version where version = ? and ref = ?"
+_TAKE_UP = "update forecast set apart = :apart where id = :id"
 _UNFINISHED = """
 select id, revision, version, price, cutoff from forecast where ref = ? and forecaster = ? and state = 'running'
 """
 _LAST_REVISION = "select coalesce(max(revision), 0) from forecast where ref = ? and forecaster = ?"
 _BEGIN = """
-insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup)
-values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup)
+insert into forecast (id, ref, version, price, forecaster, revision, cutoff, why, state, started_at, setup, apart)
+values (:id, :ref, :version, :price, :forecaster, :revision, :cutoff, :why, 'running', :now, :setup, :apart)
 """
 _END = "update forecast set state = :state, detail = :why, ended_at = :at where id = :id and state = 'running'"
-_HEAD = "select ref, version, forecaster, revision, state from forecast where id = ?"
-_TRACE = "select version, price, state, detail, setup from forecast where id = ?"
+_HEAD = "select ref, version, forecaster, revision, state, apart from forecast where id = ?"
+_TRACE = "select version, price, state, detail, setup, apart from forecast where id = ?"
 _TARGETS = "select target from target where version = ?"
 _COMPLETE = """
 update forecast set state = 'done', cutoff = :cutoff, made_at = :made_at, ended_at = :made_at, fitted = :fitted,
@@ -73,7 +74,8 @@ _CHOSEN = {
 where id in (select forecast from decision where until <= ?)
   and (select until <= ? from decision where forecast = forecast.id order by decision.id desc limit 1)
   and not exists (select 1 from forecast later where later.ref = forecast.ref and later.state = 'done'
-                  and later.forecaster = forecast.forecaster and later.revision > forecast.revision)
+                  and later.forecaster = forecast.forecaster and later.revision > forecast.revision
+                  and later.apart = 0)
 order by made_at, id limit ?""",
     }.items()
 }
@@ -86,7 +88,10 @@ _COUNT = "select count(*) from forecast where state = 'done'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """An unfinished forecast: the question as it stood when it began, and the trials already on record."""
+    """An unfinished forecast: the question as it stood when it began, and the trials already on record.
+
+    ``apart``: a person only wants to see it, and it never leaves.
+    """
 
     id: str
     question: Question
@@ -94,13 +99,14 @@ class Running:
     revision: int
     cutoff: datetime
     trials: tuple[TrialRecord, ...]
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """All that is on record of one forecast; ``forecast`` is None unless ``state`` is done.
 
-    ``setup`` is how its forecaster was configured; None where that was not kept.
+    ``setup`` is how its forecaster was configured; None where that was not kept. One that is ``apart`` never leaves.
     """
 
     id: str
@@ -110,6 +116,7 @@ class Trace:
     question: Question
     trials: tuple[TrialRecord, ...]
     setup: Setup | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +129,7 @@ class Opening:
     why: str
     now: datetime
     setup: Setup | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +212,7 @@ class Forecasts:
         return await self._read("recent", limit)
 
     async def bases(self, refs: Iterable[QuestionRef], forecaster: str) -> Mapping[QuestionRef, Basis]:
-        """Return what the newest completed forecast of each question was made on; questions without one are absent."""
+        """Return what the newest forecast that may leave was made on; questions without one are absent."""
         asked = listed(refs)
         return await self.readers.run(lambda database: read_bases(database, forecaster, asked))
 
@@ -235,6 +243,8 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
         known, revision, version, seen, cutoff = unfinished
         why = _OTHER_QUESTION if version != current else _late(opening, moment(cutoff))
         if (why := why or unfit(database, known, opening.setup)) is None:
+            # It belongs to whoever wants it now.
+            database.execute(_TAKE_UP, {"id": known, "apart": opening.apart})
             return Running(
                 id=known,
                 question=stated(database, version, price=seen),
@@ -242,6 +252,7 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
                 revision=revision,
                 cutoff=moment(cutoff),
                 trials=trials_of(database, known),
+                apart=opening.apart,
             )
         _end(database, known, "abandoned", why=why, at=opening.now)
     revision = database.execute(_LAST_REVISION, [ref, opening.forecaster]).fetchone()[0] + 1
@@ -256,6 +267,7 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
         "why": clean(opening.why),
         "now": stamp(opening.now),
         "setup": keep_setup(database, opening.setup),
+        "apart": opening.apart,
     }
     database.execute(_BEGIN, values)
     return Running(
@@ -265,6 +277,7 @@ def _begin(database: Database, opening: Opening, current: str) -> Running:
         revision=revision,
         cutoff=opening.cutoff,
         trials=(),
+        apart=opening.apart,
     )
 
 
@@ -286,7 +299,7 @@ def _end(database: Database, forecast_id: str, state: str, *, why: str, at: date
 
 
 def _complete(database: Database, forecast: Forecast, next_due: Next | None) -> None:
-    state = _require_same(database, forecast)
+    state, apart = _require_same(database, forecast)
     if state == "done":
         return
     if state != "running":
@@ -307,19 +320,19 @@ def _complete(database: Database, forecast: Forecast, next_due: Next | None) -> 
         for target, final in forecast.predictions.items()
     ]
     database.conn.executemany(_ADD_PREDICTION, rows)
-    answer(database, forecast.ref, forecast.forecaster, forecast.made_at, next_due)
+    answer(database, forecast.ref, forecast.forecaster, None if apart else forecast.made_at, next_due)
 
 
-def _require_same(database: Database, forecast: Forecast) -> str:
+def _require_same(database: Database, forecast: Forecast) -> tuple[str, bool]:
     row = database.execute(_HEAD, [forecast.id]).fetchone()
     if row is None:
         message = f"forecast {forecast.id} was never begun"
         raise NotFound(message)
-    *begun, state = row
+    *begun, state, apart = row
     if tuple(begun) != (str(forecast.ref), forecast.version, forecast.forecaster, forecast.revision):
         message = f"forecast {forecast.id} was begun as {begun}, not as it is completed"
         raise ContractError(message)
-    return str(state)
+    return str(state), bool(apart)
 
 
 def _require_every_target(database: Database, forecast: Forecast) -> None:
@@ -365,7 +378,7 @@ def _trace(database: Database, forecast_id: str) -> Trace:
     if row is None:
         message = f"no forecast {forecast_id} in the ledger"
         raise NotFound(message)
-    version, price, state, detail, setup = row
+    version, price, state, detail, setup, apart = row
     done = _forecasts(database, "get", [forecast_id])
     return Trace(
         id=forecast_id,
@@ -375,4 +388,5 @@ def _trace(database: Database, forecast_id: str) -> Trace:
         question=stated(database, version, price=price),
         trials=trials_of(database, forecast_id),
         setup=setup_at(database, setup),
+        apart=bool(apart),
     )

@@ -19,6 +19,7 @@ from bot.store.journal import note
 from bot.store.runs import Runs
 from bot.store.schedule_queries import (
     ANSWER,
+    ANSWER_APART,
     BY_CLOSE,
     BY_DUE,
     CLAIMABLE,
@@ -35,10 +36,12 @@ from bot.store.schedule_queries import (
     LOCK_REASON,
     LOCKS,
     MOVE_CLOSE,
+    MOVE_DUE,
     MOVE_LEASE,
     PLAN,
     POSTPONE,
     RETURN_EXPIRED,
+    SCHEDULED,
     UNLOCK,
 )
 
@@ -66,7 +69,8 @@ class Due:
     """The wish that a forecaster looks at a question from ``due_at`` on.
 
     ``answered_at`` is when the last forecast known to whoever wishes was made: a wish that a newer forecast has
-    overtaken is void, so that finding and forecasting side by side never forecast twice.
+    overtaken is void, so that finding and forecasting side by side never forecast twice. ``apart``: a person only wants
+    to see it.
     """
 
     ref: QuestionRef
@@ -75,11 +79,15 @@ class Due:
     why: str
     closes_at: datetime | None = None
     answered_at: datetime | None = None
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A due question held until ``leased_until``; ``attempt`` counts from 1 since the last completed forecast."""
+    """A due question held until ``leased_until``; ``attempt`` counts from 1 since the last completed forecast.
+
+    ``apart``: a person only wants to see the forecast, and it never leaves.
+    """
 
     ref: QuestionRef
     forecaster: str
@@ -87,6 +95,7 @@ class Claim:
     closes_at: datetime | None
     attempt: int
     leased_until: datetime
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +139,18 @@ class Load:
     busy: int
     unforecast: int
     waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """What waits for its time, since the last forecast was made; ``due_at`` None where it is not due by itself."""
+
+    ref: QuestionRef
+    forecaster: str
+    due_at: datetime | None
+    made_at: datetime
+    closes_at: datetime | None
+    as_of: datetime | None
 
 
 class Passing(TypedDict, total=False):
@@ -197,6 +218,15 @@ class Schedule:
         values = {"owner": owner_not, "now": stamp(now)}
         return await self.writer.run(lambda database: _execute(database, FREE_LEASES, values))
 
+    async def scheduled(self, *, reasons: tuple[str, str], now: datetime) -> list[Scheduled]:
+        """Return what waits for one of the reasons (patterns), and what is open and not due any more by itself."""
+        values = {"now": stamp(now), "first": reasons[0], "second": reasons[1]}
+        return await self.readers.run(lambda database: _scheduled(database, values))
+
+    async def move(self, moves: Sequence[tuple[Scheduled, Next]]) -> int:
+        """Have these due at other times, where nothing has become of them since; return how many that were."""
+        return await self.writer.run(lambda database: _move(database, moves))
+
     async def move_leases(self, by: timedelta) -> int:
         """Move the end of each lease with a wall clock that was set; return how many there are.
 
@@ -255,8 +285,13 @@ class Schedule:
         return Load(questions=questions, busy=busy, unforecast=unforecast, waiting=waiting)
 
 
-def answer(database: Database, ref: QuestionRef, forecaster: str, made_at: datetime, following: Next | None) -> None:
-    """Mark a question as forecast and due again then, within the transaction that completes the forecast."""
+def answer(
+    database: Database, ref: QuestionRef, forecaster: str, made_at: datetime | None, following: Next | None
+) -> None:
+    """Mark a question as forecast and due again then, within the transaction that completes the forecast.
+
+    Without ``made_at`` it was a forecast apart, which ends nothing but the wish for it.
+    """
     values = {
         "ref": str(ref),
         "forecaster": forecaster,
@@ -264,14 +299,14 @@ def answer(database: Database, ref: QuestionRef, forecaster: str, made_at: datet
         "due_at": None if following is None else stamp(following.at),
         "why": "forecast made" if following is None else clean(following.why),
     }
-    database.execute(ANSWER, values)
+    database.execute(ANSWER_APART if made_at is None else ANSWER, values)
 
 
 def _execute(database: Database, sql: str, values: dict[str, Any]) -> int:
     return database.execute(sql, values).rowcount
 
 
-def _due_row(entry: Due) -> dict[str, str | None]:
+def _due_row(entry: Due) -> dict[str, Any]:
     return {
         "ref": str(entry.ref),
         "forecaster": entry.forecaster,
@@ -279,10 +314,11 @@ def _due_row(entry: Due) -> dict[str, str | None]:
         "why": clean(entry.why),
         "closes_at": stamp(entry.closes_at),
         "answered_at": stamp(entry.answered_at),
+        "apart": entry.apart,
     }
 
 
-def _plan(database: Database, rows: Sequence[Mapping[str, str | None]]) -> int:
+def _plan(database: Database, rows: Sequence[Mapping[str, Any]]) -> int:
     planned = database.conn.executemany(PLAN, rows).rowcount
     database.conn.executemany(MOVE_CLOSE, rows)
     return max(planned, 0)
@@ -302,7 +338,7 @@ def _claim(database: Database, order: "_Order") -> list[Claim]:
 
 def _lease(database: Database, ref: str, forecaster: str, order: "_Order") -> Claim:
     values = {"ref": ref, "forecaster": forecaster, "owner": order.owner, "until": stamp(order.until)}
-    ((why, closes_at, attempt),) = database.execute(LEASE, values).fetchall()
+    ((why, closes_at, attempt, apart),) = database.execute(LEASE, values).fetchall()
     return Claim(
         ref=QuestionRef.parse(ref),
         forecaster=forecaster,
@@ -310,7 +346,36 @@ def _lease(database: Database, ref: str, forecaster: str, order: "_Order") -> Cl
         closes_at=moment(closes_at),
         attempt=attempt,
         leased_until=order.until,
+        apart=bool(apart),
     )
+
+
+def _scheduled(database: Database, values: Mapping[str, str | None]) -> list[Scheduled]:
+    return [
+        Scheduled(
+            ref=QuestionRef.parse(ref),
+            forecaster=forecaster,
+            due_at=moment(due_at),
+            made_at=moment(made_at),
+            closes_at=moment(closes_at),
+            as_of=moment(as_of),
+        )
+        for ref, forecaster, due_at, made_at, closes_at, as_of in database.execute(SCHEDULED, dict(values))
+    ]
+
+
+def _move(database: Database, moves: Sequence[tuple[Scheduled, Next]]) -> int:
+    rows = [
+        {
+            "ref": str(one.ref),
+            "forecaster": one.forecaster,
+            "before": stamp(one.due_at),
+            "due_at": stamp(following.at),
+            "why": clean(following.why),
+        }
+        for one, following in moves
+    ]
+    return max(database.conn.executemany(MOVE_DUE, rows).rowcount, 0)
 
 
 def _held(claim: Claim) -> dict[str, str]:

@@ -5,10 +5,10 @@ CROWDED = 2_000
 # A row that was put off stays put off: a new reason brings it no further forward than ``not_before``. A wish that does
 # not know the newest forecast is void.
 PLAN = """
-insert into schedule (ref, forecaster, due_at, why, closes_at)
-values (:ref, :forecaster, :due_at, :why, :closes_at)
+insert into schedule (ref, forecaster, due_at, why, closes_at, apart)
+values (:ref, :forecaster, :due_at, :why, :closes_at, :apart)
 on conflict (ref, forecaster) do update set
-  due_at = max(excluded.due_at, coalesce(not_before, excluded.due_at)), why = excluded.why
+  due_at = max(excluded.due_at, coalesce(not_before, excluded.due_at)), why = excluded.why, apart = excluded.apart
 where owner is null
   and (select made_at from latest_forecast f where f.ref = schedule.ref and f.forecaster = schedule.forecaster)
       is :answered_at
@@ -57,16 +57,34 @@ CLAIMABLE = tuple(
 LEASE = """
 update schedule set owner = :owner, leased_until = :until, attempt = attempt + 1
 where ref = :ref and forecaster = :forecaster
-returning why, closes_at, attempt
+returning why, closes_at, attempt, apart
 """
 POSTPONE = """
-update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null
+update schedule set due_at = :until, not_before = :until, why = :why, owner = null, leased_until = null, apart = 0
 where ref = :ref and forecaster = :forecaster and leased_until = :leased_until
 """
 ANSWER = """
 update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
-                    answered_at = coalesce(answered_at, :made_at)
+                    answered_at = coalesce(answered_at, :made_at), apart = 0
 where ref = :ref and forecaster = :forecaster
+"""
+ANSWER_APART = """
+update schedule set due_at = :due_at, not_before = null, why = :why, attempt = 0, owner = null, leased_until = null,
+                    apart = 0
+where ref = :ref and forecaster = :forecaster and apart = 1
+"""
+# What was put off, asked for or changed is not the policy's to move.
+SCHEDULED = """
+select s.ref, s.forecaster, s.due_at, f.made_at, q.closes_at, q.as_of
+from schedule s join question q on q.ref = s.ref
+join latest_forecast f on f.ref = s.ref and f.forecaster = s.forecaster
+where s.owner is null and s.not_before is null and s.apart = 0
+  and (s.due_at > :now and (s.why like :first or s.why like :second)
+       or s.due_at is null and (q.closes_at is null or q.closes_at > :now))
+"""
+MOVE_DUE = """
+update schedule set due_at = :due_at, why = :why
+where ref = :ref and forecaster = :forecaster and owner is null and due_at is :before
 """
 FREE_LEASES = """
 update schedule set owner = null, leased_until = null
@@ -110,9 +128,10 @@ with wanted as (
 select count(*), coalesce(sum(busy), 0), coalesce(sum(unforecast), 0), coalesce(sum(unforecast and due), 0) from (
   select s.owner is not null as busy,
          s.owner is null and s.due_at <= :now or exists (
-           select 1 from forecast f where f.ref = w.ref and f.forecaster = w.forecaster and f.state = 'done') as due,
+           select 1 from forecast f where f.ref = w.ref and f.forecaster = w.forecaster and f.state = 'done'
+                                       and f.apart = 0) as due,
          not exists (select 1 from forecast f where f.ref = w.ref and f.forecaster = w.forecaster
-                                                and f.decided_at is not null)
+                                                and f.decided_at is not null and f.apart = 0)
          and not exists (select 1 from lock k where k.ref = w.ref and k.forecaster in ('', w.forecaster)
                                                 and (k.until is null or k.until > :now)) as unforecast
   from wanted w left join schedule s on s.ref = w.ref and s.forecaster = w.forecaster)

@@ -8,7 +8,15 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_lanes, schema_models, schema_scores, schema_setups, schema_trading, schema_views
+from bot.store import (
+    schema_lanes,
+    schema_models,
+    schema_profit,
+    schema_scores,
+    schema_setups,
+    schema_trading,
+    schema_views,
+)
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -358,3 +366,24 @@ def questions_at_writing(database: Database) -> None:
     """Keep which version of its question a writer read for a request, and when it read a newer one than was known."""
     database.execute("alter table attempt add column version text references question_version (version)")
     database.execute("alter table question add column read_at text")
+
+
+@MIGRATIONS(name="0013_ends_of_stops")
+def ends_of_stops(database: Database) -> None:
+    """Have each stop say what ends it; those from before wait for a person."""
+    for statement in schema_trading.ENDS_OF_STOPS:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0014_apart")
+def apart(database: Database) -> None:
+    """Keep forecasts that a person only wants to see apart from those that are scheduled and may leave."""
+    for statement in schema_views.APART:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0015_profit")
+def profit(database: Database) -> None:
+    """Keep what profit is worked out from beside fills: loans, payouts, and what venues say themselves."""
+    for statement in schema_profit.STATEMENTS:
+        database.execute(statement)

@@ -146,3 +146,9 @@ end
 )
 
 STATEMENTS: tuple[str, ...] = (*_INTENTS, *_LEAVE, *_READINGS, *_AUDIT)
+
+ENDS_OF_STOPS: tuple[str, ...] = (
+    "alter table stop add column ends text not null default 'person' check (ends in ('person', 'settled', 'renewed'))",
+    # A digest of the credentials that were refused.
+    "alter table stop add column credentials text not null default ''",
+)

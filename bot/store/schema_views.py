@@ -29,3 +29,18 @@ join target t on t.version = f.version and t.target = s.target
 left join price c on c.id = f.price
 """,
 )
+
+# A forecast that a person only wanted to see is apart: nothing leaves or waits for it.
+APART: tuple[str, ...] = (
+    "alter table forecast add column apart integer not null default 0 check (apart in (0, 1))",
+    "alter table schedule add column apart integer not null default 0 check (apart in (0, 1))",
+    "drop view latest_forecast",
+    """
+create view latest_forecast as
+select f.* from forecast f
+where f.state = 'done' and f.apart = 0 and not exists (
+  select 1 from forecast later
+  where later.ref = f.ref and later.forecaster = f.forecaster and later.revision > f.revision
+    and later.state = 'done' and later.apart = 0)
+""",
+)

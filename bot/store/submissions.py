@@ -32,7 +32,7 @@ from bot.store.codec import clean, stamp
 from bot.store.decisions import DecisionRow, Rule
 from bot.store.intents import AT_STAKE, INTENT, NEXT_STATES, IntentRow, standing
 from bot.store.runs import Runs
-from bot.store.writes import AttemptRow, Auditor, Trail
+from bot.store.writes import AttemptRow, Auditor, Doubts, Trail
 
 __all__ = [
     "AT_STAKE",
@@ -41,6 +41,7 @@ __all__ = [
     "AttemptRow",
     "BatchRow",
     "DecisionRow",
+    "Doubts",
     "IntentRow",
     "Rule",
     "Submissions",
@@ -136,9 +137,9 @@ class Submissions:
         """Return the acknowledged orders that may still be filled, or were not read back since they cannot be."""
         return await self.readers.run(writes.resting)
 
-    async def doubtful(self, venue: str) -> int:
+    async def doubts(self, venue: str, *, now: datetime) -> Doubts:
         """Count the live writes at a venue without a known outcome, begun since a person resumed it last."""
-        return await self.readers.run(lambda database: writes.doubtful(database, venue))
+        return await self.readers.run(lambda database: writes.doubts(database, venue, now))
 
     async def attempts(self, intent_ids: Sequence[str]) -> list[AttemptRow]:
         """Return the attempts at the intents with their requests, newest first."""

@@ -18,6 +18,7 @@ from bot.domain.question import QuestionRef
 from bot.errors import ContractError
 from bot.store.codec import Form, moment, stamp
 from bot.store.schema_lanes import SETTLED
+from bot.store.stops import RESUMED_BY_A_PERSON
 
 HOUR = timedelta(hours=1)
 
@@ -95,7 +96,7 @@ HIGHEST = f"select max(equity) from reading where {_LANE} and at >= :resumed and
 READING = f"""
 select at, currency, cash, body from reading where id = (select max(id) from reading where {_LANE})
 """  # noqa: S608
-_RESUMED = "select coalesce(max(resumed_at), '') from stop where venue in ('', :venue) and resumed_at <= :now"
+_RESUMED = f"select {RESUMED_BY_A_PERSON}"
 
 _ACCOUNT: Form[Account] = Form("account", Account)
 

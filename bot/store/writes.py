@@ -18,6 +18,7 @@ from bot.ids import derive_id, digest
 from bot.store import documents, intents
 from bot.store.codec import clean, listed, moment, stamp, version_of
 from bot.store.intents import INTENT, IntentRow
+from bot.store.stops import RESUMED_BY_A_PERSON
 
 REQUEST_TYPE = "text/plain"
 ANSWERS = frozenset(
@@ -61,13 +62,18 @@ select count(*) from attempt a join intent i on i.id = a.intent
 where i.forecast = ? and i.action = 'order' and a.state = 'absent'
 """
 # Live writes, begun since a person last resumed the venue, whose outcome is not known. Intents that went without a
-# request of their own went in the one of their batch.
-_DOUBTFUL = """
-select count(distinct iif(a.tag = '', i.account || ' ' || i.batch, a.tag)) from intent i
-join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
-where i.venue = :venue and i.mode <> 'paper' and i.state in ('sending', 'unknown', 'in doubt')
-  and a.started_at > (select coalesce(max(resumed_at), '') from stop where venue in ('', :venue))
-"""
+# request of their own went in the one of their batch. What costs money is an order, or a comment with a fee.
+_DOUBTS = f"""
+select count(distinct iif(costs or not parked, request, null)), count(distinct iif(parked, null, request)),
+       count(distinct iif(costs and parked, request, null))
+from (
+  select iif(a.tag = '', i.account || ' ' || i.batch, a.tag) as request,
+         i.action = 'order' or i.cost > 0 as costs, i.state = 'in doubt' as parked
+  from intent i
+  join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
+  where i.venue = :venue and i.mode <> 'paper' and i.state in ('sending', 'unknown', 'in doubt')
+    and a.started_at > {RESUMED_BY_A_PERSON})
+"""  # noqa: S608 - made of constants
 # Orders that were taken and may still be filled: they were not read back since they can rest no more.
 RESTING = f"""
 {INTENT} join attempt a on a.intent = i.id and a.number = (select max(number) from attempt where intent = i.id)
@@ -103,6 +109,20 @@ class Trail:
     venue: str
     actor: str
     body: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubts:
+    """Writes at one venue whose outcome is not known.
+
+    ``unread`` are still to be read back, ``lost`` are those with money at stake of which no reading told what became
+    of them. ``holding`` are both: too many of them hold the venue back. One that costs nothing holds nothing back any
+    more once no reading settles it.
+    """
+
+    holding: int
+    unread: int
+    lost: int
 
 
 Auditor = Callable[[Database, Trail], None]
@@ -225,10 +245,10 @@ def resting(database: Database) -> list[IntentRow]:
     return intents.rows_of(database, RESTING)
 
 
-def doubtful(database: Database, venue: str) -> int:
+def doubts(database: Database, venue: str, now: datetime) -> Doubts:
     """Count the live writes at a venue whose outcome is not known, begun since a person resumed it last."""
-    (count,) = database.execute(_DOUBTFUL, {"venue": venue}).fetchone()
-    return int(count)
+    holding, unread, lost = database.execute(_DOUBTS, {"venue": venue, "now": stamp(now)}).fetchone()
+    return Doubts(holding=int(holding), unread=int(unread), lost=int(lost))
 
 
 def is_sound(one: Fill) -> bool:

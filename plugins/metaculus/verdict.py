@@ -7,10 +7,10 @@ answer are pages, no JSON; they are read by their status alone.
 import json
 from collections.abc import Mapping
 
-from bot.api import IntentState, Reply, Verdict, Who, after_colon, refused, said_in, verdict_by_status
+from bot.api import HttpRefusal, IntentState, Reply, Verdict, Who, after_colon, refused, said_in, verdict_by_status
 
 CREATED = 201
-_FORBIDDEN, _NOT_FOUND, _NOT_ALLOWED = 403, 404, 405
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _NOT_ALLOWED = 401, 403, 404, 405
 # What a refusal of the account says, rather than of one post; the codes and the texts of the framework.
 _OF_THE_ACCOUNT = ("token_not_valid", "api_forecasting_not_enabled", "not_authenticated", "authentication_failed")
 _OF_THE_TOKEN = ("invalid token", "authentication credentials", "user inactive", "token not valid")
@@ -35,6 +35,17 @@ def _refusal(status: int, said: Mapping[str, object]) -> Verdict:
     if status == _NOT_ALLOWED and "error" in said:
         return refused(f"405{_words(said)}")
     return refused(f"{status}, a fault of this program{_words(said)}", Who.DEVELOPER)
+
+
+def refuses_account(refusal: HttpRefusal) -> bool:
+    """Say whether an answer refuses the account rather than one post: a wrong token is a 403 here."""
+    if refusal.status != _FORBIDDEN:
+        return refusal.status == _UNAUTHORIZED
+    try:
+        said = json.loads(refusal.body)
+    except ValueError:
+        return False
+    return isinstance(said, Mapping) and _whose(said) is Who.OPERATOR
 
 
 def _whose(said: Mapping[str, object]) -> Who:

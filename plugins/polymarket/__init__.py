@@ -45,5 +45,7 @@ def foxcast_venues() -> list[VenueSpec[PolymarketSettings]]:
             planner=open_planner,
             check=check,
             rates=rates_of,
+            # After the first one the secrets that were derived are derived anew.
+            final_refusals=2,
         )
     ]

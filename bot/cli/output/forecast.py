@@ -71,8 +71,13 @@ def print_made(console: Console, made: Made) -> None:
     _print_answer(console, made)
     console.print()
     console.print(
-        f"forecast {forecast.id}, made {moment(forecast.made_at)} UTC ({forecast.why}); nothing was submitted"
+        f"forecast {forecast.id}, made {moment(forecast.made_at)} UTC ({forecast.why}); {whether_it_leaves(made)}"
     )
+
+
+def whether_it_leaves(made: Made) -> str:
+    """Say what becomes of it, as the ledger has it: the daemon may have been at a forecast of its own just then."""
+    return "nothing was submitted" if made.found.trace.apart else "it comes before the gate in the next pass"
 
 
 def as_plain(made: Made) -> dict[str, Any]:

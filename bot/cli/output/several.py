@@ -12,7 +12,7 @@ from bot.agent.start import Anchor, starting_point
 from bot.cli.output.beliefs import in_order, words
 from bot.cli.output.console import Column, Kind, heading, table
 from bot.cli.output.ends import ending
-from bot.cli.output.forecast import Made, shortly
+from bot.cli.output.forecast import Made, shortly, whether_it_leaves
 from bot.cli.output.forecast import as_plain as made_as_plain
 from bot.domain.forecast import Trial
 from bot.domain.prediction import Binary, Prediction
@@ -106,7 +106,7 @@ def print_several(console: Console, several: Several) -> None:
             console.print(f"{aside.name} is left out: {aside.why}")
     for aside in several.asides:
         if aside.made is not None:
-            console.print(f"forecast {aside.made.forecast.id} by {aside.name}; nothing was submitted")
+            console.print(f"forecast {aside.made.forecast.id} by {aside.name}; {whether_it_leaves(aside.made)}")
 
 
 def as_plain(several: Several) -> dict[str, Any]:

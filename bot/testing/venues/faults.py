@@ -119,6 +119,13 @@ class Faults:
         trouble = fault if isinstance(fault, Trouble) else Trouble(fault=fault)
         self._orders.append(_Order(trouble=trouble, method=method, path=path, times=times))
 
+    def burst(self, times: int, path: str, *, method: str = "POST", arrives: bool = True) -> None:
+        """Lose the answers to the next ``times`` writes to a path, as a proxy does that is down for half a minute.
+
+        ``arrives`` says whether they take effect.
+        """
+        self.next(Fault.DROPPED_AFTER if arrives else Fault.DROPPED_BEFORE, method=method, path=path, times=times)
+
     def clear(self) -> None:
         """Behave from now on."""
         self._orders.clear()

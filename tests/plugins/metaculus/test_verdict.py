@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.api import IntentState, Reply, Who
-from plugins.metaculus.verdict import verdict_of
+from bot.api import HttpRefusal, IntentState, Reply, Who
+from plugins.metaculus.verdict import refuses_account, verdict_of
 from tests.plugins.metaculus.samples import records
 
 
@@ -75,3 +75,19 @@ def test_mc_t6_bodies_that_are_no_json_are_judged_by_their_status(
 ) -> None:
     verdict = verdict_of(reply(status, raw=raw))
     assert (verdict.state, verdict.who) == (state, who)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (403, '{"detail": "Invalid token."}', True),
+        (403, '{"detail": "Authentication credentials were not provided."}', True),
+        (403, '{"detail": "no", "code": "token_not_valid"}', True),
+        (403, '{"detail": "You do not have permission to perform this action."}', False),
+        (403, "<html>blocked</html>", False),
+        (403, "[]", False),
+        (404, '{"detail": "Invalid token."}', False),
+    ],
+)
+def test_a_refusal_of_the_account_is_told_from_one_of_a_post(status: int, body: str, *, expected: bool) -> None:
+    assert refuses_account(HttpRefusal(status=status, body=body)) is expected

@@ -19,8 +19,9 @@ from bot.testing.venues.stand import BUCKET
 from tests.ledgers import CENT, Row, misbooked, rows_of, unanswered, unsound
 from tests.simulation.whole import asked, signed
 from tests.simulation.whole.observer import is_cancel, is_write
-from tests.simulation.whole.outcomes import FORECAST, RECORDED, SET_BACK, Outcomes
+from tests.simulation.whole.outcomes import FORECAST, RECORDED, SCORED, SET_BACK, Outcomes
 from tests.simulation.whole.plan import CAPS, RECONCILE_S
+from tests.simulation.whole.profits import mistaken, unaccounted
 
 if TYPE_CHECKING:
     from bot.testing.venues.kit import FakeVenue
@@ -46,6 +47,12 @@ _SIGNED_FILLS = """
 select f.intent, f.reference, f.cash, f.shares from fill f join intent i on i.id = f.intent
 where i.venue = 'polymarket' and i.mode <> 'paper'
 """
+_STOPS = "select venue, at, resumed_at, resumed_by from stop where ends = 'settled' order by id"
+# What was in doubt when a venue stopped: begun before, and settled since.
+_DOUBTS = """
+select a.state, a.settled_at from attempt a join intent i on i.id = a.intent
+where i.venue = :venue and i.mode <> 'paper' and a.started_at <= :at and (a.settled_at is null or a.settled_at >= :at)
+"""
 _FENCES = "select intent, max(fence_at) as fence from attempt where fence_at is not null group by intent"
 
 
@@ -69,12 +76,15 @@ class Verdict:
         yield from self._same_questions()
         yield from self._ended()
         yield from self._leave()
+        yield from self._resumed()
         yield from self._standing()
         yield from self._fills()
         yield from self._signed_fills()
         yield from self._resting()
         yield from self._at_stake()
         yield from self._paper()
+        yield from unaccounted(self.ledger, self.stalls, self.modes, self.undone)
+        yield from mistaken(self.ledger, self.stalls, self.modes)
         yield from self._done()
         yield from self._outcomes()
 
@@ -209,6 +219,17 @@ class Verdict:
                 case "write" if halted & {"", venue}:
                     yield f"I4: {row['body']['intent']} was sealed while {venue} was halted"
 
+    def _resumed(self) -> Iterator[str]:
+        """A venue that stopped for its doubts goes on by itself once all of them have settled well."""
+        for row in self.rows(_STOPS):
+            doubts = self.rows(_DOUBTS, row)
+            if not doubts or any(one["state"] not in {"acked", "absent"} for one in doubts):
+                continue
+            settled, ended = max(one["settled_at"] for one in doubts), row["resumed_at"] or stamp(self.now)
+            # People set clocks, and between two lives nobody reads anything back.
+            if row["resumed_by"] != "" and moment(ended) > moment(settled) + self.period + SET_BACK:
+                yield f"I12: {row['venue']} stopped at {row['at']}, all had settled by {settled}, it went on at {ended}"
+
     def _standing(self) -> Iterator[str]:
         """Of each question the forecast that stands at the venue is the newest that was acknowledged."""
         metaculus = self.stalls.metaculus
@@ -312,6 +333,7 @@ class Verdict:
         slower = self.period.total_seconds() / RECONCILE_S
         outcomes = Outcomes(stalls=self.stalls, undone=self.undone, now=self.now, slower=slower)
         yield from outcomes.judge(self.rows(RECORDED), [row["ref"] for row in self.rows(FORECAST)])
+        yield from outcomes.judge_scores(self.rows(SCORED))
 
 
 def _seal(name: str, heard: Heard) -> str:

@@ -32,10 +32,16 @@ if TYPE_CHECKING:
 FIRST, MOST_OPEN = 6, 8
 # Beside a world with questions of its own.
 FIRST_BESIDE, MOST_BESIDE = 2, 3
+# Between two loans or deposits.
+GIFTS_S = 12.0 * HOUR_S
 # Between two looks at what the simulated world did.
 TURN_S = 6.0 * HOUR_S
+FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
 TREES = ("Ash", "Elm", "Oak")
 ENDS = ("YES", "NO", "NO", "CANCEL")
+# Answers are lost in bursts, more than may be in doubt at a time: with the first writes of one seed in three, and then
+# every so often.
+BURST_AT_FIRST, BURST_EVERY_S, BURST = 1 / 3, 8.0 * HOUR_S, (4, 7)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +55,8 @@ class Weather:
     temper: Temper
     clock: Clock
     stream: np.random.Generator
+    bursts: np.random.Generator
+    money: np.random.Generator
     undone: set[str] = field(default_factory=set)
     pit: Pit | None = None
     _markets: list[Market] = field(default_factory=list)
@@ -80,6 +88,45 @@ class Weather:
             await self.clock.sleep(float(self.stream.exponential(HOUR_S / 2.0)))
             draw = self.stream.random()
             next(act for share, act in events if draw < share)()
+
+    async def swallow(self) -> None:
+        """Lose answers in bursts, for ever."""
+        if self.temper.roughness == 0.0:
+            return
+        if self.bursts.random() < BURST_AT_FIRST:
+            self._burst()
+        while True:
+            await self.clock.sleep(float(self.bursts.exponential(BURST_EVERY_S)))
+            self._burst()
+
+    def _burst(self) -> None:
+        places = [
+            (venue, path)
+            for venue, path in ((self.stalls.metaculus, FORECASTS), (self.stalls.manifold, BETS))
+            if venue is not None
+        ]
+        if places:
+            venue, path = places[int(self.bursts.integers(len(places)))]
+            arrives = bool(self.bursts.random() < 3 / 4)
+            venue.faults.burst(int(self.bursts.integers(*BURST)), path, arrives=arrives)
+
+    async def give(self) -> None:
+        """Let the trader get loans and deposits, or lose some mana, for ever: none of it is a gain."""
+        venue = self.stalls.manifold
+        while venue is not None:
+            await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
+            user, amount = venue.state.users[self.stalls.trader], float(self.money.uniform(1.0, 30.0))
+            held = [
+                (venue.state.markets[market], answer)
+                for (who, market, answer), one in venue.state.holdings.items()
+                if who == user.id and max(one.yes, one.no) > 1.0 and not venue.state.markets[market].resolved
+            ]
+            if held and self.money.random() < 1 / 2:
+                market, answer = held[int(self.money.integers(len(held)))]
+                margin = bool(self.money.random() < 1 / 2)
+                venue.world.lend(user, market, amount, answer=answer, margin=margin)
+            else:
+                venue.world.deposit(user, amount if self.money.random() < 2 / 3 else -amount / 10.0)
 
     async def turn(self, world: Worlds) -> None:
         """Let the simulated world go on, for ever."""
@@ -154,6 +201,10 @@ class Weather:
         asked = [one for one in self._questions if one.resolution is None and one.close > now]
         if self.stalls.metaculus is not None and asked:
             question = asked[int(self.stream.integers(len(asked)))]
+            if question.options == [*TREES]:
+                # Much of what is asked resolves before this grace period is over.
+                self.stalls.metaculus.world.change_options(question, [*TREES[:-1], "rowan", TREES[-1]], grace_s=DAY_S)
+                return
             self.stalls.metaculus.world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
 
     def _resolve(self) -> None:

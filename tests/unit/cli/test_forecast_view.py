@@ -157,7 +157,15 @@ def made(*, end: TrialEnd = TrialEnd.FINISHED, beside: tuple[Beside, ...] = ()) 
         predictions=answer,
         calibration="c" * 64,
     )
-    trace = Trace(id=forecast.id, state="done", detail="", forecast=forecast, question=QUESTION, trials=tuple(records))
+    trace = Trace(
+        id=forecast.id,
+        state="done",
+        detail="",
+        forecast=forecast,
+        question=QUESTION,
+        trials=tuple(records),
+        apart=True,
+    )
     chain = Chain(addresses={(1, "search_1_result_1"): "https://almanac.example/rain"})
     found = Explanation(trace=trace, chain=chain, pooled=Pooled(counted=(1,), left_out={2: "it was cut"}, pool=None))
     return Made(found=found, forecast=forecast, beside=beside)

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.config.model import CapsSection, TradingSection
-from bot.domain.order import Account, Leg, OpenOrder, Order, Plan, Side, Wish
+from bot.domain.order import Account, Instead, Leg, OpenOrder, Order, Plan, Position, Side, Wish
 from bot.domain.permission import Arm
+from bot.domain.resolution import Happened, Outcome
 from bot.domain.submission import Batch, Mode, Sealed
 from bot.gate.case import Lane
 from bot.gate.gate import Gate
@@ -47,6 +48,9 @@ class Broker(MemoryBook):
         gone = [order.id for order in self.resting if order_ids is None or order.id in order_ids]
         self.resting = [order for order in self.resting if order.id not in gone]
         return gone
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        return outcome.value if isinstance(outcome, Happened) else Instead.REFUND
 
     def rest(self, name: str) -> None:
         self.resting.append(
@@ -107,6 +111,7 @@ class Shopfloor:
     )
 
     fee: float = 0.0
+    look: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
     def of(cls, house: House) -> "Shopfloor":
@@ -139,6 +144,7 @@ class Shopfloor:
 
     async def told(self, *, flush: bool = True, begin: Begin | None = None) -> str:
         outbox = self.outbox if flush else replace(self.outbox, submitters={VENUE: self.broker}, ready=_never)
+        look = {} if self.look is None else {"look": self.look}
         return await submit_due(
             Submitting(
                 ledger=self.house.ledger,
@@ -148,6 +154,7 @@ class Shopfloor:
                 clock=self.house.clock,
                 planners={VENUE: self.wants},
                 readiness=self.readiness,
+                **look,
                 begin=begin or Begin(is_over=True),
                 commenting=Commenting(
                     fees={VENUE: self.fee},

@@ -3,7 +3,7 @@ import pytest
 from bot.errors import Unavailable
 from bot.jobs.halted import Halting
 from bot.store import stops
-from bot.store.stops import EVERYWHERE, Stop
+from bot.store.stops import EVERYWHERE, Stop, StopEnd
 from tests.unit.jobs.conftest import VENUE, House
 from tests.unit.jobs.market import Shopfloor
 
@@ -53,6 +53,14 @@ async def test_a_halt_takes_back_what_rests_with_an_audit_row_before_and_after(f
         assert await job.run() == "1 venues halted, 0 orders cancelled"
     # Empty at once and for two minutes, and then left alone.
     assert floor.broker.reads == 1 + 3
+
+
+async def test_nothing_is_taken_back_where_the_credentials_were_refused(floor: Shopfloor) -> None:
+    floor.broker.rest("a")
+    made = Stop(venue=VENUE, at=floor.house.clock.now(), why="refused", ends=StopEnd.RENEWED)
+    await floor.house.ledger.leave.write(lambda database: stops.add(database, made))
+    assert await halting(floor).run() == "nothing is halted"
+    assert (len(floor.broker.resting), floor.broker.reads) == (1, 0)
 
 
 async def test_a_write_that_is_under_way_keeps_a_halted_venue_from_being_done(floor: Shopfloor) -> None:

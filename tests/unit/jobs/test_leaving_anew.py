@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from bot.domain.request import ArmVenue, Halt, Resume
 from bot.domain.submission import IntentState, Mode
 from bot.gate.recheck import Recheck
 from bot.jobs.attend import Attending, attend
+from bot.jobs.ready import look_before_deciding, make_ready
 from bot.jobs.submit import Begin
 from bot.store import stops
 from bot.store.mailbox import REFUSED
@@ -18,6 +20,7 @@ from bot.store.requests import FOLDER, ask
 from tests.unit.jobs.conftest import VENUE, House
 from tests.unit.jobs.market import Shopfloor
 from tests.unit.jobs.test_permit import Office
+from tests.unit.jobs.test_ready_and_audited import preparing
 
 ARM: dict[str, Any] = {"per_order": 20.0, "per_day": 50.0, "total": 100.0}
 
@@ -44,6 +47,45 @@ async def test_what_a_halt_held_leaves_with_the_first_pass_after_resuming(office
     await office.house.clock.advance(1)
     await office.ask(Resume)
     assert await office.floor.submit() == "1 planned, 0 held, 1 acknowledged"
+
+
+@pytest.mark.parametrize("lost", [4, 1])
+async def test_what_was_found_before_a_stop_holds_nothing_back_after_it(office: Office, lost: int) -> None:
+    floor, ledger = office.floor, office.house.ledger
+    parts = preparing(floor, floor.readiness)
+    floor.look = partial(look_before_deciding, parts)
+    await office.ask(ArmVenue, per_order=20.0, per_day=100.0, total=100.0)
+    for _ in range(lost):
+        floor.broker.drop_reply()
+    await floor.forecast("a", "b", "c", "d")
+    await floor.submit()
+    await make_ready(parts)
+    assert bool(floor.readiness.lacking(VENUE)) is (lost == 4)
+    # What nobody knew is known, and a person who does not wait for that says so.
+    await floor.forecast("rain")
+    if lost == 4:
+        assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+        await office.house.clock.advance(1)
+        await office.ask(Resume)
+    assert (await floor.submit()).endswith("1 acknowledged")
+    assert (await ledger.submissions.doubts(VENUE, now=office.house.clock.now())).holding == lost % 4
+
+
+async def test_credentials_that_failed_are_proved_again_after_a_resume(office: Office) -> None:
+    floor, asked = office.floor, list[str]()
+
+    async def prove() -> list[str]:
+        asked.append("proved")
+        return []
+
+    floor.look = partial(look_before_deciding, preparing(floor, floor.readiness, prove=prove))
+    await office.ask(ArmVenue, **ARM)
+    floor.readiness.credentials[VENUE] = "the token is refused"
+    await floor.forecast("rain")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    await office.house.clock.advance(1)
+    await office.ask(Resume)
+    assert (await floor.submit(), asked) == ("1 planned, 0 held, 1 acknowledged", ["proved"])
 
 
 async def test_a_new_run_asks_about_everything_that_is_held_and_no_later_pass_does(office: Office) -> None:

@@ -59,6 +59,7 @@ class Office:
             lanes={VENUE: self.floor.lane},
             trading=frozenset({VENUE}),
             adopt=self.adopt,
+            resumed=lambda _: self.floor.readiness.outdate(),
         )
 
     async def ask(self, kind: type[Any], by: str = "ann", **fields: Any) -> str:

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from bot.domain.prediction import Binary, BinaryShape, Choice, Curve
 from bot.domain.question import Question, QuestionRef, Target
-from bot.jobs.policy import NextDue, Reforecast, moved, next_due
+from bot.jobs.policy import NextDue, Reforecast, follow_policy, moved, next_due
+from bot.store.codec import stamp
+from tests.unit.jobs.conftest import House
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 POLICY = Reforecast(
@@ -78,3 +80,68 @@ def test_other_options_count_as_an_infinite_move() -> None:
 def test_the_largest_step_anywhere_on_a_curve_counts() -> None:
     # ln(0.5/0.5) - ln(0.2/0.8) = ln 4
     assert moved(Curve((0.1, 0.2, 0.9)), Curve((0.1, 0.5, 0.9))) == pytest.approx(math.log(4))
+
+
+SHORT = Reforecast(stale_after=timedelta(hours=10), near_close=(), min_gap=timedelta(hours=1))
+
+
+def _always(_question: Question, _forecaster: str) -> bool:
+    return True
+
+
+async def due_times(house: House) -> dict[str, tuple[str | None, str]]:
+    rows = await house.ledger.schedule.readers.run(
+        lambda database: database.execute("select ref, due_at, why from schedule order by ref").fetchall()
+    )
+    return {ref.partition(":")[2]: (due_at, why) for ref, due_at, why in rows}
+
+
+async def test_what_is_scheduled_already_moves_with_the_policy(house: House) -> None:
+    began = house.clock.now()
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    before = await due_times(house)
+    assert before == {"rain": (stamp(began + timedelta(days=3)), "stale")}
+    ledger, now = house.ledger, house.clock.now()
+    assert await follow_policy(ledger, house.policy, repeats=_always, now=now) == 0
+    assert await follow_policy(ledger, SHORT, repeats=_always, now=now) == 1
+    assert await due_times(house) == {"rain": (stamp(began + timedelta(hours=10)), "stale")}
+    assert await follow_policy(ledger, SHORT, repeats=_always, now=now) == 0
+    await house.clock.advance(11 * 3600)
+    assert await house.forecast() == "1 forecasts made"
+
+
+async def test_a_longer_policy_moves_it_back(house: House) -> None:
+    house.policy = SHORT
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    longer = Reforecast(stale_after=timedelta(days=20), near_close=(timedelta(hours=24),))
+    assert await follow_policy(house.ledger, longer, repeats=_always, now=house.clock.now()) == 1
+    [(due_at, why)] = (await due_times(house)).values()
+    assert (due_at, why) == (stamp(house.clock.now() + timedelta(days=9)), "1 day, 0:00:00 before closing")
+
+
+@pytest.mark.parametrize(("repeats", "moved"), [(True, 1), (False, 0)])
+async def test_what_would_not_have_been_due_again_is_where_it_repeats(
+    house: House, *, repeats: bool, moved: int
+) -> None:
+    house.policy = Reforecast(stale_after=timedelta(days=30), near_close=())
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    assert await due_times(house) == {"rain": (None, "forecast made")}
+    now = house.clock.now()
+    assert await follow_policy(house.ledger, SHORT, repeats=lambda *_: repeats, now=now) == moved
+
+
+async def test_what_was_put_off_or_asked_for_stays(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    now = house.clock.now()
+    await house.ledger.schedule.writer.run(
+        lambda database: database.execute("update schedule set not_before = due_at").rowcount
+    )
+    assert await follow_policy(house.ledger, SHORT, repeats=_always, now=now) == 0

@@ -51,7 +51,8 @@ def test_a_clock_that_is_off_or_that_nobody_compared_is_not(offset: float | None
 
 def test_a_few_doubts_are_borne_and_those_of_an_earlier_run_are_not() -> None:
     assert doubt_fault(0, 3) == ""
-    assert "4 submissions are in doubt" in doubt_fault(0, 4)
+    assert "4 submissions are without a known outcome" in doubt_fault(0, 4)
+    assert doubt_fault(0, 4, most=4) == ""
     assert "1 submissions of an earlier run" in doubt_fault(1, 1)
 
 

@@ -53,6 +53,7 @@ class Floor:
     account: str = "me"
     recheck: Recheck = _fine
     clock_fault: str = ""
+    most_doubts: int = 3
     alarms: list[str] = field(default_factory=list)
 
     def outbox(self) -> Outbox:
@@ -70,6 +71,7 @@ class Floor:
             accounts={VENUE: self.account},
             alarm=alarm,
             clock_fault=lambda: self.clock_fault,
+            most_doubts={VENUE: self.most_doubts},
         )
 
     async def forecast(self, key: str = "rain", **changes: object) -> Forecast:

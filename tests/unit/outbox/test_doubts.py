@@ -1,15 +1,18 @@
 """Where too much is in doubt, or the books do not agree, the venue is stopped until a person resumes it."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from bot.domain.order import Side
-from bot.domain.submission import Batch, Intent, IntentState, Mode
-from bot.outbox.doubts import WHY
+from bot.domain.order import Account, Side
+from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Mode
+from bot.ids import derive_id
+from bot.outbox.doubts import why_doubtful
 from bot.store import stops
-from bot.store.stops import Stop
+from bot.store.stops import Stop, StopEnd
 from bot.store.submissions import Adoption
 from bot.testing.exchange import MemoryExchange, Mishap
 from tests.unit.jobs.conftest import VENUE, House
@@ -17,6 +20,7 @@ from tests.unit.outbox.conftest import Floor, Odd
 from tests.unit.outbox.test_orders import floor_rows
 
 S = IntentState
+WHY = why_doubtful(3)
 # A request lives 30 s and readings are at most 15 s old.
 FENCE_S = 45.0
 
@@ -33,13 +37,30 @@ async def lost(floor: Floor, *keys: str) -> list[Intent]:
     return intents
 
 
+async def free(floor: Floor, key: str) -> Intent:
+    """A forecast where nothing is paid."""
+    forecast = await floor.forecast(key)
+    name = derive_id("intent", forecast.id)
+    intent = Intent(
+        id=name,
+        account="me",
+        ref=forecast.ref,
+        forecast=forecast.id,
+        action=IntentAction.FORECAST,
+        predictions=forecast.predictions,
+        batch=name,
+    )
+    return await floor.decide(intent)
+
+
 async def standing(house: House) -> list[Stop]:
     return await house.ledger.leave.read(stops.standing)
 
 
 async def test_after_a_fourth_write_without_an_answer_nothing_more_is_written(floor: Floor) -> None:
     await lost(floor, "a", "b", "c", "d")
-    assert floor.alarms == [f"{VENUE}: {VENUE} was stopped at {floor.house.clock.now():%Y-%m-%d %H:%M} UTC: {WHY}"]
+    told = f"{VENUE}: {VENUE} was stopped at {floor.house.clock.now():%Y-%m-%d %H:%M} UTC: {WHY}; it resumes by itself"
+    assert floor.alarms == [f"{told}; at once with: foxcast resume {VENUE}"]
     assert [(stop.venue, stop.why, stop.by) for stop in await standing(floor.house)] == [(VENUE, WHY, "")]
     [one] = await planned(floor, "e")
     assert await floor.outbox().flush() == 0
@@ -63,11 +84,97 @@ async def test_it_is_stopped_and_told_of_once(floor: Floor) -> None:
     assert len(floor.exchange.placed) == 4
 
 
-async def test_that_it_became_known_does_not_resume_it(floor: Floor) -> None:
+async def test_once_all_of_it_was_read_back_the_venue_goes_on_by_itself(floor: Floor) -> None:
     await lost(floor, "a", "b", "c", "d")
     await floor.house.clock.advance(FENCE_S)
     assert await floor.outbox().reconcile() == 4
+    assert await standing(floor.house) == []
+    assert floor.alarms[1:] == [f"{VENUE}: {VENUE} goes on: all that was without a known outcome was read back"]
+    rows = await floor.house.ledger.leave.audited(limit=10, kind="resume")
+    assert [(row.venue, row.actor) for row in rows] == [(VENUE, "")]
+    [one] = await planned(floor, "e")
+    assert (await floor.outbox().flush(), await floor.state(one)) == (1, S.ACKED)
+
+
+async def test_what_never_arrived_is_settled_too(floor: Floor) -> None:
+    floor.exchange.mishaps = [Mishap.REQUEST_LOST] * 4
+    intents = await planned(floor, "a", "b", "c", "d")
+    await floor.outbox().flush()
+    await floor.house.clock.advance(FENCE_S + 1.0)
+    assert await floor.outbox().reconcile() == 4
+    assert {await floor.state(one) for one in intents} <= {S.ABSENT, S.SUPERSEDED}
+    assert await standing(floor.house) == []
+
+
+async def test_while_some_of_it_is_unread_the_venue_stays_stopped(floor: Floor, odd: Odd) -> None:
+    odd.reads = lambda found: [one for one in found if one.intent != first.id]
+    first, *_ = await lost(floor, "a", "b", "c", "d")
+    await floor.house.clock.advance(FENCE_S)
+    assert await floor.outbox().reconcile() == 3
+    assert [stop.why for stop in await standing(floor.house)] == [WHY]
+    odd.reads = lambda found: found
+    assert await floor.outbox().reconcile() == 1
+    assert await standing(floor.house) == []
+
+
+async def test_an_order_that_no_reading_settles_leaves_the_venue_to_a_person(floor: Floor, odd: Odd) -> None:
+    odd.reads = lambda found: [one for one in found if one.intent != first.id]
+    first, *_ = await lost(floor, "a", "b", "c", "d")
+    await floor.house.clock.advance(timedelta(hours=2).total_seconds())
+    await floor.outbox().reconcile()
+    assert await floor.state(first) is S.IN_DOUBT
+    [stop] = await standing(floor.house)
+    assert (stop.ends, "no reading tells what became of an order" in stop.why) == (StopEnd.PERSON, True)
+    assert "foxcast resume" in floor.alarms[-1]
+    odd.reads = lambda found: found
+    for _ in range(2):
+        await floor.outbox().reconcile()
     assert len(await standing(floor.house)) == 1
+
+
+async def test_forecasts_that_no_reading_settles_hold_the_venue_back_for_an_hour_and_no_longer(
+    floor: Floor, odd: Odd
+) -> None:
+    odd.reads = lambda _: []
+    intents = [await free(floor, key) for key in ("a", "b", "c", "d")]
+    await floor.house.ledger.submissions.begin_attempt([one.id for one in intents], at=floor.house.clock.now())
+    assert await floor.outbox().recover() == 4
+    assert [stop.ends for stop in await standing(floor.house)] == [StopEnd.SETTLED]
+    await floor.house.clock.advance(timedelta(hours=2).total_seconds())
+    await floor.outbox().reconcile()
+    assert [await floor.state(one) for one in intents] == [S.IN_DOUBT] * 4
+    assert await standing(floor.house) == []
+    [one] = await planned(floor, "e")
+    assert (await floor.outbox().flush(), await floor.state(one)) == (1, S.ACKED)
+
+
+async def test_a_stop_from_before_waits_for_a_person(floor: Floor) -> None:
+    with closing(sqlite3.connect(floor.house.path / "ledger.sqlite")) as database, database:
+        database.execute(
+            "insert into stop (venue, at, why, by) values (?, '2026-06-01T00:00:00Z', 'long ago', '')", [VENUE]
+        )
+    await floor.outbox().reconcile()
+    assert [(stop.why, stop.ends) for stop in await standing(floor.house)] == [("long ago", StopEnd.PERSON)]
+
+
+async def test_that_it_goes_on_by_itself_does_not_make_losses_count_anew(floor: Floor) -> None:
+    await lost(floor, "a", "b", "c", "d")
+    now = floor.house.clock.now()
+    for cash in (100.0, 40.0):
+        account = Account(at=now, currency="COIN", cash=cash)
+        await floor.house.ledger.readings.add(VENUE, "me", account, paper=False)
+    await floor.house.clock.advance(FENCE_S)
+    await floor.outbox().reconcile()
+    assert await standing(floor.house) == []
+    found = await floor.house.ledger.leave.standing({VENUE: "me"}, now=floor.house.clock.now())
+    assert found.losses[VENUE][1] == 60.0
+
+
+@pytest.mark.parametrize(("most", "stopped"), [(5, 0), (0, 1)])
+async def test_how_many_doubts_stop_a_venue_is_a_matter_of_config(floor: Floor, most: int, stopped: int) -> None:
+    floor.most_doubts = most
+    await lost(floor, "a", "b", "c", "d")
+    assert len(await standing(floor.house)) == stopped
 
 
 async def test_what_a_person_resumed_counts_anew(floor: Floor) -> None:
@@ -114,17 +221,21 @@ async def test_on_paper_nothing_is_stopped(floor: Floor) -> None:
     assert await standing(floor.house) == []
 
 
+async def doubtful(floor: Floor, venue: str = VENUE) -> int:
+    return (await floor.house.ledger.submissions.doubts(venue, now=floor.house.clock.now())).holding
+
+
 async def test_a_batch_that_goes_in_one_write_is_one_write(floor: Floor) -> None:
     forecasts = [await floor.forecast(key, batch="round 1") for key in ("a", "b", "c", "d", "e")]
     intents = [await floor.plan(one, batch="round 1") for one in forecasts]
     await floor.house.ledger.submissions.begin_attempt([one.id for one in intents], at=floor.house.clock.now())
-    assert await floor.house.ledger.submissions.doubtful(VENUE) == 1
+    assert await doubtful(floor) == 1
 
 
 @pytest.mark.parametrize("venue", ["elsewhere", "lantern"])
 async def test_no_other_venue_is_counted(floor: Floor, venue: str) -> None:
     await lost(floor, "a", "b")
-    assert await floor.house.ledger.submissions.doubtful(venue) == (2 if venue == VENUE else 0)
+    assert await doubtful(floor, venue) == (2 if venue == VENUE else 0)
 
 
 async def test_an_order_that_took_more_than_it_may_stops_the_venue_and_its_fills_are_kept(

@@ -1,0 +1,105 @@
+"""A forecast that a person only wants to see: it never leaves, and changes nothing about what the daemon does."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from bot.domain.question import QuestionRef
+from bot.domain.request import ForecastQuestion
+from bot.domain.submission import Hold, Send
+from bot.store.attempts import standing_of
+from bot.store.requests import ask
+from bot.testing.forecaster import ScriptedForecaster, say
+from tests.unit.jobs.conftest import FIRST, VENUE, House
+from tests.unit.jobs.test_attend_forecasts import OWN, attended
+
+REF = QuestionRef(VENUE, "rain")
+
+
+async def wanted(house: House, *, submit: bool, ref: QuestionRef = REF) -> str:
+    """Ask the daemon, which forecasts and submits in its next pass."""
+    question = OWN if ref == OWN.ref else None
+    house.forecasters[FIRST] = ScriptedForecaster(say(0.8))
+    ask(house.path, ForecastQuestion(ref=ref, forecaster=FIRST, question=question, submit=submit), at=house.clock.now())
+    assert await attended(house) == "1 requests done"
+    assert await house.forecast() == "1 forecasts made"
+    return await house.submit()
+
+
+async def scheduled(house: House, ref: QuestionRef = REF) -> object:
+    place = (await standing_of(house.ledger.forecasts.readers, ref, FIRST)).place
+    return None if place is None else place.due_at
+
+
+async def test_the_daemon_submits_a_forecast_made_by_hand_only_where_it_is_to(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    assert await house.submit() == "1 planned, 0 held, 1 acknowledged"
+    due_at = await scheduled(house)
+    await house.clock.advance(60)
+    assert await wanted(house, submit=False) == "0 planned, 1 held, 0 acknowledged"
+    mine, by_hand = await house.history()
+    [row] = await house.ledger.submissions.decisions(by_hand.id)
+    assert row.decision == Hold(why="recorded only: it was made by hand, without --submit")
+    standing = await house.ledger.submissions.standing(REF, "me")
+    assert standing is not None
+    assert standing.forecast == mine.id
+    assert await scheduled(house) == due_at
+    await house.clock.advance(60)
+    assert await wanted(house, submit=True) == "1 planned, 0 held, 1 acknowledged"
+    assert await scheduled(house) != due_at
+
+
+async def test_it_does_not_supersede_what_waits(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    house.brake.stop_file.touch()
+    assert await house.submit() == "0 planned, 1 held, 0 acknowledged"
+    await wanted(house, submit=False)
+    house.brake.stop_file.unlink()
+    await house.clock.advance(3600)
+    assert await house.submit() == "1 planned, 0 held, 1 acknowledged"
+    mine, _ = await house.history()
+    assert [type(row.decision) for row in await house.ledger.submissions.decisions(mine.id)][-1] is Send
+
+
+async def test_a_changed_text_is_forecast_anew_as_if_it_had_not_been_made(house: House) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    await house.clock.advance(7200)
+    house.offer("rain", criteria="By the gauge on the roof.")
+    await house.discover()
+    await house.forecast()
+    await house.submit()
+    first, again = [made.why for made in await house.history()]
+    assert first == "new question"
+    assert again.startswith("the question changed: ")
+    await house.clock.advance(7200)
+    await wanted(house, submit=False)
+    house.offer("rain", criteria="By the gauge in the yard.")
+    await house.discover()
+    await house.forecast()
+    assert [made.why for made in await house.history()][2:] == ["asked for", "text changed"]
+
+
+async def test_what_is_not_on_its_list_is_not_forecast_again(house: House) -> None:
+    await wanted(house, submit=False, ref=OWN.ref)
+    assert await scheduled(house, OWN.ref) is None
+    await house.clock.advance(100 * 86_400)
+    assert await house.forecast() == "0 forecasts made"
+
+
+@pytest.mark.parametrize("submit", [True, False])
+async def test_the_ledger_says_which_it_is(house: House, *, submit: bool) -> None:
+    house.offer("rain")
+    await house.discover()
+    await house.forecast()
+    await house.clock.advance(60)
+    await wanted(house, submit=submit)
+    with closing(sqlite3.connect(house.path / "ledger.sqlite")) as database:
+        rows = database.execute("select why, apart from forecast order by revision").fetchall()
+    assert rows == [("new question", 0), ("asked for", int(not submit))]
