@@ -11,6 +11,7 @@ from bot.domain.curves import quantile
 from bot.domain.forecast import Forecast, Trial
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.question import Question
+from bot.domain.question_changes import describe_changes
 from bot.domain.setup import Setup
 from bot.domain.step import Json, Usage
 from bot.lab.chain import Call, Chain
@@ -241,6 +242,8 @@ def _prompts(side: Side) -> Mapping[str, Collection[str]]:
 
 
 def _text_changes(before: Question, after: Question) -> Iterator[Change]:
+    if changes := describe_changes(before, after):
+        yield Change(what="what the question asks", before=None, after="; ".join(changes))
     then, now = (QUESTION.plain(dataclasses.replace(question, crowd=None)) for question in (before, after))
     for name in dict.fromkeys((*then, *now)):
         yield Change(what=f"question: {name}", before=then.get(name), after=now.get(name))

@@ -133,7 +133,13 @@ class MetaculusGround(Ground):
         there = [self.fake.world.add_question(f"Will it rain on day {number}?") for number in range(QUESTIONS)]
         return [
             _question(
-                QuestionRef("metaculus", f"{one.post}:{one.id}"), opens_at=one.open, closes_at=one.scheduled_close
+                QuestionRef("metaculus", f"{one.post}:{one.id}"),
+                title=one.title,
+                background=one.description,
+                criteria=one.criteria,
+                targets=(Target(resolves_at=one.scheduled_resolve),),
+                opens_at=one.open,
+                closes_at=one.scheduled_close,
             )
             for one in there
         ]
@@ -314,5 +320,5 @@ def _require_within(venue: str, most: float) -> None:
     _require(most <= cap + CENT, f"{most} was at stake at once, and {cap} may be")
 
 
-def _question(ref: QuestionRef, **moments: Any) -> Question:
-    return Question(ref=ref, title=f"{ref}?", shape=BinaryShape(), targets=(Target(),), **moments)
+def _question(ref: QuestionRef, **fields: Any) -> Question:
+    return Question(**{"ref": ref, "title": f"{ref}?", "shape": BinaryShape(), "targets": (Target(),), **fields})

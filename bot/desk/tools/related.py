@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from operator import attrgetter
 from typing import TypeVar
 
 from bot.desk.take import Take
@@ -15,6 +14,7 @@ from bot.domain.inquiry import Charge
 from bot.domain.prediction import Binary, Choice, Prediction
 from bot.domain.prompt import Tool
 from bot.domain.question import Question, QuestionRef
+from bot.domain.question_changes import describe_changes
 from bot.domain.step import Json
 from bot.store.forecasts import Forecasts
 from bot.store.related import Known, Related
@@ -32,15 +32,6 @@ _FILLERS = (
     "than then before after between into over under least more most any its not how many much"
 )
 _COMMON = frozenset(_FILLERS.split())
-# What a question says, by the name of its field.
-_SAYINGS = {
-    "title": attrgetter("title"),
-    "background": attrgetter("background"),
-    "criteria": attrgetter("criteria"),
-    "close": attrgetter("closes_at"),
-    "targets": attrgetter("targets"),
-    "form of the answer": attrgetter("shape"),
-}
 _TEXTS = ("title", "background", "criteria")
 
 T = TypeVar("T")
@@ -137,11 +128,11 @@ def _stated(versions: Sequence[tuple[datetime, Question]]) -> Iterator[str]:
     for seen_at, _ in versions[:1]:
         yield f"{seen_at.date().isoformat()}: first seen"
     for (_, before), (seen_at, after) in pairwise(versions):
-        changed = [name for name, said in _SAYINGS.items() if said(before) != said(after)]
-        yield f"{seen_at.date().isoformat()}: stated anew ({', '.join(changed) or 'other facts'})"
-        for name in changed:
-            if name in _TEXTS:
-                yield f"  {name} before: {str(_SAYINGS[name](before))[:_OLD_TEXT_CHARS]}"
+        changes = "; ".join(describe_changes(before, after))
+        yield f"{seen_at.date().isoformat()}: stated anew ({changes or 'other facts'})"
+        for name in _TEXTS:
+            if (old := getattr(before, name)) != getattr(after, name):
+                yield f"  {name} before: {old[:_OLD_TEXT_CHARS]}"
 
 
 def _seen(crowds: Sequence[tuple[datetime, Prediction]]) -> Iterator[str]:
