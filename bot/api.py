@@ -33,7 +33,20 @@ from bot.domain.curves import curve_through, flat_prediction, quantiles_of
 from bot.domain.dates import parse_date, plain_snippet
 from bot.domain.forecast import Forecast, Limits, Trial, TrialEnd
 from bot.domain.learning import NOTE_TO_SELF, Fitted, Hindsight, Round, Sheet
-from bot.domain.order import Account, Appetite, Fill, Leg, OpenOrder, Order, Plan, Position, Side, Wish
+from bot.domain.order import (
+    Account,
+    Appetite,
+    Fill,
+    Instead,
+    Leg,
+    OpenOrder,
+    Order,
+    Plan,
+    Position,
+    Side,
+    VenueGain,
+    Wish,
+)
 from bot.domain.permission import Exposure
 from bot.domain.prediction import (
     Binary,
@@ -90,7 +103,7 @@ from bot.explained import explained, require_maker
 from bot.hookspecs import hookimpl
 from bot.judging import loss_of
 from bot.paper.book import BookTerms, PaperBook, open_book
-from bot.paper.market import Fate, Instead, Market, Met, PaperFill, Past, Visit
+from bot.paper.market import Fate, Market, Met, PaperFill, Past, Visit
 from bot.paper.standing import StandingBook, Stood, coverage, open_standing, stood_at
 from bot.ports import (
     Archive,
@@ -309,6 +322,7 @@ __all__ = [
     "Unavailable",
     "Usage",
     "Venue",
+    "VenueGain",
     "VenueSpec",
     "Verdict",
     "Visit",

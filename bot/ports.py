@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from bot.domain.conduct import Conduct
     from bot.domain.forecast import Limits
     from bot.domain.learning import Fitted, Hindsight, Round, Sheet
-    from bot.domain.order import Account, Plan, Wish
+    from bot.domain.order import Account, Instead, Plan, Position, Wish
     from bot.domain.prompt import Answer, Completion, Dialect, Price, Prompt, Sampling, Tool
     from bot.domain.question import Question, QuestionRef
     from bot.domain.research import Fetched, Hit, Notice, Passage, Quote, Series, SourcePolicy
-    from bot.domain.resolution import Example, Resolution
+    from bot.domain.resolution import Example, Outcome, Resolution
     from bot.domain.score import ContestStanding
     from bot.domain.step import Json, Step, ToolResult
     from bot.domain.submission import Batch, Receipt, Sealed
@@ -184,6 +184,10 @@ class Trader(Sealer, Protocol):
 
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         """Cancel resting orders, all of them for None; return the ids of those that rest no more."""
+        ...
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        """Return what a share pays, in [0, 1]; ``state`` is the market on which its order was planned, "" unknown."""
         ...
 
 

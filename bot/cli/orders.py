@@ -1,6 +1,7 @@
 """``foxcast orders``: what was to leave and what became of it; taking back what rests, settling what is in doubt."""
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +24,7 @@ from bot.errors import ConfigError, NotFound, Rejected
 from bot.paper.book import book_path
 from bot.paper.report import TicketReport, read_tickets
 from bot.store.cancels import ask
-from bot.store.orders import Asked, OrderRow, listed
+from bot.store.orders import Asked, OrderRow, listed_of
 
 app = typer.Typer(add_completion=False, invoke_without_command=True)
 
@@ -44,6 +45,7 @@ class Options:
         bool | None, typer.Option("--paper/--live", help="Only what is on paper, or only what is real.")
     ] = None
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most, the newest.")] = 50
+    show_all: Annotated[bool, typer.Option("--all", help="All of them, whatever --limit says.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
@@ -54,8 +56,12 @@ def orders(ctx: typer.Context, options: Options) -> None:
     if ctx.invoked_subcommand is not None:
         return
     now = SystemClock().now()
-    asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=options.limit, paper=options.on_paper)
-    found = _rows(configured(ctx), asked)
+    limit = None if options.show_all else options.limit
+    asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=limit, paper=options.on_paper)
+    found, count = _counted(configured(ctx), asked)
+    if left_out := count - len(found):
+        # Beside the answer, so that a program sees it too.
+        sys.stderr.write(f"{left_out} of {count} orders are not shown, the oldest; see: foxcast orders --all\n")
     if options.as_json:
         tickets = _tickets(configured(ctx), found)
         emit([as_plain(one, now, tickets.get(one.row.intent.id)) for one in found])
@@ -166,7 +172,11 @@ def _tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, TicketRep
 
 
 def _rows(config: Config, asked: Asked) -> Sequence[OrderRow]:
-    async def rows(records: Records) -> Sequence[OrderRow]:
-        return await records.ledger.submissions.readers.run(lambda database: listed(database, asked))
+    return _counted(config, asked)[0]
+
+
+def _counted(config: Config, asked: Asked) -> tuple[Sequence[OrderRow], int]:
+    async def rows(records: Records) -> tuple[Sequence[OrderRow], int]:
+        return await records.ledger.submissions.readers.run(lambda database: listed_of(database, asked))
 
     return read(config, rows)

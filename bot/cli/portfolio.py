@@ -1,25 +1,39 @@
-"""``foxcast portfolio``: what each account has. Paper books are read as they are, live accounts as read last."""
+"""``foxcast portfolio``: what each account has and gained.
 
+Paper books are read as they are, live accounts as read last. What was gained is worked out of the ledger for both.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from bot.app import Records
 from bot.cli.arm import require_venue
-from bot.cli.output.console import emit, stdout
+from bot.cli.output.console import emit, heading, stdout
 from bot.cli.output.portfolio import Held, Holdings, as_plain, print_portfolio
+from bot.cli.output.profit import MARKET_COLUMNS, POINT_COLUMNS, as_csv, csv_market, plain_points, print_history
 from bot.cli.records import read
 from bot.cli.session import configured
 from bot.clock import SystemClock
+from bot.domain.account_profit import CENT, AccountProfit, account_profit
+from bot.domain.equity import EquityPoint, EquityReading, equity_points
 from bot.domain.order import Account, OpenOrder, Position
+from bot.domain.profit import ONE
+from bot.domain.question import QuestionRef
 from bot.domain.submission import Mode
+from bot.errors import ConfigError
 from bot.paper.book import book_path
 from bot.paper.report import BookReport, read_report
 from bot.store import orders
+from bot.store.profits import AccountLane
 
 app = typer.Typer(add_completion=False)
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @app.command()
@@ -27,21 +41,65 @@ def portfolio(
     ctx: typer.Context,
     *,
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only this venue.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="Show equity and gain over time instead.")] = False,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the markets, or the history, to a CSV file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what each account has, on paper and live: cash, positions, gains."""
+    """Show what each account has and gained, on paper and live: cash, positions, markets, forecasters."""
     config, now = configured(ctx), SystemClock().now()
     if venue is not None:
         require_venue(config, venue)
     found = read(config, lambda records: gathered(records, venue, now))
+    count = 0
+    if csv_file is not None:
+        count = _write_csv(csv_file, found, history=history)
     if as_json:
-        emit([as_plain(one) for one in found])
-        return
+        emit([_plain_history(one) for one in found] if history else [as_plain(one) for one in found])
+    elif csv_file is not None:
+        stdout().print(f"{count} rows written to {csv_file}")
+    else:
+        _print(found, now, history=history)
+
+
+def _print(found: Sequence[Holdings], now: datetime, *, history: bool) -> None:
     console = stdout()
     if not found:
         console.print("no account has anything yet, and no forecast stands; foxcast run --once begins")
     for one in found:
-        print_portfolio(console, one, now)
+        if not history:
+            print_portfolio(console, one, now)
+        elif one.points:
+            heading(console, f"{one.venue}: {one.mode}, account {one.name}")
+            print_history(console, one.points)
+        else:
+            console.print(f"{one.venue}: {one.mode}, account {one.name} was never read")
+
+
+def _plain_history(one: Holdings) -> dict[str, Any]:
+    return {**_named_account(one), "history": plain_points(one.points)}
+
+
+def _named_account(one: Holdings) -> dict[str, Any]:
+    currency = None if one.account is None else one.account.currency
+    return {"venue": one.venue, "mode": one.mode.value, "account": one.name, "currency": currency}
+
+
+def _write_csv(path: Path, found: Sequence[Holdings], *, history: bool) -> int:
+    """Write a row for each market, or each reading; return how many. Raises ConfigError for a file that cannot be."""
+    rows = [
+        {**_named_account(one), **row} if history else csv_market(row, _named_account(one))
+        for one in found
+        for row in (plain_points(one.points) if history else as_plain(one)["markets"])
+    ]
+    text = as_csv(rows, POINT_COLUMNS if history else MARKET_COLUMNS)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"{path} cannot be written ({error.strerror}); name a file in a folder that is there"
+        raise ConfigError(message) from error
+    return len(rows)
 
 
 async def gathered(records: Records, venue: str | None, now: datetime) -> list[Holdings]:
@@ -62,6 +120,9 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
         return Holdings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
     account = await _named(records, venue, account)
     fees = await submissions.readers.run(lambda database: orders.fees(database, venue, name))
+    profit, points, titles = await _profit(
+        records, AccountLane(venue=venue, account=name, paper=mode is Mode.PAPER), account, report
+    )
     return Holdings(
         venue=venue,
         mode=mode,
@@ -70,11 +131,53 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
         account=account,
         positions=await _positions(records, account, report),
         fees=fees if report is None else report.fees,
-        realised=None if report is None else report.realised,
+        profit=profit,
+        points=points,
+        titles=titles,
         capital=None if report is None else report.capital,
         begun_at=None if report is None else report.begun_at,
-        faults=() if report is None else tuple(report.faults),
+        faults=() if report is None else (*report.faults, *_contradictions(profit, report)),
     )
+
+
+async def _profit(
+    records: Records, lane: AccountLane, account: Account, report: BookReport | None
+) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
+    """Return what the orders of an account gained, its equity over time, and the titles of what was traded."""
+    ledger = records.ledger
+    # What a paper book says of itself has no word of pairs; what was read of it has.
+    last = await ledger.readings.last(lane.venue, lane.account, paper=lane.paper)
+    redeems = account.redeems or (last is not None and last.redeems)
+    found = await ledger.profits.record(lane, _EVER, redeems=redeems)
+    refs = {one.ref for one in found.book.contracts}
+    known = await ledger.submissions.readers.run(lambda database: orders.subjects(database, refs))
+    points = equity_points([*_begun(report), *found.readings], found.book, found.fees)
+    profit = account_profit(
+        found.book,
+        account,
+        points,
+        said=found.said,
+        comment_fees=sum(fee for _, fee in found.fees) / ONE,
+        paper=lane.paper,
+    )
+    return profit, points, {ref: subject.title for ref, subject in known.items()}
+
+
+def _begun(report: BookReport | None) -> list[EquityReading]:
+    """Return what a paper book began with as a reading; a live account begins with the first that there is."""
+    if report is None:
+        return []
+    before = report.begun_at - timedelta(microseconds=1)
+    return [EquityReading(at=before, until=before, cash=report.capital, equity=report.capital)]
+
+
+def _contradictions(profit: AccountProfit, report: BookReport) -> Iterator[str]:
+    """Say where a paper book booked other gains than its orders come to; what waits for its payout is left out."""
+    waiting = {one.contract for one in report.account.positions} & {
+        one.contract for one in profit.markets if one.closed_at is not None
+    }
+    if not waiting and abs(report.realised - profit.realised) >= CENT:
+        yield f"it realised {report.realised:+.2f}, and its orders come to {profit.realised:+.2f}"
 
 
 async def _named(records: Records, venue: str, account: Account) -> Account:

@@ -91,7 +91,7 @@ class Position:
     """Shares held of one leg of a contract.
 
     ``paid`` is what they cost, fees included, and ``mark`` the price at which they could be sold now, None where
-    nobody buys.
+    nobody buys. ``decided``: the outcome is there, ``mark`` is what it pays, and it was not paid out yet.
     """
 
     contract: str
@@ -101,6 +101,28 @@ class Position:
     ref: QuestionRef | None = None
     option: str = ""
     mark: float | None = None
+    decided: bool = False
+
+
+class Instead(StrEnum):
+    """What an outcome means where shares pay nothing: the stakes come back, or it is not final and nothing is paid."""
+
+    REFUND = "refund"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VenueGain:
+    """What the venue itself says that an account gained with both legs of a contract.
+
+    ``closed``: nothing is held of it that is not decided, so that the gain is final; of others it goes by the venue's
+    own price. ``before_fees``: the venue tells its gains without the fees that were paid.
+    """
+
+    contract: str
+    gain: float
+    closed: bool
+    before_fees: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +142,27 @@ class OpenOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What an account has: ``cash`` that is free to spend, positions, and resting orders."""
+    """What an account has: ``cash`` that is free to spend, positions, and resting orders.
+
+    ``loan`` is what the venue lent on positions and takes back when they go: it is part of the cash and no gain.
+    ``redeems``: the venue pays out a pair of both legs of a contract at once. ``gains`` are its own figures, where it
+    has some.
+    """
 
     at: datetime
     currency: str
     cash: float
     positions: tuple[Position, ...] = ()
     orders: tuple[OpenOrder, ...] = ()
+    loan: float = 0.0
+    redeems: bool = False
+    gains: tuple[VenueGain, ...] = ()
 
     @property
     def equity(self) -> float:
-        """Cash, what resting orders hold back, and all positions at the price they could be sold at."""
+        """Cash, what resting orders hold back, positions at the price they could be sold at, less what was lent."""
         held = math.fsum(position.shares * (position.mark or 0.0) for position in self.positions)
-        return self.cash + math.fsum(order.reserves for order in self.orders) + held
+        return self.cash + math.fsum(order.reserves for order in self.orders) + held - self.loan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

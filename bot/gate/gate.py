@@ -1,9 +1,9 @@
 """The checks between a recorded forecast and an intent, in order; the first that objects decides.
 
-mode -> made to leave -> made without foreknowledge -> primary forecaster -> same question -> form -> brake and stops ->
-lock -> window -> arm -> answers of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates -> send.
-Every answer, also "no", becomes a stored decision with its reason. A check that cannot be made counts as an objection.
-On paper nobody arms or approves; all else is the same.
+mode -> made to leave -> made without foreknowledge -> primary forecaster -> same question -> form -> brake and stops
+-> lock -> window -> arm -> answers of people -> plan -> caps -> losses -> edge and band -> approval -> duplicates
+-> send. Every answer, also "no", becomes a stored decision with its reason. A check that cannot be made counts as an
+objection. On paper nobody arms or approves; all else is the same.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Tell paper books what time and outcomes brought, and write down what every account has, paper and live."""
+"""Tell paper books what time and outcomes brought, and write down what every account has, paper and live.
+
+Of what is decided it is written down what a share pays: profit is worked out from that and from the fills.
+"""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,11 +9,13 @@ from functools import partial
 
 import structlog
 
+from bot.domain.order import Account, Instead, Leg
 from bot.domain.resolution import Resolution
 from bot.errors import FoxcastError, StoreError
 from bot.ports import Clock, PaperTrader, Submitter, Trader
 from bot.store import orders
 from bot.store.ledger import Ledger
+from bot.store.profits import AccountLane, DecidedShare
 
 log = structlog.get_logger(__name__)
 
@@ -47,8 +52,26 @@ async def _settle(parts: Accounts, venue: str, book: PaperTrader) -> int:
 
 async def _read(parts: Accounts, venue: str, trader: Trader) -> int:
     account = await trader.account()
-    await parts.ledger.readings.add(venue, parts.names[venue], account, paper=venue in parts.paper)
+    lane = AccountLane(venue=venue, account=parts.names[venue], paper=venue in parts.paper)
+    await parts.ledger.readings.add(venue, lane.account, account, paper=lane.paper)
+    await _decide(parts, lane, trader, account)
     return 1
+
+
+async def _decide(parts: Accounts, lane: AccountLane, trader: Trader, account: Account) -> None:
+    """Keep what a share pays of all that was decided since; a paper book pays some while after the outcome."""
+    waiting = _held(account) if lane.paper else set[tuple[str, Leg]]()
+    found: list[tuple[DecidedShare, float | Instead]] = [
+        (one, trader.pays(one.position, one.outcome, one.state))
+        for one in await parts.ledger.profits.decided(lane)
+        if (one.position.contract, one.position.leg) not in waiting
+    ]
+    if found:
+        await parts.ledger.profits.pay(lane, found)
+
+
+def _held(account: Account) -> set[tuple[str, Leg]]:
+    return {(one.contract, one.leg) for one in account.positions}
 
 
 async def _tried(venue: str, what: str, work: Callable[[], Awaitable[int]]) -> int:

@@ -47,7 +47,7 @@ def sampling_of(role: str, table: RoleSection, recommended: ModelDefaults, *, se
 
     In the desk's helper roles, which read much and decide little, a model that thinks does so at low effort.
     """
-    effort = table.effort
+    effort: str | None = table.effort
     if effort is None and recommended.effort is not None:
         effort = HELPER_EFFORT if role in HELPERS else recommended.effort
     return Sampling(

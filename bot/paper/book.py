@@ -8,16 +8,16 @@ so.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from sqlite_utils import Database
 
-from bot.domain.order import Account, Position
+from bot.domain.order import Account, Instead, Position
 from bot.domain.question import SINGLE_TARGET
-from bot.domain.resolution import Resolution
+from bot.domain.resolution import Outcome, Resolution
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
 from bot.errors import FoxcastError, Rejected, StoreError, named
 from bot.ids import derive_id
@@ -89,7 +89,7 @@ class PaperBook:
         def work(database: Database) -> Account:
             for (contract, leg), price in marks.items():
                 accounts.mark(database, contract, leg, price, now)
-            return account_of(database, now)
+            return replace(account_of(database, now), redeems=self.terms.redeems)
 
         return await self.file.writer.run(work)
 
@@ -97,6 +97,10 @@ class PaperBook:
         """Cancel resting orders by the ids of their intents."""
         now = self.clock.now()
         return await self.file.writer.run(lambda database: tickets.cancel(database, order_ids, now))
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        """Return what a share pays: what the market says."""
+        return self.market.payout(position, outcome, state)
 
     async def settle(self, resolutions: Sequence[Resolution]) -> int:
         """Pay out what these outcomes say, and take back what was paid for others; return for how many positions.

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from bot.domain.order import Leg, Order, Position
+from bot.domain.order import Instead, Leg, Order, Position
 from bot.domain.resolution import Outcome
 
 
@@ -77,13 +77,6 @@ class Visit:
     memory: str = ""
     held: tuple[Position, ...] = ()
     past: tuple[Past, ...] = ()
-
-
-class Instead(StrEnum):
-    """What an outcome means where shares pay nothing: the stakes come back, or it is not final and nothing is paid."""
-
-    REFUND = "refund"
-    OPEN = "open"
 
 
 class Market(Protocol):

@@ -9,13 +9,12 @@ from datetime import datetime
 
 from sqlite_utils import Database
 
-from bot.domain.order import Leg, Position
+from bot.domain.order import Instead, Leg, Position
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import Outcome, Resolution
 from bot.paper import accounts, tickets
 from bot.paper.accounts import Kind, Line, Movement, Place
 from bot.paper.amounts import units
-from bot.paper.market import Instead
 from bot.store.codec import OUTCOME, stamp
 
 _HELD = """

@@ -23,6 +23,7 @@ from bot.store.journal import Journal
 from bot.store.learning import Learning
 from bot.store.leave import Leave
 from bot.store.migrations import checksums, migrate, require_known
+from bot.store.profits import Profits
 from bot.store.questions import Questions
 from bot.store.rates import RateStates
 from bot.store.readers import Readers
@@ -63,6 +64,7 @@ class Ledger:
     rates: RateStates
     leave: Leave
     readings: Readings
+    profits: Profits
     related: Related
 
 
@@ -126,5 +128,6 @@ def _compose(writer: Writes, readers: Runs) -> Ledger:
         rates=RateStates(writer, readers),
         leave=Leave(writer, readers),
         readings=Readings(writer, readers),
+        profits=Profits(writer, readers),
         related=Related(readers),
     )

@@ -1,7 +1,7 @@
 """What was to be traded, and what came of it, as a person asks for it. Reads alone."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlite_utils import Database
@@ -17,16 +17,16 @@ from bot.store.intents import INTENT, IntentRow
 from bot.store.writes import AttemptRow
 
 # Open: it may still leave, may have left, or may still be filled.
-_LISTED = f"""
-{INTENT}
+_WANTED = """
 where (?1 is null or i.venue = ?1) and (?2 = '' or substr(i.id, 1, length(?2)) = ?2)
   and (not ?3 or i.state not in ('acked', 'refused', 'superseded')
        or (i.state = 'acked' and i.action = 'order' and exists (
          select 1 from attempt a where a.intent = i.id and a.fence_at > ?4
            and a.number = (select max(number) from attempt where intent = i.id))))
   and (?6 is null or (i.mode = 'paper') = ?6)
-order by i.seq desc limit ?5
-"""  # noqa: S608 - made of constants
+"""
+_LISTED = f"{INTENT} {_WANTED} order by i.seq desc limit coalesce(?5, -1)"
+_COUNT = f"select count(*) from intent i {_WANTED}"  # noqa: S608 - made of constants
 _TITLE = "select title from question where ref = ?"
 _DECISION = "select why from decision where intent = ? order by id desc limit 1"
 _OUTCOMES = """
@@ -80,13 +80,16 @@ class Traded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Which orders: of a venue, open alone, whose name begins so, on paper or for real (None: both); newest first."""
+    """Which orders: of a venue, open alone, whose name begins so, on paper or for real (None: both); newest first.
+
+    ``limit`` None is all of them.
+    """
 
     now: datetime
     venue: str | None = None
     prefix: str = ""
     open: bool = False
-    limit: int = 50
+    limit: int | None = 50
     paper: bool | None = None
 
 
@@ -155,11 +158,24 @@ class OrderRow:
 
 def listed(database: Database, asked: Asked) -> Sequence[OrderRow]:
     """Read what was to leave."""
-    values = (asked.venue, asked.prefix, asked.open, stamp(asked.now), asked.limit, asked.paper)
-    found = [_order_row(database, row) for row in intents.rows_of(database, _LISTED, *values)]
-    if not asked.open:
-        return found
-    return [one for one in found if one.row.state is not IntentState.ACKED or one.rests(asked.now)]
+    return listed_of(database, asked)[0]
+
+
+def listed_of(database: Database, asked: Asked) -> tuple[Sequence[OrderRow], int]:
+    """Read what was to leave, and how many there are without the limit."""
+    if asked.open:
+        # Whether one may still be filled is told by its fills; there are few of them.
+        rows = intents.rows_of(database, _LISTED, *_values(replace(asked, limit=None)))
+        all_ = [_order_row(database, row) for row in rows]
+        found = [one for one in all_ if one.row.state is not IntentState.ACKED or one.rests(asked.now)]
+        return found[: asked.limit], len(found)
+    found = [_order_row(database, row) for row in intents.rows_of(database, _LISTED, *_values(asked))]
+    (count,) = database.execute(_COUNT, _values(asked)).fetchone()
+    return found, int(count)
+
+
+def _values(asked: Asked) -> tuple[object, ...]:
+    return (asked.venue, asked.prefix, asked.open, stamp(asked.now), asked.limit, asked.paper)
 
 
 def outcomes(database: Database, venue: str) -> Sequence[Resolution]:

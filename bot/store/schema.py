@@ -8,7 +8,15 @@ views answer the questions people ask: ``latest_forecast``, ``current_resolution
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
-from bot.store import schema_lanes, schema_models, schema_scores, schema_setups, schema_trading, schema_views
+from bot.store import (
+    schema_lanes,
+    schema_models,
+    schema_profit,
+    schema_scores,
+    schema_setups,
+    schema_trading,
+    schema_views,
+)
 
 MIGRATIONS = Migrations("foxcast")
 
@@ -371,4 +379,11 @@ def ends_of_stops(database: Database) -> None:
 def apart(database: Database) -> None:
     """Keep forecasts that a person only wants to see apart from those that are scheduled and may leave."""
     for statement in schema_views.APART:
+        database.execute(statement)
+
+
+@MIGRATIONS(name="0015_profit")
+def profit(database: Database) -> None:
+    """Keep what profit is worked out from beside fills: loans, payouts, and what venues say themselves."""
+    for statement in schema_profit.STATEMENTS:
         database.execute(statement)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from bot.domain.order import Account, Fill, Leg, OpenOrder, Order, Position, Side
+from bot.domain.order import Account, Fill, Instead, Leg, OpenOrder, Order, Position, Side
 from bot.domain.question import Question, QuestionRef
+from bot.domain.resolution import Happened, Outcome
 from bot.domain.submission import Batch, Intent, IntentState, Receipt, Sealed
 from bot.errors import Rejected
 from bot.ports import Clock
@@ -146,6 +147,11 @@ class MemoryExchange:
                 self.placed[place] = replace(one, cancelled=True)
                 ended.append(f"order {place}")
         return ended
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        if not isinstance(outcome, Happened):
+            return Instead.REFUND
+        return outcome.value if position.leg is Leg.YES else 1.0 - outcome.value
 
     def _seal(self, intent: Intent) -> Sealed:
         now = self.clock.now()

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from bot.domain.order import Leg, Order, Position, Side
+from bot.domain.order import Instead, Leg, Order, Position, Side
 from bot.domain.resolution import Chosen, Happened, Landed, Outcome
 from bot.errors import FoxcastError
-from bot.paper.market import Fate, Instead, Met, PaperFill, Visit
+from bot.paper.market import Fate, Met, PaperFill, Visit
 
 UNDONE = "undone"
 

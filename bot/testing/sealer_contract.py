@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
-from bot.domain.order import Account, Fill, OpenOrder, Order, Side
+from bot.domain.order import Account, Fill, Instead, Leg, OpenOrder, Order, Position, Side
 from bot.domain.question_changes import describe_changes
+from bot.domain.resolution import Chosen, Happened, Outcome
 from bot.domain.submission import Batch, Intent, IntentState, Receipt, Sealed
 from bot.errors import Rejected
 from bot.ports import Sealer, Trader
@@ -261,6 +262,19 @@ class TraderContract(SealerContract):
         assert len(ended) == len(set(ended)) > 0
         assert (await _trader(bench).account()).orders == ()
 
+    async def test_both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing(
+        self, bench: Bench
+    ) -> None:
+        trader = _trader(bench)
+        for intent in bench.batch.intents:
+            order, outcome = _order(intent), _decided(intent)
+            sides = [Position(contract=order.contract, leg=leg, shares=1.0, paid=0.5, ref=intent.ref) for leg in Leg]
+            paid = [trader.pays(replace(one, option=order.option), outcome, "") for one in sides]
+            shares = [one for one in paid if not isinstance(one, Instead)]
+            assert len(shares) == len(paid)
+            assert abs(sum(shares) - 1.0) <= CENT
+            assert all(0.0 <= share <= 1.0 for share in shares)
+
     async def test_cancelling_what_others_ordered_is_not_claimed(self, bench: Bench) -> None:
         assert bench.resting is not None
         await _sent(bench, bench.resting)
@@ -307,6 +321,12 @@ def _first(batch: Batch) -> Batch:
 def _trader(bench: Bench) -> Trader:
     assert isinstance(bench.sealer, Trader)
     return bench.sealer
+
+
+def _decided(intent: Intent) -> Outcome:
+    """Return an outcome of the question of an intent: that what it bought comes true."""
+    option = _order(intent).option
+    return Chosen(option) if option else Happened(1.0)
 
 
 def _order(intent: Intent) -> Order:

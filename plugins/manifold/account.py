@@ -1,19 +1,20 @@
 """What the account has: mana that is free, positions at what they could be sold for, and orders that rest.
 
 Orders at the venue hold nothing back; what they may still spend is counted as spent here. Of orders that expire the
-venue tells nobody, so that is looked up by the clock.
-Source: venue document, section 5.
+venue tells nobody, so that is looked up by the clock. What the venue lent is in the balance, and is taken back when the
+shares go: free loans (``loan``) and margin loans (``marginLoan``) alike; the interest of the latter shows nowhere.
+Sources: venue document, section 5; of the venue's public code ``common/src/loans.ts`` and ``redeem.ts``.
 """
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 import structlog
 
-from bot.api import Account, Clock, ContractError, Leg, NotFound, OpenOrder, Position, QuestionRef, Side
+from bot.api import Account, Clock, ContractError, Leg, NotFound, OpenOrder, Position, QuestionRef, Side, VenueGain
 from plugins.manifold.bets import remaining, rests
 from plugins.manifold.book import NEAR
 from plugins.manifold.client import Client, Record
@@ -31,12 +32,19 @@ _DUST = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """Shares of one answer, what they cost, and what the venue lent on them."""
+    """Shares of one answer, what they cost, what the venue lent on them, and its own figure of their gain."""
 
     market: str
     own: Shares
     paid: float
     loan: float
+    gain: float | None
+    over: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are shares that may still be worth something else."""
+        return not self.over and max(self.own.yes, self.own.no) > _DUST
 
 
 class Holdings:
@@ -70,9 +78,12 @@ class Holdings:
         me = parsed(RawMe, await self._client.me(), "the account")
         self._user = me.id
         orders = await self.orders()
-        held = _holdings(await self._client.metrics(me.id))
-        states = await asyncio.gather(*(self._state(market) for market in dict.fromkeys(one.market for one in held)))
+        known = _holdings(await self._client.metrics(me.id))
+        markets = dict.fromkeys(one.market for one in known if one.is_open)
+        states = await asyncio.gather(*(self._state(market) for market in markets))
         by_market = {state.market: state for state in states if state is not None}
+        rows = [replace(one, over=one.over or _is_over(one, by_market.get(one.market))) for one in known]
+        held = [one for one in rows if one.is_open]
         positions = [position for one in held for position in self._positions(one, by_market.get(one.market))]
         return Account(
             at=self._clock.now(),
@@ -80,6 +91,13 @@ class Holdings:
             cash=me.balance - sum(remaining(bet) for bet in orders),
             positions=tuple(positions),
             orders=tuple(_open_order(bet) for bet in orders),
+            loan=sum(one.loan for one in held),
+            redeems=True,
+            gains=tuple(
+                VenueGain(contract=contract_of(one.market, one.own.answer), gain=one.gain, closed=not one.is_open)
+                for one in rows
+                if one.gain is not None
+            ),
         )
 
     async def _state(self, market: str) -> MarketState | None:
@@ -98,9 +116,6 @@ class Holdings:
 
     def _positions(self, held: _Held, state: MarketState | None) -> list[Position]:
         answer = None if state is None else state.answer(held.own.answer)
-        if state is not None and (state.resolved or (answer is not None and answer.resolved)):
-            # It has been paid out.
-            return []
         marks: Mapping[Leg, float | None] = dict.fromkeys(Leg)
         if state is not None and answer is not None:
             marks = _marks(state, held, self._clock.now())
@@ -132,12 +147,14 @@ def _holdings(metrics: Record) -> list[_Held]:
     over = _resolved(metrics.get("contracts"))
     found = []
     for market, rows in by_market.items():
-        if market in over:
-            continue
         usable = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
         # A market with answers has a row for each, and one that sums them up.
         by_answer = [row for row in usable if row.get("answerId")]
-        found += [held for row in by_answer or usable if (held := _held(str(market), row)) is not None]
+        found += [
+            held
+            for row in by_answer or usable
+            if (held := _held(str(market), row, over=str(market) in over)) is not None
+        ]
     return found
 
 
@@ -147,10 +164,15 @@ def _resolved(contracts: object) -> set[str]:
     return {str(row.get("id")) for row in rows if isinstance(row, Mapping) and row.get("isResolved") is True}
 
 
-def _marks(state: MarketState, held: _Held, now: datetime) -> dict[Leg, float | None]:
-    """Return what a share of each side would bring if all were sold now and the loan on them paid back.
+def _is_over(held: _Held, state: MarketState | None) -> bool:
+    """Say whether it has been paid out."""
+    answer = None if state is None else state.answer(held.own.answer)
+    return state is not None and (state.resolved or (answer is not None and answer.resolved))
 
-    It is None where nobody buys.
+
+def _marks(state: MarketState, held: _Held, now: datetime) -> dict[Leg, float | None]:
+    """Return what a share of each side would bring if all were sold now; None where nobody buys.
+
     What the account bought is in the pool already, unlike what a paper account did. A market that is closed waits for
     its outcome at the price it had.
     """
@@ -161,11 +183,11 @@ def _marks(state: MarketState, held: _Held, now: datetime) -> dict[Leg, float | 
     for leg, shares in ((Leg.YES, own.yes), (Leg.NO, own.no)):
         sale = board.sale(own.answer, leg, shares) if shares > _DUST else None
         if sale is not None and sale.shares >= shares * (1.0 - NEAR):
-            marks[leg] = max(sale.stake - held.loan, 0.0) / shares
+            marks[leg] = max(sale.stake, 0.0) / shares
     return marks
 
 
-def _held(market: str, row: Mapping[str, Any]) -> _Held | None:
+def _held(market: str, row: Mapping[str, Any], *, over: bool) -> _Held | None:
     shares = row.get("totalShares")
     if not isinstance(shares, Mapping):
         return None
@@ -174,8 +196,14 @@ def _held(market: str, row: Mapping[str, Any]) -> _Held | None:
         yes=_amount(shares.get("YES")),
         no=_amount(shares.get("NO")),
     )
-    held = _Held(market=market, own=own, paid=_amount(row.get("invested")), loan=_amount(row.get("loan")))
-    return held if max(own.yes, own.no) > _DUST else None
+    return _Held(
+        market=market,
+        own=own,
+        paid=_amount(row.get("invested")),
+        loan=_amount(row.get("loan")) + _amount(row.get("marginLoan")),
+        gain=_amount(row["profit"]) if "profit" in row else None,
+        over=over,
+    )
 
 
 def _amount(value: object) -> float:

@@ -101,16 +101,21 @@ class PaperMarket:
         return state
 
     def payout(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
-        if isinstance(outcome, Void) and outcome.shares:
-            yes = outcome.shares.get(position.option, 0.0)
-            return yes if position.leg is Leg.YES else 1.0 - yes
-        if isinstance(outcome, Void) and outcome.reason in NOT_FINAL:
-            return Instead.OPEN
-        scale = _scale(state) if isinstance(outcome, Landed) else None
-        if isinstance(outcome, Landed) and scale is None:
-            return Instead.OPEN
-        paid = payout(outcome, position.leg, option=position.option, scale=scale)
-        return Instead.REFUND if paid is None else float(paid)
+        return share_payout(position, outcome, state)
+
+
+def share_payout(position: Position, outcome: Outcome, state: str) -> float | Instead:
+    """Return what a share pays, on paper and at the venue; ``state`` has the ends of a market in numbers."""
+    if isinstance(outcome, Void) and outcome.shares:
+        yes = outcome.shares.get(position.option, 0.0)
+        return yes if position.leg is Leg.YES else 1.0 - yes
+    if isinstance(outcome, Void) and outcome.reason in NOT_FINAL:
+        return Instead.OPEN
+    scale = _scale(state) if isinstance(outcome, Landed) else None
+    if isinstance(outcome, Landed) and scale is None:
+        return Instead.OPEN
+    paid = payout(outcome, position.leg, option=position.option, scale=scale)
+    return Instead.REFUND if paid is None else float(paid)
 
 
 @asynccontextmanager

@@ -22,10 +22,13 @@ from bot.api import (
     ChoiceShape,
     ContractError,
     FoxcastError,
+    Instead,
     Intent,
     IntentAction,
     IntentState,
     Order,
+    Outcome,
+    Position,
     Question,
     Receipt,
     Rejected,
@@ -61,6 +64,7 @@ from plugins.manifold.bets import (
 )
 from plugins.manifold.client import Client, headers_of
 from plugins.manifold.comments import FEE, is_comment_of, seal_comment
+from plugins.manifold.paper import share_payout
 from plugins.manifold.raw import RawBet, name_of, parsed
 from plugins.manifold.recheck import read_again
 from plugins.manifold.settings import ManifoldSettings
@@ -171,6 +175,10 @@ class ManifoldWriter:
                 await self._cancel(order_id)
             left = {bet.id for bet in await self._holdings.orders()}
         return tuple(order_id for order_id in wanted if order_id not in left)
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        """Return what a share pays."""
+        return share_payout(position, outcome, state)
 
     # Before the wire
 

@@ -6,9 +6,8 @@ question, and the two overlap. Questions of a group and the two branches of a co
 Facts of a question (all texts): ``market`` (the question's number), ``post`` and ``event`` (the post's), ``category``
 (its tournament), ``form`` (single, group or conditional), ``type`` (binary, multiple_choice, numeric, discrete, date);
 where they exist also ``label`` (within its group), ``options_ever`` (with those that are gone), ``version`` (how
-many sets of options there were), ``projects`` (the
-numbers of tournaments and series), ``spot_at`` (when forecasts are scored), ``score``, ``weight``, ``scale`` (of a
-number or date). ``training`` is "no": the site's terms forbid training and evaluating models on what its interface
+many sets of options there were), ``projects`` (the numbers of tournaments and series), ``spot_at`` (when forecasts are
+scored, unless they are over time), ``score``, ``weight``, ``scale`` (of a number or date). ``training`` is "no": the site's terms forbid training and evaluating models on what its interface
 says without written leave.
 
 Everything that is asked or written is one queue: a request every 3.6 seconds. Prices are polled by discovery; windows

@@ -2,17 +2,18 @@
 
 Open orders hold their dollars back only at the venue's discretion, and a match moves money seconds later on chain; both
 are counted as held here. Positions are those the Data interface shows, which are confirmed; one whose market is decided
-stays until its owner has redeemed it, which Foxcast never does, and is marked at what it pays.
+stays until its owner has redeemed it, which Foxcast never does, and is marked at what it pays. The venue's own figures
+of gain leave fees out (its official client says so of ``entry_cost_usdc``: "fee-exclusive").
 Source: venue document, sections 5.2, 6 and 8.3.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
 
 import structlog
 
-from bot.api import Account, Clock, ContractError, Leg, OpenOrder, Position, Side
+from bot.api import Account, Clock, ContractError, FoxcastError, Leg, OpenOrder, Position, Side, VenueGain
 from plugins.polymarket.account_keys import Session
 from plugins.polymarket.client import Client
 from plugins.polymarket.fees import Fees
@@ -29,6 +30,8 @@ log = structlog.get_logger(__name__)
 KINDS = {"eoa": 0, "proxy": 1, "safe": 2, "deposit": 3}
 # A match that is neither confirmed nor failed after so long is none that still settles.
 SETTLES_WITHIN = timedelta(days=1)
+# Positions that are no more are asked for so often: there are ever more of them.
+CLOSED_EVERY_S = 3600.0
 _DUST = Decimal("0.000001")
 
 Row = Mapping[str, object]
@@ -43,6 +46,7 @@ class Holdings:
         self._client = client
         self._session = session
         self._contracts: dict[str, Contract] = {}
+        self._closed: tuple[float, list[Row]] | None = None
 
     def know(self, contract: Contract) -> None:
         """Remember what is traded on a market, so that it is not asked for."""
@@ -52,7 +56,8 @@ class Holdings:
         """Return what there is now; raises rather than leave anything out."""
         # Orders first: what is matched between the two readings is then among the trades.
         open_orders = await self.open_orders()
-        parts, balance, positions = await self.recent(), await self.balance(), await self._positions()
+        parts, balance, rows = await self.recent(), await self.balance(), await self._rows()
+        positions = await self._positions(rows)
         await self._learn({*(text_of(row.get("market")) for row in open_orders), *(part.market for part in parts)})
         orders = self._orders(open_orders, [part for part in parts if not part.is_over])
         return Account(
@@ -61,6 +66,7 @@ class Holdings:
             cash=float(balance) - sum(order.reserves for order in orders),
             positions=tuple(positions),
             orders=tuple(orders),
+            gains=tuple(_gains([*rows, *await self._gone()])),
         )
 
     async def balance(self) -> Decimal:
@@ -167,8 +173,23 @@ class Holdings:
             reserves=float(sum(amount + fee for amount, fee in worth)) if first.side is Side.BUY else 0.0,
         )
 
-    async def _positions(self) -> list[Position]:
-        rows = [row async for row in self._client.data("positions", {"user": self._settings.wallet, "limit": 100})]
+    async def _rows(self, **more: str) -> list[Row]:
+        asked: dict[str, str | int] = {"user": self._settings.wallet, "limit": 100, **more}
+        return [row async for row in self._client.data("positions", asked)]
+
+    async def _gone(self) -> list[Row]:
+        """Return the positions that are no more, as they were listed within the hour."""
+        now_s = self._clock.monotonic()
+        if self._closed is None or now_s - self._closed[0] >= CLOSED_EVERY_S:
+            try:
+                self._closed = (now_s, await self._rows(status="CLOSED"))
+            except FoxcastError as error:
+                # They say nothing of what the account has.
+                log.warning("the venue's own gains cannot be read", error=str(error))
+                return [] if self._closed is None else self._closed[1]
+        return self._closed[1]
+
+    async def _positions(self, rows: Iterable[Row]) -> list[Position]:
         held = [row for row in rows if (decimal_of(row.get("current_size")) or 0) > _DUST]
         running = [text_of(row.get("token_id")) for row in held if flag_of(row.get("redeemable")) is not True]
         books = await self._client.books(running) if running else {}
@@ -178,6 +199,21 @@ class Holdings:
             bid = None if book is None or book.best_bid is None else float(book.best_bid)
             found.append(_position(row, bid))
         return found
+
+
+def _gains(rows: Iterable[Row]) -> Iterator[VenueGain]:
+    """Yield what the venue says was gained on each market that it lists with both figures."""
+    by_token = {text_of(row.get("token_id")): row for row in rows}
+    gains: dict[str, list[tuple[Decimal, bool]]] = {}
+    for row in by_token.values():
+        realised, open_ = decimal_of(row.get("realized_pnl")), decimal_of(row.get("unrealized_pnl"))
+        market, size = text_of(row.get("condition_id")).lower(), decimal_of(row.get("current_size")) or Decimal(0)
+        if market and realised is not None and open_ is not None:
+            over = size <= _DUST or flag_of(row.get("redeemable")) is True
+            gains.setdefault(market, []).append((realised + open_, over))
+    for market, legs in gains.items():
+        total, closed = sum(gain for gain, _ in legs), all(over for _, over in legs)
+        yield VenueGain(contract=market, gain=float(total), closed=closed, before_fees=True)
 
 
 def _position(row: Row, bid: float | None) -> Position:
@@ -190,6 +226,7 @@ def _position(row: Row, bid: float | None) -> Position:
     fees = decimal_of(row.get("entry_fees_usdc")) or Decimal(0)
     pays = decimal_of(row.get("current_price")) if flag_of(row.get("redeemable")) else None
     return Position(
+        decided=pays is not None,
         contract=market,
         leg=Leg.YES if index == 0 else Leg.NO,
         shares=float(size),

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -110,27 +111,7 @@ class PaperMarket:
         return marks
 
     def payout(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
-        yes: float
-        match outcome:
-            case Happened(value=value):
-                yes = value
-            case Chosen(option=option):
-                yes = float(option == self._called(position))
-            case Void():
-                return _of_void(position, self._called(position), outcome)
-            case _:
-                return Instead.OPEN
-        return yes if position.leg is Leg.YES else 1.0 - yes
-
-    def _called(self, position: Position) -> str:
-        """Return what the resolver calls the option of a position: it may have been renamed since it was bought."""
-        event = None if position.ref is None else event_of_key(position.ref.key)
-        if event is None:
-            return position.option
-        names = Names(self._folder)
-        if position.contract not in names.conditions(event):
-            return position.option
-        return names.option(Group(home=Home(id=event), id="", members={}, children=()), position.contract)
+        return share_payout(position, outcome, self._folder)
 
     async def _wait(self, visit: Visit, held_s: Decimal) -> None:
         """Wait until the order has arrived, by the delay since it was sealed and that of the venue."""
@@ -170,6 +151,32 @@ class PaperMarket:
             if market.tokens:
                 self._known[market.condition] = market.tokens[0]
         return {condition: self._known[condition] for condition in conditions if condition in self._known}
+
+
+def share_payout(position: Position, outcome: Outcome, folder: Path) -> float | Instead:
+    """Return what a share pays, on paper and at the venue; the folder has the names that options had."""
+    yes: float
+    match outcome:
+        case Happened(value=value):
+            yes = value
+        case Chosen(option=option):
+            yes = float(option == _called(position, folder))
+        case Void():
+            return _of_void(position, _called(position, folder), outcome)
+        case _:
+            return Instead.OPEN
+    return yes if position.leg is Leg.YES else 1.0 - yes
+
+
+def _called(position: Position, folder: Path) -> str:
+    """Return what the resolver calls the option of a position: it may have been renamed since it was bought."""
+    event = None if position.ref is None else event_of_key(position.ref.key)
+    if event is None:
+        return position.option
+    names = Names(folder)
+    if position.contract not in names.conditions(event):
+        return position.option
+    return names.option(Group(home=Home(id=event), id="", members={}, children=()), position.contract)
 
 
 def mark(book: Book, position: Position) -> float | None:

@@ -20,11 +20,14 @@ from bot.api import (
     Batch,
     ContractError,
     FoxcastError,
+    Instead,
     Intent,
     IntentAction,
     IntentState,
     Json,
     NotFound,
+    Outcome,
+    Position,
     Question,
     Receipt,
     Rejected,
@@ -58,6 +61,7 @@ from plugins.polymarket.orders import (
     sealed_of,
     unsigned_of,
 )
+from plugins.polymarket.paper_market import share_payout
 from plugins.polymarket.parse import contracts_of
 from plugins.polymarket.raw import list_of, text_of
 from plugins.polymarket.settings import PolymarketSettings
@@ -102,6 +106,7 @@ class PolymarketWriter:
         self._signer = signer
         # Where the wire says that it sends nothing, nothing is signed either: a signature counts, and lasts for ever.
         self._is_look = getattr(place.wire, "sends", True) is False
+        self._folder = place.folder
         self._taken = Taken(place.folder)
         self._turn = asyncio.Lock()
         self._permitted_s: float | None = None
@@ -161,6 +166,10 @@ class PolymarketWriter:
             except FoxcastError as error:
                 receipts.append(_receipt(intent, IntentState.UNKNOWN, f"cannot be read: {error}"))
         return tuple(receipts)
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        """Return what a share pays."""
+        return share_payout(position, outcome, self._folder)
 
     async def account(self) -> Account:
         """Return what the account has now."""

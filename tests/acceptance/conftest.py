@@ -16,6 +16,7 @@ from bot.cli.main import main
 
 COMMAND = Path(sys.executable).with_name("foxcast")
 PLUGIN = Path(__file__).with_name("steady.py")
+AS_INSTALLED = Path(__file__).with_name("as_installed")
 CONFIG = """
 plugins = ["forecastbench", "steady"]
 plugin_files = ["{plugin}"]
@@ -61,7 +62,7 @@ class Foxcast:
     def environment(self) -> dict[str, str]:
         hidden = ("FOXCAST_", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
-        return {**kept, "HOME": str(self.folder), **self.extra}
+        return {**kept, "HOME": str(self.folder), "PYTHONPATH": str(AS_INSTALLED), **self.extra}
 
     def __call__(self, *arguments: object, timeout: float = 60) -> Answer:
         done = subprocess.run(

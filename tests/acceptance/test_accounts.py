@@ -12,6 +12,8 @@ import pytest
 
 from bot.clock import SystemClock
 from bot.domain.order import Leg
+from bot.domain.question import SINGLE_TARGET, QuestionRef
+from bot.domain.resolution import Happened, Resolution, Void
 from bot.jobs.cancel import cancel_asked
 from bot.jobs.settle import settle_accounts
 from bot.store.ledger import open_ledger
@@ -60,7 +62,7 @@ def test_the_portfolio_shows_cash_positions_and_gains(trader: Foxcast, inside: I
         "weather 2 6.50 8.50 +2.00",
     ):
         assert part in flat
-    (rain,) = [line for line in said.splitlines() if line.startswith(f"{VENUE}:rain")]
+    rain, *_ = [line for line in said.splitlines() if line.startswith(f"{VENUE}:rain")]
     assert rain.split()[-9:-3] == ["yes", "10.00", "4.00", "0.600", "6.00", "+2.00"]
 
 
@@ -89,6 +91,15 @@ def test_orders_are_listed_the_newest_first_and_open_ones_alone(trader: Foxcast,
     assert "resting" in said[1]
     assert "the price is 0.9" in said[1]
     assert inside(trader, "orders", "--venue", "nowhere").out == "nothing was to leave yet\n"
+
+
+def test_a_list_of_orders_says_how_many_it_leaves_out_and_how_to_see_them(trader: Foxcast, inside: Inside) -> None:
+    cut = inside(trader, "orders", "--limit", "2", "--json")
+    assert [one["question"].partition(":")[2] for one in cut.json] == ["hail", "snow"]
+    assert cut.err == "1 of 3 orders are not shown, the oldest; see: foxcast orders --all\n"
+    whole = inside(trader, "orders", "--limit", "2", "--all", "--json")
+    assert (len(whole.json), whole.err) == (3, "")
+    assert inside(trader, "orders", "--open", "--limit", "1").err == ""
 
 
 def test_one_order_is_shown_with_its_attempts_and_fills(trader: Foxcast, inside: Inside) -> None:
@@ -129,14 +140,50 @@ def test_a_resting_order_is_cancelled_by_whoever_holds_the_ledger(tmp_path: Path
     assert (one["cash"], one["orders"]) == (93.5, [])
 
 
+def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path, inside: Inside) -> None:
+    foxcast = installed(tmp_path)
+    folder = foxcast.folder / "state" / "paper"
+    asyncio.run(trade(folder))
+
+    async def resolve() -> None:
+        market = MemoryMarket(prices={"rain": 0.6, "snow": 0.5, "hail": 0.9}, rests=timedelta(hours=9))
+        async with open_floor(folder, market, venue=VENUE, start=SystemClock().now() - timedelta(hours=1)) as floor:
+            refs = [QuestionRef(VENUE, key) for key in ("rain", "snow")]
+            outcomes = [Happened(1.0), Void("off")]
+            found = [
+                Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=floor.clock.now())
+                for ref, outcome in zip(refs, outcomes, strict=True)
+            ]
+            await floor.ledger.resolutions.record(found, seen_at=floor.clock.now())
+            await settle_accounts(floor.accounts)
+
+    asyncio.run(resolve())
+    (one,) = inside(foxcast, "portfolio", "--json").json
+    # 10 shares of rain for 4 paid 10; the 2.50 of snow came back.
+    markets = {found["contract"]: found for found in one["markets"]}
+    assert (markets["rain"]["paid_out"], markets["rain"]["realised"]) == (10.0, 6.0)
+    assert (markets["snow"]["paid_out"], markets["snow"]["realised"]) == (2.5, 0.0)
+    assert (one["realised"], one["equity"], one["gain_of_orders"]) == (6.0, 106.0, 6.0)
+    # The paper book comes to the same by its own postings.
+    assert (one["positions"], one["faults"]) == ([], [])
+    assert one["forecasters"] == [{"forecaster": "plain", "markets": 2, "realised": 6.0, "unrealised": 0.0}]
+    (told,) = inside(foxcast, "portfolio", "--history", "--json").json
+    assert (told["history"][-1]["gain"], told["history"][-1]["moved"]) == (6.0, 0.0)
+    assert "+6.00" in inside(foxcast, "portfolio").out
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-@pytest.mark.parametrize("command", [["portfolio"], ["orders"]])
+@pytest.mark.parametrize("command", [["portfolio"], ["portfolio", "--history"], ["orders"]])
 def test_a_narrow_terminal_shows_every_figure_within_its_width(trader: Foxcast, command: list[str], width: int) -> None:
     said = _in_terminal(trader, command, width)
     lines = said.splitlines()
     assert max(len(line) for line in lines) <= width
     flat = " ".join("".join(said.split("\n")).split())
-    wanted = ["102.00", "88.50", "+2.00", "0.600"] if command == ["portfolio"] else ["-4.00", "-2.50", "resting"]
+    wanted = {
+        "portfolio": ["102.00", "88.50", "+2.00", "0.600"],
+        "--history": ["102.00", "88.50"],
+        "orders": ["-4.00", "-2.50", "resting"],
+    }[command[-1]]
     assert [one for one in wanted if one not in flat] == []
 
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,9 +18,9 @@ class Module:
     text: str
     package: bool = False
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return _parsed(self.text)
 
     @property
     def component(self) -> str:
@@ -29,6 +29,16 @@ class Module:
 
     def at(self, node: ast.stmt | ast.expr | ast.arg) -> str:
         return f"{self.name}:{node.lineno}"
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def forget_trees() -> None:
+    """Free the trees of all sources: together they are a gigabyte."""
+    _parsed.cache_clear()
 
 
 def component(name: str) -> str:

@@ -11,8 +11,11 @@ from bot.api import (
     Batch,
     Clock,
     Http,
+    Instead,
     IntentState,
     Json,
+    Outcome,
+    Position,
     Receipt,
     Sealed,
     Sealer,
@@ -122,6 +125,10 @@ class LossyTrader(LossySealer):
     async def cancel(self, order_ids: Sequence[str] | None) -> Sequence[str]:
         ended: Sequence[str] = await self.inner.cancel(order_ids)
         return ended
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        paid: float | Instead = self.inner.pays(position, outcome, state)
+        return paid
 
 
 def lossy(inner: Sealer) -> LossySealer:

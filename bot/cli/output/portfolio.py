@@ -1,7 +1,7 @@
-"""What an account has, on paper: its sums, its positions, and what hangs together."""
+"""What an account has: its sums, its positions, what hangs together, and what its orders gained."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +9,11 @@ from rich.console import Console
 
 from bot.cli.output.console import Column, Kind, heading, indented, table
 from bot.cli.output.figures import NOTHING, ago, day, number
+from bot.cli.output.profit import plain_profit, print_profit, sums_of
+from bot.domain.account_profit import AccountProfit
+from bot.domain.equity import EquityPoint
 from bot.domain.order import Account, Position
+from bot.domain.question import QuestionRef
 from bot.domain.submission import Mode
 from bot.store.codec import stamp
 
@@ -60,7 +64,8 @@ class Held:
 class Holdings:
     """What an account of a venue has; without ``account`` nothing is traded there, and forecasts stand.
 
-    ``realised`` and ``capital`` are known of paper books alone.
+    ``capital`` is known of paper books alone. ``titles`` are those of all questions that were traded, ``points`` the
+    equity over time.
     """
 
     venue: str
@@ -70,7 +75,9 @@ class Holdings:
     account: Account | None = None
     positions: tuple[Held, ...] = ()
     fees: float = 0.0
-    realised: float | None = None
+    profit: AccountProfit = field(default_factory=AccountProfit)
+    points: tuple[EquityPoint, ...] = ()
+    titles: Mapping[QuestionRef, str] = field(default_factory=dict)
     capital: float | None = None
     begun_at: datetime | None = None
     faults: tuple[str, ...] = ()
@@ -115,11 +122,12 @@ def print_portfolio(console: Console, one: Holdings, now: datetime) -> None:
     console.print(table(SUMS, _sums(one, account)))
     if account.orders:
         console.print(f"{len(account.orders)} orders open; look at them with: foxcast orders --open")
-    if not one.positions:
+    if one.positions:
+        _print_positions(console, one, now)
+        _print_events(console, one)
+    else:
         console.print("no positions")
-        return
-    _print_positions(console, one, now)
-    _print_events(console, one)
+    print_profit(console, one.profit, one.titles)
 
 
 def as_plain(one: Holdings) -> dict[str, Any]:
@@ -138,8 +146,9 @@ def as_plain(one: Holdings) -> dict[str, Any]:
         "reserved": one.reserved,
         "value": one.value,
         "gain": one.gain,
-        "realised": one.realised,
+        "realised": None if account is None else one.profit.realised,
         "fees": one.fees,
+        **plain_profit(one.profit, one.titles),
         "equity": None if account is None else account.equity,
         "faults": [*one.faults],
         "positions": [_plain_position(held) for held in one.positions],
@@ -186,7 +195,7 @@ def _sums(one: Holdings, account: Account) -> list[tuple[str, str]]:
         ("positions, if sold now", number(one.value)),
         (f"equity, {account.currency}", number(account.equity)),
         ("gain of positions", f"{one.gain:+.2f}"),
-        ("realised", NOTHING if one.realised is None else f"{one.realised:+.2f}"),
+        *sums_of(one.profit),
         ("fees paid", number(one.fees)),
     ]
     if one.capital is not None:

@@ -113,8 +113,17 @@ class ReadableManifold(FakeVenue):
             for who, market, answer in self.state.holdings
             if who == user.id and not self.state.markets[market].resolved
         ]
-        row = {"userId": user.id, "balance": user.balance, "investmentValue": sum(worth), "loanTotal": 0}
-        return JSONResponse({**row, "totalDeposits": 0, "dailyProfit": 0, "timestamp": self.now_ms()}, headers=_BRIEFLY)
+        held = [one for (who, _, _), one in self.state.holdings.items() if who == user.id]
+        row = {
+            "userId": user.id,
+            "balance": user.balance,
+            "investmentValue": sum(worth),
+            "loanTotal": sum(one.loan + one.margin for one in held),
+            "totalDeposits": user.deposits,
+            "dailyProfit": 0,
+            "timestamp": self.now_ms(),
+        }
+        return JSONResponse(row, headers=_BRIEFLY)
 
     async def _metrics(self, request: Request) -> Response:
         asked = self._query(request, schemas.METRICS)

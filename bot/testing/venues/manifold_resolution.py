@@ -54,6 +54,10 @@ class Resolving:
         changed = set(market.paid)
         for user, amount in market.paid.items():
             self._state.users[user].balance -= amount
+        for user, _, holding in self._state.held(market.id):
+            self._state.users[user].balance += sum(holding.repaid)
+            holding.loan, holding.margin, holding.interest = holding.repaid
+            holding.repaid, holding.lent_at = (0.0, 0.0, 0.0), now
         market.paid.clear()
         return changed
 
@@ -65,6 +69,8 @@ class Resolving:
         changed = set()
         for user, answer, holding in self._state.held(market.id):
             amount = _due(holding, worth[answer]) if answer in worth else 0.0
+            if answer in worth:
+                self._state.users[user].balance -= holding.repay(market.updated)
             if not is_zero(amount):
                 self._state.users[user].balance += amount
                 market.paid[user] = market.paid.get(user, 0.0) + amount

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bot.testing.venues.manifold_state import TRADED_BY_ANSWER, Answer, Bet, Comment, Market, State, User
+from bot.testing.venues.manifold_state import TRADED_BY_ANSWER, Answer, Bet, Comment, Holding, Market, State, User
 
 Row = dict[str, Any]
 NO_FEES = {"creatorFee": 0, "platformFee": 0, "liquidityFee": 0}
@@ -196,16 +196,17 @@ def comment_row(state: State, comment: Comment) -> Row:
 
 
 def metric_row(state: State, market: Market, user: str, answer: str | None) -> Row:
-    """A user's position; in a market with answers ``answer`` None is the summary."""
-    held = [holding for who, of, holding in state.held(market.id) if who == user and answer in {None, of}]
+    """A user's position; in a market with answers ``answer`` None is the summary.
+
+    As the venue reckons (``calculateProfitMetricsAtProbOrCancel`` in its public ``common/src/calculate-metrics.ts``):
+    less than a share of each side is worth nothing, and what was called off gained nothing.
+    """
+    mine = [(of, holding) for who, of, holding in state.held(market.id) if who == user and answer in {None, of}]
+    held = [holding for _, holding in mine]
     yes, no = sum(holding.yes for holding in held), sum(holding.no for holding in held)
-    worth = sum(
-        holding.yes * prob + holding.no * (1.0 - prob)
-        for who, of, holding in state.held(market.id)
-        if who == user and answer in {None, of}
-        for prob in [_prob(market, of)]
-    )
-    invested = sum(holding.spent for holding in held)
+    worth = sum(_worth(market, of, holding) for of, holding in mine)
+    profit = sum(0.0 if _cancelled(market, of) else _worth(market, of, one) + one.sold - one.bought for of, one in mine)
+    invested, bought = sum(sum(one.costs.values()) for one in held), sum(one.bought for one in held)
     shares = {name: value for name, value in (("YES", yes), ("NO", no)) if value > 1e-8}
     return {
         "contractId": market.id,
@@ -218,16 +219,38 @@ def metric_row(state: State, market: Market, user: str, answer: str | None) -> R
         "maxSharesOutcome": max(shares, key=lambda name: shares[name]) if shares else None,
         "invested": invested,
         "payout": worth,
-        "profit": worth - invested,
-        "profitPercent": 0 if not invested else 100 * (worth - invested) / invested,
-        "loan": 0,
+        "profit": profit,
+        "profitPercent": 0 if not bought else 100 * profit / bought,
+        "totalAmountInvested": bought,
+        "totalAmountSold": sum(one.sold for one in held),
+        "loan": sum(one.loan for one in held),
+        "marginLoan": sum(one.margin for one in held),
         "lastBetTime": max((holding.last for holding in held), default=0),
     }
 
 
-def _prob(market: Market, answer: str | None) -> float:
+def _cancelled(market: Market, answer: str | None) -> bool:
     found = market.answer(answer)
-    return market.pool.prob if found is None else found.pool.prob
+    return "CANCEL" in {market.resolution, None if found is None else found.resolution}
+
+
+def _worth(market: Market, answer: str | None, holding: Holding) -> float:
+    if _cancelled(market, answer):
+        return sum(holding.costs.values())
+    if max(holding.yes, holding.no) < 1.0:
+        return 0.0
+    prob = _prob(market, answer)
+    return holding.yes * prob if holding.yes >= holding.no else holding.no * (1.0 - prob)
+
+
+def _prob(market: Market, answer: str | None) -> float:
+    """Return the price, or what YES paid once that is known."""
+    found = market.answer(answer)
+    if found is not None:
+        return settled_prob(found)
+    if market.resolution in {"YES", "NO"}:
+        return 1.0 if market.resolution == "YES" else 0.0
+    return market.pool.prob if market.resolution_prob is None else market.resolution_prob
 
 
 def _price_fields(market: Market) -> Row:

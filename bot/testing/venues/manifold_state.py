@@ -10,6 +10,9 @@ from typing import Any
 from bot.testing.venues.manifold_math import Numeric, Pool
 
 SWEEP_MS = 60_000
+DAY_MS = 86_400_000
+# Interest of margin loans: ``LOAN_DAILY_INTEREST_RATE`` of the venue's public ``common/src/loans.ts``.
+MARGIN_A_DAY = 0.0003
 TRADED_SINGLY = frozenset({"BINARY", "PSEUDO_NUMERIC", "STONK"})
 TRADED_BY_ANSWER = frozenset({"MULTIPLE_CHOICE", "NUMBER", "MULTI_NUMERIC", "DATE"})
 
@@ -22,6 +25,8 @@ class User:
     username: str
     created: int
     balance: float
+    # What came in otherwise than by trading, less what went out.
+    deposits: float = 0.0
     key: str | None = None
     is_bot: bool = False
     banned: bool = False
@@ -171,19 +176,69 @@ class Comment:
 
 @dataclass(slots=True)
 class Holding:
-    """What a user has of one answer, or of a market without answers; ``spent`` is net of what came back."""
+    """What a user has of one answer, or of a market without answers; ``spent`` is net of what came back.
+
+    ``costs`` are of the shares that are left, by side, at their average; ``bought`` and ``sold`` are all that ever went
+    in and came out by trades. ``loan`` is free and ``margin`` is not: its interest is taken with the payout.
+    """
 
     yes: float = 0.0
     no: float = 0.0
     spent: float = 0.0
     last: int = 0
+    costs: dict[str, float] = field(default_factory=lambda: {"YES": 0.0, "NO": 0.0})
+    bought: float = 0.0
+    sold: float = 0.0
+    loan: float = 0.0
+    margin: float = 0.0
+    interest: float = 0.0
+    lent_at: int = 0
+    # Loan, margin and interest that its payout paid back, to be owed again when the outcome is undone.
+    repaid: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
-    def add(self, outcome: str, shares: float) -> None:
-        """Add shares of one side."""
+    def buy(self, outcome: str, shares: float, amount: float) -> None:
+        """Add shares of one side for so much."""
         if outcome == "YES":
             self.yes += shares
         else:
             self.no += shares
+        self.costs[outcome] += amount
+        self.spent += amount
+        self.bought += amount
+
+    def redeem(self, pairs: float, now: int) -> float:
+        """Give up pairs for 1 each; return what of that pays back loans: as much as the pairs are of the shares."""
+        self.accrue(now)
+        part = pairs / max(self.yes, self.no)
+        for outcome in ("YES", "NO"):
+            self.costs[outcome] *= 1.0 - pairs / self.of(outcome)
+        self.yes -= pairs
+        self.no -= pairs
+        self.spent -= pairs
+        self.sold += pairs
+        paid = (self.loan + self.margin) * part
+        self.loan, self.margin = self.loan * (1.0 - part), self.margin * (1.0 - part)
+        return paid
+
+    def lend(self, amount: float, now: int, *, margin: bool) -> None:
+        """Lend on the shares."""
+        self.accrue(now)
+        if margin:
+            self.margin += amount
+        else:
+            self.loan += amount
+
+    def accrue(self, now: int) -> None:
+        """Add the interest of the margin loan since it was looked at last."""
+        self.interest += self.margin * MARGIN_A_DAY * (now - self.lent_at) / DAY_MS
+        self.lent_at = now
+
+    def repay(self, now: int) -> float:
+        """Pay all loans back out of a payout; return how much that is."""
+        self.accrue(now)
+        self.repaid = (self.loan, self.margin, self.interest)
+        self.loan = self.margin = self.interest = 0.0
+        return sum(self.repaid)
 
     def of(self, outcome: str) -> float:
         """Return the shares of one side."""

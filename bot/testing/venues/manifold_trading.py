@@ -257,8 +257,7 @@ class Trading:
 
     def _book_shares(self, bet: Bet) -> None:
         holding = self.state.holding(bet.user, bet.market, bet.answer)
-        holding.add(bet.outcome, bet.shares)
-        holding.spent += bet.amount
+        holding.buy(bet.outcome, bet.shares, bet.amount)
         holding.last = bet.created
 
     def _meet_makers(self, trade: Trade, bet: Bet, done: Done) -> None:
@@ -273,8 +272,7 @@ class Trading:
             )
             self.state.users[order.user].balance -= fill.amount
             holding = self.state.holding(order.user, order.market, order.answer)
-            holding.add(order.outcome, fill.shares)
-            holding.spent += fill.amount
+            holding.buy(order.outcome, fill.shares, fill.amount)
             done.orders.append(order)
             done.users.add(order.user)
             if order.answer != bet.answer:
@@ -285,15 +283,12 @@ class Trading:
             done.orders.append(order)
 
     def _redeem(self, user: str, market: str, answer: str | None, done: Done) -> None:
-        """Pay one mana for each pair of YES and NO that one user holds."""
+        """Pay one mana for each pair of YES and NO that one user holds, less what was lent on them."""
         holding = self.state.holding(user, market, answer)
         pairs = min(holding.yes, holding.no)
         if is_zero(pairs):
             return
-        holding.yes -= pairs
-        holding.no -= pairs
-        holding.spent -= pairs
-        self.state.users[user].balance += pairs
+        self.state.users[user].balance += pairs - holding.redeem(pairs, done.bet.created)
         for outcome, paid in (("YES", pairs * done.bet.prob_after), ("NO", pairs * (1.0 - done.bet.prob_after))):
             row = Bet(
                 id=self.state.new_id("bet"),

@@ -28,6 +28,20 @@ class World:
         self._hub = hub
         self.crowd = self.add_user("crowd", balance=_RICH)
 
+    def deposit(self, user: User, amount: float) -> None:
+        """Let mana come to a user otherwise than by trading, such as from somebody's link; below 0 it goes."""
+        user.balance += amount
+        user.deposits += amount
+        self._say_users([user.id])
+
+    def lend(
+        self, user: User, market: Market, amount: float, *, answer: str | None = None, margin: bool = True
+    ) -> None:
+        """Lend mana on what a user holds of a market."""
+        self.state.holding(user.id, market.id, answer).lend(amount, self._now(), margin=margin)
+        user.balance += amount
+        self._say_users([user.id])
+
     # Who and what there is
 
     def add_user(
@@ -39,6 +53,7 @@ class World:
             username=username,
             created=self._now() - 2 * _WEEK_MS,
             balance=balance,
+            deposits=balance,
             key=key,
             is_bot=is_bot,
         )

@@ -120,11 +120,13 @@ class Data:
         if status is not None and status not in _STATUSES:
             raise Refusal(400, "unknown status")
         self._venue.world.exchange.advance()
+        # Those that are no more are listed where they are asked for.
         listed = [
-            self._position(user, token, size)
+            self._position(user, token, user.shares.get(token, Decimal(0)))
             for user in self._venue.state.users.values()
-            for token, size in user.shares.items()
-            if size > 0 and (wallet is None or user.wallet.lower() == wallet.lower())
+            for token in dict.fromkeys((*user.shares, *user.realised))
+            if (user.shares.get(token, Decimal(0)) > 0) is (status != "CLOSED")
+            and (wallet is None or user.wallet.lower() == wallet.lower())
         ]
         fitting = [row for row in listed if not conditions or row["condition_id"] in conditions]
         return self._page(asked, [row for row in fitting if _has(row, status)], usual=100)
@@ -140,15 +142,15 @@ class Data:
             "condition_id": market.condition,
             "current_size": float(size),
             "total_size": float(size),
-            "avg_price": float(spent / size),
+            "avg_price": float(spent / size) if size > 0 else 0.0,
             "entry_cost_usdc": float(spent),
             "entry_fees_usdc": float(user.fees.get(token, Decimal(0))),
             "current_price": float(price),
             "current_value": float(size * price),
-            "realized_pnl": 0.0,
+            "realized_pnl": float(user.realised.get(token, Decimal(0))),
             "unrealized_pnl": float(size * price - spent),
-            "status": "REDEEMABLE" if market.has_ended else "OPEN",
-            "redeemable": market.has_ended,
+            "status": "CLOSED" if size <= 0 else "REDEEMABLE" if market.has_ended else "OPEN",
+            "redeemable": market.has_ended and size > 0,
             "mergeable": user.shares.get(market.tokens[1 - index], Decimal(0)) > 0,
             "negative_risk": market.neg_risk,
             "outcome": market.outcomes[index],

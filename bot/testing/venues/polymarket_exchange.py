@@ -133,11 +133,13 @@ class Exchange:
             sign = 1 if order.side == "BUY" else -1
             user.cash -= sign * size * price + fee
             user.shares[order.token] = before + sign * size
+            spent, fees = user.spent.get(order.token, Decimal(0)), user.fees.get(order.token, Decimal(0))
             if sign > 0:
-                user.spent[order.token] = user.spent.get(order.token, Decimal(0)) + size * price
+                user.spent[order.token], user.fees[order.token] = spent + size * price, fees + fee
             elif before > 0:
-                user.spent[order.token] = user.spent.get(order.token, Decimal(0)) * (before - size) / before
-            user.fees[order.token] = user.fees.get(order.token, Decimal(0)) + fee
+                left = (before - size) / before
+                user.spent[order.token], user.fees[order.token] = spent * left, fees * left
+                user.realise(order.token, size * price - spent * (1 - left))
 
     # Matching
 

@@ -143,12 +143,18 @@ class User:
     shares: dict[str, Decimal] = field(default_factory=dict)
     spent: dict[str, Decimal] = field(default_factory=dict)
     fees: dict[str, Decimal] = field(default_factory=dict)
+    # What shares that went brought beyond their average cost, by token; without fees, as the venue tells it.
+    realised: dict[str, Decimal] = field(default_factory=dict)
     key: str = ""
     secret: str = field(default="", repr=False)
     passphrase: str = field(default="", repr=False)
     closed_only: bool = False
     beat: str = ""
     beat_s: float | None = None
+
+    def realise(self, token: str, gain: Decimal) -> None:
+        """Add to what shares of a token brought beyond their cost."""
+        self.realised[token] = self.realised.get(token, Decimal(0)) + gain
 
 
 @dataclass(slots=True, kw_only=True)

@@ -218,10 +218,15 @@ class World:
         """Pay an account what its shares of an ended market are worth; return it."""
         if market.payouts is None:
             return Decimal(0)
-        shares = [user.shares.pop(token, Decimal(0)) for token in market.tokens]
-        paid = sum((count * pays for count, pays in zip(shares, market.payouts, strict=True)), Decimal(0))
-        user.cash += paid
-        return paid
+        total = Decimal(0)
+        for token, pays in zip(market.tokens, market.payouts, strict=True):
+            paid = user.shares.pop(token, Decimal(0)) * pays
+            if token in user.spent:
+                user.realise(token, paid - user.spent.pop(token))
+            user.fees.pop(token, None)
+            total += paid
+        user.cash += total
+        return total
 
     def disturb(self, fault: Fault, market: Market) -> bool:
         """Let a fault of the world befall a market, while a request about it is under way; say whether it did."""

@@ -1,7 +1,5 @@
 """Writing: sales, comments, cancelling, and what the account has."""
 
-from typing import Any
-
 import pytest
 
 from bot.api import ContractError, IntentState, Leg, Rejected
@@ -155,15 +153,16 @@ async def test_what_the_venue_lent_on_a_position_is_not_its_worth(stand: Stand) 
     await placed(writer, await stand.question(market), order_of(market, amount=50.0, limit="0.90"))
     stand.clock.pass_unnoticed(1)
 
-    def lent(answer: Any) -> Any:
-        ((name, (row,)),) = answer["metricsByContract"].items()
-        return {**answer, "metricsByContract": {name: [{**row, "loan": 20.0}]}}
-
-    trouble = Trouble(fault=Fault.ALTERED, alter=lent)
-    stand.venue.faults.next(trouble, path="/v0/get-user-contract-metrics")
-    (position,) = (await writer.account()).positions
+    before = await writer.account()
+    stand.world.lend(stand.ada, market, 20.0, margin=False)
+    stand.world.lend(stand.ada, market, 5.0, margin=True)
+    after = await writer.account()
+    (position,) = after.positions
     assert position.mark is not None
-    assert position.shares * position.mark == pytest.approx(30.0)
+    assert position.shares * position.mark == pytest.approx(50.0)
+    # It is in the cash, and no gain.
+    assert (after.cash - before.cash, after.loan) == (pytest.approx(25.0), pytest.approx(25.0))
+    assert after.equity == pytest.approx(before.equity)
 
 
 async def test_positions_of_answers_name_their_question_and_option(stand: Stand) -> None:

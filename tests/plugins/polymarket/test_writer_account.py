@@ -302,3 +302,40 @@ async def test_a_sale_that_rests_holds_no_dollars(stand: Stand) -> None:
     await placed(writer, question, order_of(question, side=Side.SELL, price="0.70", type=GTD, size="20"), "i2")
     after = await writer.account()
     assert (after.cash, after.orders[0].reserves) == (before.cash, 0.0)
+
+
+async def test_what_a_position_gained_is_told_as_the_venue_tells_it_also_once_it_is_no_more(stand: Stand) -> None:
+    stand.world.exchange.confirmed_s = 0.0
+    market = stand.world.add_market("Will it rain?", **{"fees": FEES, **BOOK})
+    question = await stand.question(market)
+    writer = stand.writer()
+    await placed(writer, question, order_of(question))
+    (open_,) = (await writer.account()).gains
+    assert (open_.contract, open_.closed, open_.before_fees) == (question.ref.key, False, True)
+    stand.world.resolve(market, "1")
+    before = await writer.account()
+    (decided,) = before.gains
+    # 20 shares for 10 dollars pay 20; the fee is left out.
+    assert (decided.gain, decided.closed, before.positions[0].decided) == (pytest.approx(10.0), True, True)
+    (user,) = stand.venue.state.users.values()
+    stand.world.redeem(user, market)
+    stand.clock.pass_unnoticed(3601)
+    after = await writer.account()
+    assert (after.positions, after.gains) == ((), (decided,))
+    assert after.equity == pytest.approx(before.equity)
+
+
+async def test_a_list_of_what_is_no_more_that_cannot_be_read_hides_nothing_of_the_account(stand: Stand) -> None:
+    question = await rain(stand)
+    stand.world.exchange.confirmed_s = 0.0
+    writer = stand.writer()
+    await placed(writer, question, order_of(question))
+
+    def broken(answer: Any) -> Any:
+        return {"data": "missing"}
+
+    # The second of the two lists.
+    stand.venue.faults.next(Trouble(fault=Fault.ALTERED, alter=lambda answer: answer), path="/v2/positions")
+    stand.venue.faults.next(Trouble(fault=Fault.ALTERED, alter=broken), path="/v2/positions")
+    found = await writer.account()
+    assert [one.shares for one in found.positions] == [20.0]

@@ -9,13 +9,16 @@ from functools import cache
 from typing import Any
 
 from bot import redact
+from bot.domain import equity
+from bot.domain.order import Instead
+from bot.domain.profit import ONE
 from bot.domain.question import SINGLE_TARGET, QuestionRef
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.wire import Reply, Request
 from bot.errors import Unavailable
 from bot.gate import window
 from bot.outbox import doubts, question_check
-from bot.store import resolutions, schedule
+from bot.store import profits, resolutions, schedule
 from bot.store.questions import Recorded
 from bot.wire import HttpWire
 from plugins.manifold import writer as manifold_writer
@@ -112,6 +115,19 @@ def _stops_for_ever() -> None:
     put(doubts, "resume_settled", never)
 
 
+def _pays_the_other_side() -> None:
+    pay: Callable[..., None] = profits.pay_share
+
+    def turned(database: Any, lane: Any, share: Any, pays: Any) -> None:
+        pay(database, lane, share, pays if isinstance(pays, Instead) else 1.0 - pays)
+
+    put(profits, "pay_share", turned)
+
+
+def _loan_is_gain() -> None:
+    put(equity.EquityReading, "settled", property(lambda one: round((one.cash + one.reserved + one.owed) * ONE)))
+
+
 MUTANTS: Mapping[str, Mutant] = {
     **COMMON,
     **named(
@@ -124,6 +140,8 @@ MUTANTS: Mapping[str, Mutant] = {
             ("any-version", "a forecast goes onto its question however that has changed", _any_version),
             ("matched-is-filled", "a match is a fill before it is settled on chain", _matched_is_filled),
             ("stops-for-ever", "a venue that stopped for its doubts is left to a person", _stops_for_ever),
+            ("pays-the-other-side", "a share is taken to pay what the other side pays", _pays_the_other_side),
+            ("loan-is-gain", "what a venue lent is no loan in the readings of an account", _loan_is_gain),
             ("tells-secrets", "an error tells the headers of its request, and nothing hides them", _tells_secrets),
         )
     ),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from bot.store.codec import moment
+from bot.testing.venues.metaculus_score import scores
 from tests.ledgers import Row
 from tests.simulation.whole.plan import PACES
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from tests.simulation.whole.stalls import Stalls
 
 RECORDED = "select ref, target, kind, value, seen_at from resolution order by id"
+SCORED = "select ref, rule, value from venue_score"
 FORECAST = "select distinct ref from forecast where state = 'done'"
+SAME = 1e-9
 # By so much the clock that people set may be behind.
 SET_BACK = timedelta(hours=1, minutes=2)
 # A job that looks for outcomes this often has failed or was killed once at most before it read one.
@@ -70,6 +73,19 @@ class Outcomes:
             known = self._known(ref)
             if known is not None and known.shown and known.since is not None and known.since < late:
                 yield f"outcome: {ref} has had one since {known.since}, and none is on record"
+
+    def judge_scores(self, scored: Collection[Row]) -> Iterator[str]:
+        """Say which rows of ``SCORED`` are not what the venue tells of the forecasts of one of its accounts."""
+        for row in scored:
+            state = None if self.stalls.metaculus is None else self.stalls.metaculus.state
+            number = row["ref"].rsplit(":", 1)[-1]
+            if state is None or f"metaculus:{number}" in self.undone:
+                continue
+            question, key = state.questions[int(number)], f"{row['rule'].replace(' ', '_')}_score"
+            name = "coverage" if row["rule"] == "coverage" else key
+            told = [scores(question, user, state.users).get(name) for user in state.users]
+            if not any(value is not None and abs(value - row["value"]) < SAME for value in told):
+                yield f"score: {row['rule']} of {row['ref']} is {row['value']} on record, and {told} at the venue"
 
     def _known(self, ref: str) -> _Known | None:
         """Return what the venue has of a question, None where nobody can say."""

@@ -29,6 +29,7 @@ from tests.simulation.whole.observer import Observer
 from tests.simulation.whole.people import People
 from tests.simulation.whole.pit import pit_of
 from tests.simulation.whole.plan import DAY_S, DRIFTER_FILE, OLD_AGE, RECONCILE_S, Plan, Temper, config_of, temper_of
+from tests.simulation.whole.profits import unaccounted
 from tests.simulation.whole.signing import signer_of
 from tests.simulation.whole.stalls import Stalls, open_stalls
 from tests.simulation.whole.verdict import Verdict
@@ -142,6 +143,7 @@ def _staged(plan: Plan, temper: Temper, root: Path, stalls: Stalls, clock: Virtu
         clock=clock,
         stream=chance.stream("weather"),
         bursts=chance.stream("bursts"),
+        money=chance.stream("money"),
     )
     weather.pit = pit_of(stalls, temper, clock=clock, stream=chance.stream("pit"))
     loop.programs.append(signer_of(machine))
@@ -164,7 +166,8 @@ async def _play(stage: _Stage) -> None:
     """Let lives come and go until the days are over, then one more in calm weather."""
     stage.weather.begin()
     stage.people.make_good()
-    going = [asyncio.ensure_future(stage.weather.blow()), asyncio.ensure_future(stage.weather.swallow())]
+    weather = stage.weather
+    going = [asyncio.ensure_future(one) for one in (weather.blow(), weather.swallow(), weather.give())]
     if stage.temper.worldly:
         going.append(asyncio.ensure_future(stage.weather.turn(stage.stalls.stand.stalls)))
     if stage.weather.pit is not None:
@@ -176,6 +179,9 @@ async def _play(stage: _Stage) -> None:
     while stage.clock.monotonic() < end_s:
         await stage.lives.live(until_s=end_s, fate=next(fates, OLD_AGE))
         stage.observer.leave(stage.lives.home)
+        stage.observer.violations += unaccounted(
+            _ledger(stage.lives), stage.stalls, stage.temper.modes, stage.weather.undone
+        )
         stage.gauge.over(stage.lives.number)
         if stage.plan.people and stage.lives.ends[-1] == KILLED:
             stage.people.saw_kill()

@@ -19,8 +19,9 @@ from bot.testing.venues.stand import BUCKET
 from tests.ledgers import CENT, Row, misbooked, rows_of, unanswered, unsound
 from tests.simulation.whole import asked, signed
 from tests.simulation.whole.observer import is_cancel, is_write
-from tests.simulation.whole.outcomes import FORECAST, RECORDED, SET_BACK, Outcomes
+from tests.simulation.whole.outcomes import FORECAST, RECORDED, SCORED, SET_BACK, Outcomes
 from tests.simulation.whole.plan import CAPS, RECONCILE_S
+from tests.simulation.whole.profits import mistaken, unaccounted
 
 if TYPE_CHECKING:
     from bot.testing.venues.kit import FakeVenue
@@ -82,6 +83,8 @@ class Verdict:
         yield from self._resting()
         yield from self._at_stake()
         yield from self._paper()
+        yield from unaccounted(self.ledger, self.stalls, self.modes, self.undone)
+        yield from mistaken(self.ledger, self.stalls, self.modes)
         yield from self._done()
         yield from self._outcomes()
 
@@ -330,6 +333,7 @@ class Verdict:
         slower = self.period.total_seconds() / RECONCILE_S
         outcomes = Outcomes(stalls=self.stalls, undone=self.undone, now=self.now, slower=slower)
         yield from outcomes.judge(self.rows(RECORDED), [row["ref"] for row in self.rows(FORECAST)])
+        yield from outcomes.judge_scores(self.rows(SCORED))
 
 
 def _seal(name: str, heard: Heard) -> str:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 FIRST, MOST_OPEN = 6, 8
 # Beside a world with questions of its own.
 FIRST_BESIDE, MOST_BESIDE = 2, 3
+# Between two loans or deposits.
+GIFTS_S = 12.0 * HOUR_S
 # Between two looks at what the simulated world did.
 TURN_S = 6.0 * HOUR_S
 FORECASTS, BETS = "/api/questions/forecast/", "/v0/bet"
@@ -54,6 +56,7 @@ class Weather:
     clock: Clock
     stream: np.random.Generator
     bursts: np.random.Generator
+    money: np.random.Generator
     undone: set[str] = field(default_factory=set)
     pit: Pit | None = None
     _markets: list[Market] = field(default_factory=list)
@@ -106,6 +109,24 @@ class Weather:
             venue, path = places[int(self.bursts.integers(len(places)))]
             arrives = bool(self.bursts.random() < 3 / 4)
             venue.faults.burst(int(self.bursts.integers(*BURST)), path, arrives=arrives)
+
+    async def give(self) -> None:
+        """Let the trader get loans and deposits, or lose some mana, for ever: none of it is a gain."""
+        venue = self.stalls.manifold
+        while venue is not None:
+            await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
+            user, amount = venue.state.users[self.stalls.trader], float(self.money.uniform(1.0, 30.0))
+            held = [
+                (venue.state.markets[market], answer)
+                for (who, market, answer), one in venue.state.holdings.items()
+                if who == user.id and max(one.yes, one.no) > 1.0 and not venue.state.markets[market].resolved
+            ]
+            if held and self.money.random() < 1 / 2:
+                market, answer = held[int(self.money.integers(len(held)))]
+                margin = bool(self.money.random() < 1 / 2)
+                venue.world.lend(user, market, amount, answer=answer, margin=margin)
+            else:
+                venue.world.deposit(user, amount if self.money.random() < 2 / 3 else -amount / 10.0)
 
     async def turn(self, world: Worlds) -> None:
         """Let the simulated world go on, for ever."""
@@ -180,6 +201,10 @@ class Weather:
         asked = [one for one in self._questions if one.resolution is None and one.close > now]
         if self.stalls.metaculus is not None and asked:
             question = asked[int(self.stream.integers(len(asked)))]
+            if question.options == [*TREES]:
+                # Much of what is asked resolves before this grace period is over.
+                self.stalls.metaculus.world.change_options(question, [*TREES[:-1], "rowan", TREES[-1]], grace_s=DAY_S)
+                return
             self.stalls.metaculus.world.edit(question, fine_print=f"As of {now:%Y-%m-%d}, by the clock of the tower.")
 
     def _resolve(self) -> None:

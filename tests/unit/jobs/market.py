@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.config.model import CapsSection, TradingSection
-from bot.domain.order import Account, Leg, OpenOrder, Order, Plan, Side, Wish
+from bot.domain.order import Account, Instead, Leg, OpenOrder, Order, Plan, Position, Side, Wish
 from bot.domain.permission import Arm
+from bot.domain.resolution import Happened, Outcome
 from bot.domain.submission import Batch, Mode, Sealed
 from bot.gate.case import Lane
 from bot.gate.gate import Gate
@@ -47,6 +48,9 @@ class Broker(MemoryBook):
         gone = [order.id for order in self.resting if order_ids is None or order.id in order_ids]
         self.resting = [order for order in self.resting if order.id not in gone]
         return gone
+
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        return outcome.value if isinstance(outcome, Happened) else Instead.REFUND
 
     def rest(self, name: str) -> None:
         self.resting.append(

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.domain.order import Leg, Position, Side
+from bot.domain.order import Instead, Leg, Position, Side
 from bot.domain.resolution import Chosen, Outcome, Resolution, Void
 from bot.paper.book import BOOK_FILE, BookTerms, open_book
-from bot.paper.market import Instead
 from bot.paper.report import read_report
 from bot.specs import PaperPlace
 from bot.testing.clock import START, FakeClock

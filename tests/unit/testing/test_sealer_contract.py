@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from bot.domain.order import Account, Leg, Order, Side
+from bot.domain.order import Account, Instead, Leg, Order, Position, Side
 from bot.domain.prediction import Binary
+from bot.domain.resolution import Outcome
 from bot.domain.submission import Batch, Intent, IntentAction, IntentState, Receipt, Sealed
 from bot.testing.clock import FakeClock
 from bot.testing.exchange import MemoryExchange, Mishap
@@ -273,6 +274,11 @@ class Sweeping(Careful):
         return await super().cancel(order_ids or None)
 
 
+class Doubling(Careful):
+    def pays(self, position: Position, outcome: Outcome, state: str) -> float | Instead:
+        return 1.0
+
+
 SEALER_MUTANTS: list[tuple[str, type[Careful]]] = [
     ("sealing_sends_nothing", SealingSends),
     ("sealing_sends_nothing", Boasting),
@@ -317,6 +323,7 @@ TRADER_MUTANTS: list[tuple[str, type[Careful]]] = [
     ("an_order_that_rests_holds_back_what_it_may_take_until_it_is_cancelled", Uncancelling),
     ("cancelling_everything_leaves_nothing_to_rest", Uncancelling),
     ("cancelling_what_others_ordered_is_not_claimed", Sweeping),
+    ("both_sides_of_what_is_decided_pay_one_together_and_never_less_than_nothing", Doubling),
 ]
 
 

@@ -159,3 +159,53 @@ async def test_a_hung_up_bet_is_on_the_books(mana: Mana) -> None:
     assert row["expiresAt"] == expires
     doubles = mana.venue.ledger.doubles("bet", lambda effect: effect.detail["expires"])
     assert doubles == {}
+
+
+async def test_a_position_costs_its_average_and_gains_what_its_bets_come_to(mana: Mana) -> None:
+    """As ``calculateTotalSpentAndShares`` and ``calculateUserMetricsWithNewBetsOnly`` of the venue's public code."""
+    market = mana.world.add_market()
+    first, second = [await mana.placed(market, amount) for amount in (50, 30)]
+    shares = first["shares"] + second["shares"]
+    sold = (await mana.post(f"/v0/market/{market.id}/sell", {"outcome": "YES", "shares": shares / 4})).json()
+    (row,) = await mana.read(f"/v0/market/{market.id}/positions", userId=mana.ada.id)
+    assert row["invested"] == pytest.approx(80.0 * 3 / 4)
+    brought = row["totalAmountSold"] - row["totalAmountInvested"]
+    assert brought == pytest.approx(-80.0 - sold["amount"])
+    assert row["profit"] == pytest.approx(row["payout"] + brought)
+    mana.world.resolve(market, "YES")
+    (over,) = await mana.read(f"/v0/market/{market.id}/positions", userId=mana.ada.id)
+    assert over["payout"] == pytest.approx(shares * 3 / 4)
+    assert over["profit"] == pytest.approx(mana.ada.balance - 1000.0)
+    mana.world.unresolve(market)
+    mana.world.resolve(market, "CANCEL")
+    (off,) = await mana.read(f"/v0/market/{market.id}/positions", userId=mana.ada.id)
+    assert (off["payout"], off["profit"]) == (pytest.approx(row["invested"]), 0.0)
+    assert mana.ada.balance == pytest.approx(1000.0)
+
+
+async def test_what_is_lent_comes_back_from_sales_and_payouts_with_the_interest_of_margin_loans(mana: Mana) -> None:
+    """As ``getBinaryRedeemableAmountFromContractMetric`` and ``calculateLoanWithInterest`` of its public code."""
+    market = mana.world.add_market()
+    placed = await mana.placed(market, 50)
+    mana.world.lend(mana.ada, market, 8.0, margin=False)
+    mana.world.lend(mana.ada, market, 20.0, margin=True)
+    portfolio = await mana.read("/v0/get-user-portfolio", userId=mana.ada.id)
+    assert (portfolio["balance"], portfolio["loanTotal"]) == (pytest.approx(978.0), pytest.approx(28.0))
+    answer = await mana.post(f"/v0/market/{market.id}/sell", {"outcome": "YES", "shares": placed["shares"] / 4})
+    assert mana.ada.balance == pytest.approx(978.0 - answer.json()["amount"] - 7.0)
+    (row,) = await mana.read(f"/v0/market/{market.id}/positions", userId=mana.ada.id)
+    assert (row["loan"], row["marginLoan"]) == (pytest.approx(6.0), pytest.approx(15.0))
+    before = mana.ada.balance
+    mana.clock.pass_unnoticed(2 * 86_400)
+    mana.world.resolve(market, "YES")
+    # 0.03 % of 15 for each of two days.
+    interest = 15.0 * 0.0003 * 2
+    assert mana.ada.balance == pytest.approx(before + placed["shares"] * 3 / 4 - 21.0 - interest, abs=1e-4)
+    mana.world.unresolve(market)
+    assert mana.ada.balance == pytest.approx(before)
+
+
+async def test_a_deposit_shows_in_the_balance_and_among_deposits(mana: Mana) -> None:
+    mana.world.deposit(mana.ada, 250.0)
+    portfolio = await mana.read("/v0/get-user-portfolio", userId=mana.ada.id)
+    assert (portfolio["balance"], portfolio["totalDeposits"]) == (1250.0, 1250.0)

@@ -63,7 +63,7 @@ def state_of(placed: list[Placed]) -> State:
         )
         state.keep(bet)
         state.keep(bet)
-        state.holding(one.user, one.market, one.answer).add("YES", bet.shares)
+        state.holding(one.user, one.market, one.answer).buy("YES", bet.shares, bet.amount)
     return state
 
 

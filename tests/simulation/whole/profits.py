@@ -1,0 +1,141 @@
+"""Whether gains are what the venues' own books say: of every closed position to the cent, and of what is no gain.
+
+The ledger's report is that of ``foxcast portfolio``; beside it stand the bets, trades and payouts of the doubles.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import closing
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from bot.domain.equity import equity_points
+from bot.domain.profit import ONE, ContractProfit, EntryKind
+from bot.store import writes
+from bot.store.database import open_reader
+from bot.store.profits import AccountLane, profit_record, trading_book
+from bot.testing.venues.stand import BALANCE
+from tests.simulation.whole import signed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+    from sqlite_utils import Database
+
+    from tests.simulation.whole.stalls import Stalls
+
+CENT = 0.005
+# Such as are redeemed at once are those of Manifold.
+REDEEMS = {"manifold": True, "polymarket": False}
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+_ACCOUNTS = "select distinct account from intent where venue = ? and mode <> 'paper' and order_body is not null"
+# Of these it is not known, or not known yet, what they came to.
+_UNCLEAR = """
+select distinct json_extract(order_body, '$.contract') from intent
+where order_body is not null and state not in ('acked', 'refused', 'superseded')
+"""
+
+
+def unaccounted(ledger: Path, stalls: Stalls, modes: Mapping[str, str], undone: Collection[str]) -> Iterator[str]:
+    """Say where the gain of a closed position is not what the venue's own book says.
+
+    Left out are those of which the ledger may not know everything yet, or whose outcome was ever taken back.
+    """
+    books = {"manifold": _of_manifold(stalls), "polymarket": _of_polymarket(stalls)}
+    with closing(open_reader(ledger)) as database:
+        if not database["payout"].exists():
+            return
+        unclear = {name for (name,) in database.execute(_UNCLEAR)} | _resting(database)
+        live = [venue for venue in books if modes.get(venue) == "live"]
+        for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
+            lane = AccountLane(venue=venue, account=account, paper=False)
+            contracts = trading_book(database, lane, redeems=REDEEMS[venue]).contracts
+            yield from _differing(venue, contracts, books[venue], unclear | _named(venue, undone))
+
+
+def _differing(
+    venue: str, contracts: Collection[ContractProfit], own: Mapping[str, float], without: Collection[str]
+) -> Iterator[str]:
+    """Compare by market: the venue keeps what it paid for all answers of one together."""
+    by_market: dict[str, list[ContractProfit]] = defaultdict(list)
+    for one in contracts:
+        by_market[one.contract.partition("/")[0]].append(one)
+    for market, found in by_market.items():
+        if any(one.closed_at is None or one.contract in without for one in found) or market in without:
+            continue
+        gain = sum(one.realised for one in found) / ONE
+        if abs(gain - own.get(market, 0.0)) >= CENT:
+            yield f"profit: {venue}:{market} gained {gain:.4f} by the ledger, {own.get(market, 0.0):.4f} at the venue"
+
+
+def mistaken(ledger: Path, stalls: Stalls, modes: Mapping[str, str]) -> Iterator[str]:
+    """Say where deposits and loans are taken for gain, once all is calm and each outcome in force is on record."""
+    venue = stalls.manifold
+    if venue is None or modes.get("manifold") != "live":
+        return
+    user = venue.state.users[stalls.trader]
+    with closing(open_reader(ledger)) as database:
+        accounts = _accounts(database, "manifold")
+        if len(accounts) != 1 or database.execute(_UNCLEAR).fetchone() or _resting(database):
+            return
+        lane = AccountLane(venue="manifold", account=accounts[0], paper=False)
+        found = profit_record(database, lane, _EVER, redeems=True)
+    if not found.readings or any(_is_late(one, stalls) for one in found.book.contracts):
+        return
+    interest = sum(one.repaid[2] for (who, _, _), one in venue.state.holdings.items() if who == user.id)
+    point = equity_points(found.readings, found.book, found.fees)[-1]
+    moved = user.deposits - BALANCE - interest
+    if abs(point.moved - moved) >= CENT:
+        yield f"profit: {point.moved:.4f} are said to be from elsewhere, and {moved:.4f} are"
+
+
+def _is_late(one: ContractProfit, stalls: Stalls) -> bool:
+    """Say whether the ledger has another outcome of a contract than the venue, or none, for now."""
+    venue = stalls.manifold
+    assert venue is not None
+    market = venue.state.markets[one.contract.partition("/")[0]]
+    paid = one.cash.get(EntryKind.PAYOUT, 0) + one.cash.get(EntryKind.REFUND, 0)
+    there = sum(amount for user, amount in market.paid.items() if user == stalls.trader)
+    return bool(market.answers) or (market.resolved and bool(one.held)) or abs(paid / ONE - there) >= CENT
+
+
+def _of_manifold(stalls: Stalls) -> dict[str, float]:
+    """Return what each market brought its trader, by its bets and payouts."""
+    venue, own = stalls.manifold, defaultdict[str, float](float)
+    if venue is not None:
+        for bet in venue.state.bets_by(stalls.trader):
+            own[bet.market] -= bet.amount
+        for market in venue.state.markets.values():
+            own[market.id] += market.paid.get(stalls.trader, 0.0)
+    return own
+
+
+def _of_polymarket(stalls: Stalls) -> dict[str, float]:
+    """Return what each market brought, by its trades on chain and what its shares pay, redeemed or not."""
+    venue, own = stalls.polymarket, defaultdict[str, float](float)
+    if venue is None:
+        return own
+    for order in venue.state.orders.values():
+        market = order.market
+        pays = Decimal(0) if market.payouts is None else market.payouts[market.tokens.index(order.token)]
+        parts = [part for part in signed.parts(order, venue.state) if part[0].status == "CONFIRMED"]
+        worth = sum((shares * pays for _, _, shares in parts), Decimal(0))
+        own[market.condition] += float(sum((cash for _, cash, _ in parts), Decimal(0)))
+        own[market.condition] += float(worth if order.side == "BUY" else -worth)
+    return own
+
+
+def _accounts(database: Database, venue: str) -> list[str]:
+    return [account for (account,) in database.execute(_ACCOUNTS, [venue])]
+
+
+def _resting(database: Database) -> set[str]:
+    orders = [row.intent.order for row in writes.resting(database)]
+    return {order.contract for order in orders if order is not None}
+
+
+def _named(venue: str, undone: Collection[str]) -> set[str]:
+    return {name.partition(":")[2] for name in undone if name.startswith(f"{venue}:")}
