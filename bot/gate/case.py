@@ -5,14 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
 
-<<<<<<< HEAD
-from bot.config.choose import ChooseTable
-from bot.config.model import BankrollSection, CapsSection, TradingSection
-=======
 from bot.config.choose import ChooseTable, ExcludeSection
-from bot.config.model import CapsSection, TradingSection
+from bot.config.model import BankrollSection, CapsSection, TradingSection
 from bot.config.remarks import REMARK
->>>>>>> manifold
 from bot.domain.forecast import Forecast
 from bot.domain.order import Order, Plan, Side
 from bot.domain.permission import Approval, Arm, Exposure, Usage

@@ -17,7 +17,7 @@ _REFUSED = """
 select venue, count(*), max(detail) from intent
 where mode <> 'paper' and state = 'refused' and changed_at >= ? group by venue
 """
-_WAITING = "select count(*) from intent where state in ('planned', 'ready', 'absent')"
+_WAITING = "select count(*) from intent where state in ('planned', 'ready', 'sending', 'absent')"
 _DONE = "select count(*) from attempt where started_at >= ? and state <> 'sending'"
 
 

@@ -4,6 +4,7 @@ The double takes a request every 3.6 seconds, as the real site asks for.
 """
 
 import asyncio
+import re
 import signal
 import time
 from pathlib import Path
@@ -89,6 +90,7 @@ async def test_a_burst_of_lost_answers_stops_the_venue_until_they_are_read_back(
         first = await foxcast("run", "--once")
         assert first.code == 3
         assert "4 submissions to metaculus have no answer" in first.err
+        assert re.search(r"foxcast: \d+ s, submit: 6 of 6 forecasts, \d of 6 submissions", first.err)
         assert "it resumes by itself" in (await foxcast("status")).out
         second = await foxcast("run", "--once")
         assert second.code == 0, second
