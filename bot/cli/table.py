@@ -37,6 +37,7 @@ COMMANDS: dict[str, Entry] = {
         "bot.cli.portfolio", "Show what each account has and gained, on paper and live, per market and forecaster."
     ),
     "orders": Entry("bot.cli.orders", "List what was to leave, what became of it, and what was filled."),
+    "close": Entry("bot.cli.close", "Sell what is held of a question, or everything, whatever the belief."),
     "withdraw": Entry("bot.cli.withdraw", "Take back the forecast of a question that stands at its venue."),
     "preflight": Entry("bot.cli.preflight", "Show what would leave to a venue now, and why all else would not."),
     "arm": Entry(
