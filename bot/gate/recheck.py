@@ -89,9 +89,8 @@ class Recheck:
         (docket,) = await self.ledger.dockets.of([asked], now=now)
         if docket.clairvoyant:
             return f"{forecast.forecaster} was clairvoyant when it made this forecast"
-        if docket.locked is not None:
-            return f"locked: {docket.locked}"
-        if why := lane.excludes(docket.question, intent.order):
+        locked = None if docket.locked is None else f"locked: {docket.locked}"
+        if why := locked or lane.excludes(docket.question, intent.order):
             return why
         # What the question is filed under may have moved since.
         if (leader := lane.leader(docket.question)) != forecast.forecaster:
