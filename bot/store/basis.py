@@ -14,8 +14,8 @@ from bot.store.versions import stated
 
 _BASES = f"""
 select f.ref, f.version, f.made_at, c.probability, c.body, f.version is not q.version,
-       (select count(*) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done' and g.apart = 0
-          and julianday(g.made_at) > julianday(f.made_at) - 1.0 / 24),
+       (select count(*) from forecast g where g.ref = f.ref and g.forecaster = f.forecaster and g.state = 'done'
+          and g.apart = 0 and julianday(g.made_at) > julianday(f.made_at) - 1.0 / 24),
        exists (select 1 from current_resolution r where r.ref = f.ref and r.seen_at > f.made_at and {IS_TAKEN_BACK})
 from latest_forecast f join question q on q.ref = f.ref left join price c on c.id = f.price
 where f.forecaster = ? and f.ref in (select value from json_each(?))

@@ -150,22 +150,25 @@ class Verdict:
     def _same_questions(self) -> Iterator[str]:
         """Nothing was sent for another version of a question than the one that was forecast."""
         versions = {row["intent"]: row for row in self.rows(asked.VERSIONS)}
-        for name, venue in self._live():
-            for intent, effects in sorted(self._by_intent(name, venue).items()):
-                for effect in effects:
-                    row, at_s = versions.get(intent), effect.at.timestamp()
-                    if row is None or effect.kind not in {"forecast", "bet"}:
-                        continue
-                    if name == "metaculus" and self.stalls.metaculus is not None:
-                        there = self.stalls.metaculus.state.questions[int(effect.subject)]
-                        fits = asked.answers_question(row, there, at_s)
-                    elif name == "manifold" and self.stalls.manifold is not None:
-                        state = self.stalls.manifold.state
-                        fits = asked.answers_market(row, state.markets[state.bets[effect.subject].market], at_s)
-                    else:
-                        continue
-                    if not fits:
-                        yield f"I11: {intent} of {name} went onto a question that had changed since it was forecast"
+        effects = [
+            (name, versions[intent], effect)
+            for name, venue in self._live()
+            for intent, found in sorted(self._by_intent(name, venue).items())
+            for effect in found
+            if intent in versions and effect.kind in {"forecast", "bet"}
+        ]
+        for name, row, effect in effects:
+            if not self._fits(name, row, effect):
+                yield f"I11: {row['intent']} of {name} went onto a question that had changed since it was forecast"
+
+    def _fits(self, name: str, row: Row, effect: Effect) -> bool:
+        at_s, manifold, metaculus = effect.at.timestamp(), self.stalls.manifold, self.stalls.metaculus
+        if name == "metaculus" and metaculus is not None:
+            return asked.answers_question(row, metaculus.state.questions[int(effect.subject)], at_s)
+        if name == "manifold" and manifold is not None:
+            market = manifold.state.markets[manifold.state.bets[effect.subject].market]
+            return asked.answers_market(row, market, at_s)
+        return True
 
     def _question(self, intent: str) -> str:
         return str(self.intents[intent]["ref"].rsplit(":", 1)[1])
