@@ -36,6 +36,7 @@ from bot.domain.learning import NOTE_TO_SELF, Fitted, Hindsight, Round, Sheet
 from bot.domain.order import (
     Account,
     Appetite,
+    ClosingWish,
     Fill,
     Instead,
     Leg,
@@ -108,6 +109,7 @@ from bot.paper.standing import StandingBook, Stood, coverage, open_standing, sto
 from bot.ports import (
     Archive,
     Clock,
+    ClosingPlanner,
     DataSource,
     Desk,
     Finder,
@@ -182,6 +184,8 @@ __all__ = [
     "ChoiceShape",
     "Chosen",
     "Clock",
+    "ClosingPlanner",
+    "ClosingWish",
     "CommandSpec",
     "Completion",
     "Conduct",

@@ -14,6 +14,7 @@ from bot.guards import Guards
 from bot.jobs.attend import Attending, attend
 from bot.jobs.audited import export_head
 from bot.jobs.backup import BackingUp, back_up
+from bot.jobs.closing import close_asked
 from bot.jobs.discover import Discovery, discover
 from bot.jobs.forecast import Forecasting, forecast_due
 from bot.jobs.job import JOB_LIMIT, Job
@@ -104,7 +105,9 @@ class Duties:
         yield _job("reconcile", "settle doubts", every.reconcile_every_s, partial(reconcile, self.outbox))
         ready = partial(make_ready, self.guards.preparing)
         yield _job("ready", "see what live venues lack", every.reconcile_every_s, ready)
-        deciding = self.guards.submitting(self.outbox)
+        closing = self.guards.closing(self.outbox, self.folder)
+        yield _job("close", "close positions as asked", every.attend_every_s, partial(close_asked, closing))
+        deciding = self.guards.submitting(self.outbox, self.folder)
         yield _job("submit", "decide, then send", every.submit_every_s, partial(submit_due, deciding))
 
     def _learning(self) -> Iterator[Job]:

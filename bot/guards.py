@@ -19,6 +19,7 @@ from bot.gate.readiness import Readiness, clock_fault
 from bot.gate.recheck import Recheck
 from bot.jobs.audited import Auditing
 from bot.jobs.cancel import Cancelling, cancel_asked
+from bot.jobs.closing import PositionClosing
 from bot.jobs.comment import Commenting
 from bot.jobs.halted import Halting
 from bot.jobs.job import Job
@@ -59,7 +60,7 @@ class Guards:
         offset_s = self.preparing.offset()
         return "" if offset_s is None else clock_fault(offset_s)
 
-    def submitting(self, outbox: Outbox) -> Submitting:
+    def submitting(self, outbox: Outbox, folder: Path) -> Submitting:
         """Return what the submit job works with."""
         return Submitting(
             ledger=self._ledger,
@@ -71,6 +72,7 @@ class Guards:
             readiness=self.readiness,
             look=partial(look_before_deciding, self.preparing),
             begin=Begin(),
+            closing=self.closing(outbox, folder),
             commenting=Commenting(
                 ledger=self._ledger,
                 lanes={name: self._venues.lanes[name] for name in self._fees},
@@ -92,6 +94,19 @@ class Guards:
             clock=self.permitting.clock,
             stale_after=timedelta(hours=self._policy.stale_after_h),
             patience=timedelta(hours=self._policy.min_gap_h),
+        )
+
+    def closing(self, outbox: Outbox, folder: Path) -> PositionClosing:
+        """Return what closes positions that people asked to close."""
+        return PositionClosing(
+            folder=folder,
+            ledger=self._ledger,
+            lanes=self._venues.lanes,
+            gate=Gate(brake=self.brake),
+            outbox=outbox,
+            clock=outbox.clock,
+            planners=self._venues.planners,
+            readiness=self.readiness,
         )
 
     def halting(self) -> Halting:

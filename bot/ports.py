@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bot.domain.conduct import Conduct
     from bot.domain.forecast import Limits
     from bot.domain.learning import Fitted, Hindsight, Round, Sheet
-    from bot.domain.order import Account, Instead, Plan, Position, Wish
+    from bot.domain.order import Account, ClosingWish, Instead, Plan, Position, Wish
     from bot.domain.prompt import Answer, Completion, Dialect, Price, Prompt, Sampling, Tool
     from bot.domain.question import Question, QuestionRef
     from bot.domain.research import Fetched, Hit, Notice, Passage, Quote, Series, SourcePolicy
@@ -214,6 +214,18 @@ class Planner(Protocol):
         """Return what to do, on the market as it is read now.
 
         Raises Unavailable where it cannot be read, and Rejected for a question that is not traded.
+        """
+        ...
+
+
+@runtime_checkable
+class ClosingPlanner(Planner, Protocol):
+    """A planner that can also sell a position whatever the belief."""
+
+    async def plan_closing(self, wish: ClosingWish) -> Plan:
+        """Return the sale of the whole position, or of what can be sold of it now, or why nothing can.
+
+        The limit is the worst price that the market, as it is read now, makes the seller take. Raises as ``plan``.
         """
         ...
 

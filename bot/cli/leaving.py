@@ -17,7 +17,7 @@ from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.config.token import read_token
 from bot.domain.permission import Role
-from bot.domain.request import ForecastQuestion, LeaveRequest, SignedRequest, UnlockQuestion
+from bot.domain.request import ClosePositions, ForecastQuestion, LeaveRequest, SignedRequest, UnlockQuestion
 from bot.errors import InstanceLocked, Rejected, Unauthorized
 from bot.gate.brake import STOP_FILE
 from bot.gate.lanes import lanes_in
@@ -32,7 +32,7 @@ from bot.store.mailbox import REFUSED
 from bot.store.principals import Principal
 from bot.store.requests import ask, said
 
-Q = TypeVar("Q", UnlockQuestion, ForecastQuestion)
+Q = TypeVar("Q", UnlockQuestion, ForecastQuestion, ClosePositions)
 T = TypeVar("T", bound=SignedRequest)
 
 LOOK_EVERY_S = 0.2

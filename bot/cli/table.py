@@ -35,6 +35,7 @@ COMMANDS: dict[str, Entry] = {
     "locks": Entry("bot.cli.lock", "List the locks that hold now, with their reasons.", "listing"),
     "portfolio": Entry("bot.cli.portfolio", "Show what each account has, on paper and live: cash, positions, gains."),
     "orders": Entry("bot.cli.orders", "List what was to leave, what became of it, and what was filled."),
+    "close": Entry("bot.cli.close", "Sell what is held of a question, or everything, whatever the belief."),
     "withdraw": Entry("bot.cli.withdraw", "Take back the forecast of a question that stands at its venue."),
     "preflight": Entry("bot.cli.preflight", "Show what would leave to a venue now, and why all else would not."),
     "arm": Entry(

@@ -154,6 +154,10 @@ class TradingSection(Section):
     ``kelly`` is the share of the full Kelly stake, ``shrink`` moves the belief towards the market in log-odds first,
     ``edge`` is the least gain per share after fees, ``band`` the prices that are traded at, ``divergence`` the distance
     from the market, in log-odds, beyond which a person must look first (None: none).
+
+    A position is sold whatever the belief once selling it would bring less than what it cost by the share ``stop_loss``
+    of that, or more by the share ``take_profit`` (None: never). Its question is not bought for ``stay_out_h`` hours
+    after that, nor after a person closed it.
     """
 
     kelly: Probability = 0.25
@@ -161,6 +165,9 @@ class TradingSection(Section):
     edge: Probability = 0.03
     band: tuple[Probability, Probability] = (0.03, 0.97)
     divergence: float | None = Field(default=None, gt=0)
+    stop_loss: float | None = Field(default=None, gt=0, le=1)
+    take_profit: float | None = Field(default=None, gt=0)
+    stay_out_h: float = Field(default=168.0, ge=0, le=366 * 24)
 
     @model_validator(mode="after")
     def _has_a_band(self) -> "TradingSection":
@@ -168,6 +175,27 @@ class TradingSection(Section):
             message = f"band = [{self.band[0]:g}, {self.band[1]:g}] holds no price; the first must be below the second"
             raise ValueError(message)
         return self
+
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class BankrollSection(Section):
+    """How large stakes may be beside each other: shares of what the account is worth, 1 is no limit of this kind.
+
+    ``per_pass`` is for all that one pass buys, the others for what is at stake in one question, in one event, by the
+    orders of one day (UTC) and in all. ``correlation`` is that of the legs of one event: at 1 they count as one bet
+    that is won or lost as a whole, at 0 as so many bets. A stake that would be less than ``least``, in the venue's
+    currency, is left for a later pass.
+    """
+
+    per_pass: Share = 0.10
+    per_question: Share = 0.05
+    per_event: Share = 0.10
+    per_day: Share = 0.25
+    total: Share = 0.75
+    correlation: Probability = 1.0
+    least: Amount = 1.0
 
 
 class PaperSection(Section):
@@ -196,6 +224,7 @@ class VenueTable(PluginTable):
     discover_every_s: Seconds | None = None
     caps: CapsSection = CapsSection()
     trading: TradingSection = TradingSection()
+    bankroll: BankrollSection = BankrollSection()
     paper: PaperSection = PaperSection()
 
     @property

@@ -36,8 +36,10 @@ class Order:
     ``contract`` is what the venue trades (a market, an answer, a token) under its own name; ``option`` is the option of
     the question that it stands for, "" for a question without options. ``expected`` is the average price by the book
     it was planned on, ``fees`` what is charged on top of it, and ``edge`` what a share gains by the belief after both.
-    ``cost`` of a sale is 0. ``terms`` is what else the venue's writer must know, documented by its plugin.
-    Raises ValueError for a price outside (0, 1) and for amounts that are not finite and positive.
+    ``cost`` of a sale is 0. ``terms`` is what else the venue's writer must know, documented by its plugin. ``closing``
+    says why a position is closed whatever the belief: a person asked for it, or a policy; "" for all other orders.
+    Raises ValueError for a price outside (0, 1), for amounts that are not finite and positive, and for a purchase that
+    closes.
     """
 
     contract: str
@@ -52,9 +54,13 @@ class Order:
     fees: float = 0.0
     edge: float = 0.0
     terms: Mapping[str, Json] = field(default_factory=dict)
+    closing: str = ""
 
     def __post_init__(self) -> None:
         """Check prices and amounts, and freeze the terms."""
+        if self.closing and self.side is Side.BUY:
+            message = f"an order on {self.contract} buys, so it closes no position"
+            raise ValueError(message)
         for name in ("limit", "expected"):
             if not 0.0 < getattr(self, name) < 1.0:
                 message = f"{name} {getattr(self, name)} of an order on {self.contract} is outside (0, 1)"
@@ -189,6 +195,16 @@ class Wish:
     predictions: Mapping[str, Prediction]
     account: Account
     appetite: Appetite
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingWish:
+    """A position that is to be sold whatever the belief about its question; ``account`` is the one that holds it."""
+
+    question: Question
+    position: Position
+    account: Account
     now: datetime
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from bot.domain.order import Leg
 from bot.domain.permission import Role
 from bot.domain.question import Question, QuestionRef, require_aware
 
@@ -187,6 +188,23 @@ class AdoptIntent(Signed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClosingTarget:
+    """One position: the shares that an account holds of one leg of a contract."""
+
+    venue: str
+    contract: str
+    leg: Leg
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosePositions(Signed):
+    """Sell these positions whatever the belief; it waits in a folder of its own (``bot.store.closings``)."""
+
+    targets: tuple[ClosingTarget, ...]
+    kind: Literal["close"] = "close"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WithdrawForecast(Signed):
     """Take back the forecast of a question that stands at its venue, or on paper."""
 
@@ -207,7 +225,7 @@ LeaveRequest = (
     | WithdrawForecast
 )
 # Each is signed by who asks.
-SignedRequest = UnlockQuestion | ForecastQuestion | LeaveRequest
+SignedRequest = UnlockQuestion | ForecastQuestion | ClosePositions | LeaveRequest
 Request = LockQuestion | SignedRequest
 
 

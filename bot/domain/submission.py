@@ -62,7 +62,8 @@ class Intent:
 
         A sale whatever the belief does too: who wants out wants out of a changed question all the more.
         """
-        return self.action is not IntentAction.WITHDRAW and not getattr(self.order, "closing", "")
+        closes = self.order is not None and self.order.closing != ""
+        return self.action is not IntentAction.WITHDRAW and not closes
 
 
 class IntentState(StrEnum):

@@ -14,11 +14,15 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What one cap leaves: its name, the cap itself and what of it is used."""
+    """What one cap leaves: its name, the cap itself and what of it is used.
+
+    Orders of the same ``group`` share what is left; "" is a cap of one order alone.
+    """
 
     name: str
     cap: float
     used: float
+    group: str = ""
 
     @property
     def left(self) -> float:
@@ -26,14 +30,16 @@ class Room:
         return max(0.0, self.cap - self.used)
 
     def __str__(self) -> str:
+        # The name of a share ends with the amount that it comes to.
+        told = f"{self.name} {self.cap:.2f}" if self.name.endswith("that is") else f"{self.name} = {self.cap:g}"
         if self.used == 0.0:
-            return f"{self.name} = {self.cap:g}"
-        return f"{self.name} = {self.cap:g} leaves {self.left:.2f}, {self.used:.2f} is at stake"
+            return told
+        return f"{told} leaves {self.left:.2f}, {self.used:.2f} is at stake"
 
 
 def room(case: Case) -> Room | None:
     """Return what the tightest cap leaves; None where no cap bounds the order."""
-    return min(_rooms(case), key=lambda one: one.left, default=None)
+    return min(rooms(case), key=lambda one: one.left, default=None)
 
 
 def most(case: Case) -> float:
@@ -73,25 +79,44 @@ def losing(case: Case) -> Hold | None:
     return None if why is None else case.later(f"{why}; a person must resume {case.lane.venue}")
 
 
-def _rooms(case: Case) -> Iterator[Room]:
+def rooms(case: Case) -> Iterator[Room]:
+    """Yield what bounds an order of the case: caps, shares of the bankroll, and its part beside others of the pass."""
     caps, usage, exposure = case.lane.caps, case.usage, exposure_of(case.question)
     bounds = (
-        ("caps.per_order", caps.per_order, 0.0),
-        ("caps.per_question", caps.per_question, usage.question),
-        ("caps.per_event", caps.per_event if exposure.event else None, usage.event),
-        ("caps.per_creator", caps.per_creator if exposure.creator else None, usage.creator),
-        ("caps.per_category", caps.per_category if exposure.category else None, usage.category),
-        ("caps.per_day", caps.per_day, usage.day),
-        ("caps.total", caps.total, usage.total),
+        ("caps.per_order", caps.per_order, 0.0, ""),
+        ("caps.per_question", caps.per_question, usage.question, ""),
+        ("caps.per_event", caps.per_event if exposure.event else None, usage.event, exposure.event),
+        ("caps.per_creator", caps.per_creator if exposure.creator else None, usage.creator, exposure.creator),
+        ("caps.per_category", caps.per_category if exposure.category else None, usage.category, exposure.category),
+        ("caps.per_day", caps.per_day, usage.day, "all"),
+        ("caps.total", caps.total, usage.total, "all"),
     )
-    for name, cap, used in (*bounds, *_armed(case)):
+    for name, cap, used, group in (*bounds, *_shares(case, exposure.event), *_armed(case)):
         if cap is not None:
-            yield Room(name, cap, used)
+            yield Room(name, cap, used, f"{name} {group}" if group else "")
+    if case.part < inf:
+        yield Room("its part beside the others of this pass", case.part, 0.0)
 
 
-def _armed(case: Case) -> Iterator[tuple[str, float | None, float]]:
+def _shares(case: Case, event: str) -> Iterator[tuple[str, float | None, float, str]]:
+    """Yield the shares of the bankroll in money, where it is known; those of 1 bound nothing."""
+    share, usage = case.lane.bankroll, case.usage
+    bounds = (
+        ("per_question", share.per_question, usage.question, ""),
+        ("per_event", share.per_event if event else 1.0, usage.event, event),
+        ("per_pass", share.per_pass, case.in_pass, "all"),
+        ("per_day", share.per_day, usage.day, "all"),
+        ("total", share.total, usage.total, "all"),
+    )
+    for name, part, used, group in bounds:
+        if case.worth is not None and part < 1.0:
+            amount = round(part * max(case.worth, 0.0), 6)
+            yield f"bankroll.{name} = {part:g} of {case.worth:.2f}, that is", amount, used, group
+
+
+def _armed(case: Case) -> Iterator[tuple[str, float | None, float, str]]:
     arm = case.arm
     if arm is not None and case.lane.live:
-        yield "the arm record's per-order", arm.per_order, 0.0
-        yield "the arm record's per-day", arm.per_day, case.usage.day
-        yield "the arm record's total", arm.total, case.usage.armed
+        yield "the arm record's per-order", arm.per_order, 0.0, ""
+        yield "the arm record's per-day", arm.per_day, case.usage.day, "all"
+        yield "the arm record's total", arm.total, case.usage.armed, "all"

@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 
 from bot.config.choose import ChooseTable
-from bot.config.model import CapsSection, TradingSection
+from bot.config.model import BankrollSection, CapsSection, TradingSection
 from bot.domain.forecast import Forecast
 from bot.domain.order import Order, Plan
 from bot.domain.permission import Approval, Arm, Exposure, Usage
 from bot.domain.question import Question
 from bot.domain.submission import Hold, Intent, IntentAction, Mode
 from bot.ids import derive_id
+from bot.store.codec import stamp
 from bot.store.stops import Stop
 
 # How long a hold that time or a person may lift stands before the question is put again.
@@ -37,6 +39,7 @@ class Lane:
     account: str
     caps: CapsSection = field(default_factory=CapsSection)
     trading: TradingSection = field(default_factory=TradingSection)
+    bankroll: BankrollSection = field(default_factory=BankrollSection)
     close_margin: timedelta = timedelta()
     approval: timedelta = timedelta(hours=12)
     comment: bool = False
@@ -68,6 +71,10 @@ class Case:
     what a person was asked about the forecast last. ``clairvoyant``: the forecast was made as one that may see the
     future; ``apart``: as one that a person only wanted to see. ``trades`` says that the venue takes orders; ``plan`` is
     then what to do, and ``usage`` what is at stake.
+
+    ``worth`` is what the account is worth, None where that is not asked; ``in_pass`` is what was bought in this pass
+    before, and ``part`` the most that this order may cost beside the others of the pass. ``closed_at`` is when a
+    position in the question was closed last whatever the belief.
     """
 
     lane: Lane
@@ -86,6 +93,10 @@ class Case:
     trades: bool = False
     plan: Plan | None = None
     usage: Usage = field(default_factory=Usage)
+    worth: float | None = None
+    in_pass: float = 0.0
+    part: float = inf
+    closed_at: datetime | None = None
 
     @property
     def order(self) -> Order | None:
@@ -117,7 +128,9 @@ def intent_of(case: Case) -> Intent:
     """Return the intent of the case; the same case always has the same intent id."""
     lane, forecast, order = case.lane, case.forecast, case.order
     action = IntentAction.FORECAST if order is None else IntentAction.ORDER
-    intent_id = derive_id("intent", lane.venue, lane.account, str(forecast.ref), forecast.id, action)
+    # A position may be closed in parts, each by an order of its own.
+    closing = [order.contract, order.leg, stamp(case.now)] if order is not None and order.closing else []
+    intent_id = derive_id("intent", lane.venue, lane.account, str(forecast.ref), forecast.id, action, *closing)
     return Intent(
         id=intent_id,
         account=lane.account,

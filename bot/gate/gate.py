@@ -8,7 +8,9 @@ objection. On paper nobody arms or approves; all else is the same.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
+from bot.domain.order import Side
 from bot.domain.permission import Approval
 from bot.domain.prediction import mismatch
 from bot.domain.submission import Decision, Hold, Mode, Send
@@ -41,6 +43,18 @@ class Gate:
         """Return the objection of the checks that need neither a market nor what is at stake, if one objects."""
         first = (_off, _apart, _foreseen, _not_primary, _changed, _unfit, self._halted, _locked, _early, _closed)
         return _first((*first, _unarmed, _unready, asking.unanswered, _sent), case)
+
+    def decide_closing(self, case: Case) -> Decision:
+        """Decide over the sale of a position whatever the belief, which ``closing`` of its order gives the reason for.
+
+        Nothing leaves that is not armed, ready and within the rates, or while anything is halted; what concerns the
+        forecast (who made it, which text it answers, whether it leads) does not matter, and a sale uses up no cap.
+        """
+        checks = (_off, self._halted, _closed, _unarmed, _unready, _unplanned, too_often, losing)
+        if hold := _first(checks, case):
+            return hold
+        state, why = ("", "") if case.plan is None or case.order is None else (case.plan.state, case.order.closing)
+        return Send(intent=intent_of(case), mode=case.lane.mode, why=f"closing: {why}", state=state)
 
     def question(self, case: Case) -> Approval | None:
         """Return what a person must be asked, where that is all that keeps the case from leaving."""
@@ -146,6 +160,20 @@ def _unplanned(case: Case) -> Hold | None:
     return case.later(why, PLAN_AGAIN)
 
 
+def _stays_out(case: Case) -> Hold | None:
+    """Hold a purchase of what was closed not long ago whatever the belief."""
+    order, closed_at = case.order, case.closed_at
+    if order is None or order.side is Side.SELL or closed_at is None:
+        return None
+    until = closed_at + timedelta(hours=case.lane.trading.stay_out_h)
+    if case.now >= until:
+        return None
+    why = (
+        f"a position in it was closed at {closed_at:%Y-%m-%d %H:%M} UTC; it is not bought before {until:%Y-%m-%d %H:%M}"
+    )
+    return Hold(why=f"{why} (trading.stay_out_h = {case.lane.trading.stay_out_h:g})", until=until)
+
+
 def _unapproved(case: Case) -> Hold | None:
     why = asking.misses(case)
     return None if why is None else case.later(f"needs a person's approval: {why}")
@@ -169,4 +197,4 @@ def _why(case: Case) -> str:
     return "; ".join(["paper", *said])
 
 
-_WITH_PLAN: tuple[Check, ...] = (_unplanned, over_cap, too_often, losing, thin, out_of_band)
+_WITH_PLAN: tuple[Check, ...] = (_unplanned, _stays_out, over_cap, too_often, losing, thin, out_of_band)

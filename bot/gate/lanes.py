@@ -19,6 +19,7 @@ def lane_in(config: Config, venue: str, offered: Offered) -> Lane:
         account=table.account,
         caps=table.caps,
         trading=table.trading,
+        bankroll=table.bankroll,
         close_margin=timedelta(seconds=table.close_margin_s),
         approval=timedelta(hours=table.approval_h),
         comment=table.comment,

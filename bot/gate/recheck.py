@@ -75,6 +75,9 @@ class Recheck:
         """Hold the question, as it is now, against the forecast. What takes something back needs no open window."""
         if intent.action is IntentAction.WITHDRAW:
             return None
+        if intent.order is not None and intent.order.closing:
+            question = await self.ledger.questions.get(intent.ref)
+            return window.closed(lane, question, now, binding=True)
         forecast = await self.ledger.forecasts.get(intent.forecast)
         asked = Asked(
             ref=intent.ref,

@@ -23,6 +23,7 @@ class Act(StrEnum):
     WITHDRAW = "withdraw"
     UNLOCK = "unlock"
     FORECAST = "forecast"
+    CLOSE = "close"
 
 
 # The least role for each; None: anybody, also without a token.
@@ -40,6 +41,7 @@ NEEDED: Mapping[Act, Role | None] = MappingProxyType(
         Act.WITHDRAW: Role.OPERATOR,
         Act.UNLOCK: Role.OPERATOR,
         Act.FORECAST: Role.OPERATOR,
+        Act.CLOSE: Role.APPROVER,
     }
 )
 

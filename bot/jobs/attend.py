@@ -10,7 +10,15 @@ import structlog
 from bot.config.nearest import instead
 from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
-from bot.domain.request import ForecastQuestion, Halt, LeaveRequest, LockQuestion, Request, UnlockQuestion
+from bot.domain.request import (
+    ClosePositions,
+    ForecastQuestion,
+    Halt,
+    LeaveRequest,
+    LockQuestion,
+    Request,
+    UnlockQuestion,
+)
 from bot.domain.resolution import UNDONE, Void, is_taken_back
 from bot.errors import Rejected, StoreError, told
 from bot.jobs.permit import Permitting, permit, require_allowed
@@ -116,6 +124,9 @@ async def _do(parts: Attending, request: Request) -> str:
         require_allowed(request, await parts.ledger.leave.principals(), now=parts.clock.now())
     if isinstance(request, ForecastQuestion):
         return await _make_due(parts, request)
+    if isinstance(request, ClosePositions):
+        message = "what is to be closed waits in another folder; ask with: foxcast close"
+        raise Rejected(message)
     await parts.ledger.questions.current_version(request.ref)
     whose = request.forecaster or "every forecaster"
     match request:

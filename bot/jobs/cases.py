@@ -1,28 +1,34 @@
 """Puts cases together: what the gate must know of a forecast, and the plan of its order. Writes nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import inf
 
 import structlog
 
 from bot.domain.forecast import Forecast
-from bot.domain.order import Account, Appetite, Plan, Wish
-from bot.domain.permission import Approval
+from bot.domain.order import Account, Appetite, Plan, Side, Wish
+from bot.domain.permission import Approval, Arm, Usage
 from bot.domain.question import QuestionRef
-from bot.domain.submission import Hold, Mode
+from bot.domain.submission import Decision, Hold, Mode
 from bot.errors import FoxcastError, Rejected, StoreError, Unavailable, named
-from bot.gate.caps import most
+from bot.gate.caps import most, rooms
 from bot.gate.case import PLAN_AGAIN, Case, Lane, exposure_of
+from bot.gate.joint import ProposedStake, size_together
 from bot.gate.readiness import Readiness
 from bot.ports import Planner
+from bot.store import arms
+from bot.store.decisions import Rule
 from bot.store.dockets import Asked, Docket
 from bot.store.leave import Leaves
 from bot.store.ledger import Ledger
-from bot.store.usage import Counted
+from bot.store.usage import Counted, usage
 
 log = structlog.get_logger(__name__)
 
+# A plan that was made beside others is used as it is for so long; after that the market is read again.
+FRESH_PLAN = timedelta(seconds=30)
 NOT_LOOKED_AT = ("whether it is ready was never looked at",)
 
 
@@ -58,6 +64,7 @@ class Around:
             clairvoyant=docket.clairvoyant,
             apart=docket.apart,
             trades=lane.venue in self.planners,
+            closed_at=docket.closed_at,
         )
 
     def _lacking(self, lane: Lane) -> Sequence[str]:
@@ -100,27 +107,80 @@ def counts(case: Case) -> bool:
     return case.trades or case.lane.caps.orders_per_hour is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedOrder:
+    """What would be ordered if the others of the pass were not, or why nothing; ``part`` is what it may cost at most.
+
+    ``account`` is the one that all proposals of the pass are made on, so that their order makes no difference.
+    """
+
+    found: Case | Hold
+    account: Account
+    part: float = inf
+
+
 @dataclass(slots=True, kw_only=True)
 class Shop:
     """Plans the orders of one venue in one pass, one after the other, on the account as it was read at its begin.
 
     ``reserved`` is what intents may take from it that it does not show yet. A venue that does not answer is not asked
-    again in this pass.
+    again in this pass. ``bought`` is what the orders of the pass may cost so far, ``proposed`` are those by forecast
+    that are sized together.
     """
 
     planner: Planner
     account: Account
     down: str = ""
+    bought: float = 0.0
+    proposed: dict[str, ProposedOrder] = field(default_factory=dict)
+    worth: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take the worth of the account as it was read: purchases do not lower it."""
+        self.worth = self.account.equity
 
     def spend(self, cost: float) -> None:
         """Count what was sent: the account as it was read does not show it."""
         self.account = replace(self.account, cash=max(0.0, self.account.cash - cost))
 
+    async def propose(self, cases: Sequence[Case], *, reserved: float) -> None:
+        """Plan each of the cases as if it were alone, and size their orders together; one alone is as it is."""
+        if len(cases) < 2:
+            return
+        account = self._account(reserved)
+        found = {case.forecast.id: await self._planned(self._known(case), account) for case in cases}
+        stakes = [_stake(one) for one in found.values() if isinstance(one, Case) and _buys(one)]
+        share = cases[0].lane.bankroll
+        sized = size_together(stakes, cash=account.cash, correlation=share.correlation, least=share.least)
+        self.proposed |= {
+            name: ProposedOrder(found=one, account=account, part=sized.get(name, inf)) for name, one in found.items()
+        }
+
     async def plan(self, case: Case, *, reserved: float) -> Case | Hold:
         """Return the case with its plan, or why there can be none."""
+        known = self.proposed.pop(case.forecast.id, None)
+        if known is None:
+            return await self._planned(self._known(case), self._account(reserved))
+        if isinstance(known.found, Hold):
+            return known.found
+        case, order = replace(self._known(case), part=known.part), known.found.order
+        if order is None or known.part <= 0.0:
+            plan = known.found.plan
+            return replace(case, plan=None if plan is None else replace(plan, order=None))
+        fresh = case.now - known.found.now <= FRESH_PLAN
+        if fresh and order.cost <= min(most(case), known.part):
+            return replace(case, plan=known.found.plan)
+        return await self._planned(case, known.account)
+
+    def _account(self, reserved: float) -> Account:
+        return replace(self.account, cash=max(0.0, self.account.cash - reserved))
+
+    def _known(self, case: Case) -> Case:
+        return replace(case, worth=self.worth, in_pass=self.bought)
+
+    async def _planned(self, case: Case, account: Account) -> Case | Hold:
         if self.down:
             return case.later(self.down)
-        account = replace(self.account, cash=max(0.0, self.account.cash - reserved))
         try:
             plan = await self.planner.plan(wish_of(case, account))
         except Unavailable as error:
@@ -136,6 +196,37 @@ class Shop:
             log.exception("planner failed", question=str(case.forecast.ref))
             return case.later(f"the planner failed: {type(error).__name__}", PLAN_AGAIN)
         return replace(case, plan=plan if plan.order is None else _sound(plan, case.forecast.ref, account))
+
+
+def rule_of(case: Case, decide: Callable[[Case], Decision]) -> Rule:
+    """Return what decides over a case in the transaction that stores it, on arm record and stakes as they are then."""
+    return lambda database: decide(
+        _as_it_stands(
+            case,
+            arm=lambda: arms.newest(database, case.lane.venue, case.lane.account),
+            at_stake=lambda stake: usage(database, stake, case.now),
+        )
+    )
+
+
+def _as_it_stands(case: Case, *, arm: Callable[[], Arm | None], at_stake: Callable[[Counted], Usage]) -> Case:
+    now = replace(case, arm=arm()) if case.lane.live else case
+    return replace(now, usage=at_stake(counted(now))) if counts(now) else now
+
+
+def _buys(case: Case) -> bool:
+    return case.order is not None and case.order.side is Side.BUY
+
+
+def _stake(case: Case) -> ProposedStake:
+    order = case.order
+    return ProposedStake(
+        name=case.forecast.id,
+        stake=0.0 if order is None else order.cost,
+        edge=0.0 if order is None else order.edge,
+        event=exposure_of(case.question).event,
+        rooms=tuple(rooms(case)),
+    )
 
 
 def wish_of(case: Case, account: Account) -> Wish:

@@ -16,6 +16,7 @@ from bot.domain.request import (
     AdoptIntent,
     AnswerApproval,
     ArmVenue,
+    ClosePositions,
     DisarmVenue,
     ForecastQuestion,
     Halt,
@@ -71,6 +72,7 @@ _ACTS: Mapping[type[SignedRequest], Act] = {
     WithdrawForecast: Act.WITHDRAW,
     UnlockQuestion: Act.UNLOCK,
     ForecastQuestion: Act.FORECAST,
+    ClosePositions: Act.CLOSE,
 }
 _FRESH: Mapping[Act, timedelta] = {Act.UNLOCK: PATIENT, Act.FORECAST: PATIENT}
 

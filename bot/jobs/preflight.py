@@ -3,7 +3,7 @@
 It holds readers and planners alone: there is no submitter here that anything could be sent with.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -75,8 +75,21 @@ async def look(parts: Preflight, venue: str) -> list[Look]:
     ledger, now = parts.around.ledger, parts.clock.now()
     waiting = [*await ledger.forecasts.undecided(MOST), *await ledger.forecasts.held(MOST, now=now + FAR)]
     mine = [forecast for forecast in waiting if forecast.ref.venue == venue]
-    tally, shop = _Tally(), _shop(parts, venue)
-    return [await _look(parts, pair, tally, shop) for pair in await with_dockets(parts.around, mine, now)]
+    tally, shop, pairs = _Tally(), _shop(parts, venue), await with_dockets(parts.around, mine, now)
+    await _propose(parts, pairs, shop)
+    return [await _look(parts, pair, tally, shop) for pair in pairs]
+
+
+async def _propose(parts: Preflight, pairs: Sequence[tuple[Forecast, Docket]], shop: Shop | None) -> None:
+    """Have the orders sized together, as submitting does."""
+    leave, cases = parts.around.ledger.leave, []
+    for forecast, docket in pairs if shop is not None else ():
+        case = await parts.around.case(forecast, docket, parts.clock.now())
+        if case.trades and docket.successor is None and parts.gate.before(case) is None:
+            cases.append(replace(case, usage=await leave.usage(counted(case), now=case.now)))
+    if shop is not None and cases:
+        lane = cases[0].lane
+        await shop.propose(cases, reserved=await leave.waiting(lane.venue, lane.account, paper=not lane.live))
 
 
 async def _look(parts: Preflight, pair: tuple[Forecast, Docket], tally: _Tally, shop: Shop | None) -> Look:
@@ -99,6 +112,8 @@ async def _look(parts: Preflight, pair: tuple[Forecast, Docket], tally: _Tally, 
     decision = parts.gate.decide(planned)
     if isinstance(decision, Send):
         tally.sent.append(planned)
+        if shop is not None:
+            shop.bought = tally.reserved
     return Look(case=planned, decision=decision)
 
 

@@ -8,25 +8,27 @@ import structlog
 
 from bot.domain.forecast import Forecast
 from bot.domain.order import Account
-from bot.domain.permission import Approval, Arm, Usage
+from bot.domain.permission import Approval
 from bot.domain.submission import Decision, Hold, Intent, IntentState, Send
 from bot.errors import FoxcastError, StoreError
 from bot.gate.case import Case, Lane, on_paper
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
-from bot.jobs.cases import Around, Shop, counted, counts, with_dockets
+from bot.jobs.cases import Around, Shop, counted, counts, rule_of, with_dockets
+from bot.jobs.closing import PositionClosing
 from bot.jobs.comment import Commenting, plan_comments, text_of
 from bot.jobs.losses import stop_losing
+from bot.jobs.stop_loss import close_by_policy, has_policy
 from bot.jobs.together import together
 from bot.jobs.waits import BatchWait
 from bot.jobs.withdraw import StaleWithdrawing, withdraw_stale
 from bot.outbox.outbox import Outbox
 from bot.ports import Clock, Planner, Trader
-from bot.store import approvals, arms, holds, stops, usage
+from bot.store import approvals, holds, stops
 from bot.store.audit import AuditRow
+from bot.store.closings import ClosingResult
 from bot.store.dockets import Docket
 from bot.store.ledger import Ledger
-from bot.store.usage import Counted
 
 __all__ = ["BatchWait", "Begin", "Submitting", "submit_due"]
 
@@ -58,7 +60,8 @@ class Submitting:
     """What the submit job works with; a venue with a planner takes orders.
 
     ``commenting`` plans what is said beside forecasts that stand, ``stale`` withdraws those that could not be renewed,
-    each where config asks for that. ``look`` brings ``readiness`` up to date before anything is decided.
+    ``closing`` sells what a policy says, each where config asks for that. ``look`` brings ``readiness`` up to date
+    before anything is decided.
     """
 
     ledger: Ledger
@@ -71,6 +74,7 @@ class Submitting:
     look: Look = _look_at_nothing
     begin: Begin = field(default_factory=lambda: Begin(is_over=True))
     commenting: Commenting | None = None
+    closing: PositionClosing | None = None
     stale: StaleWithdrawing | None = None
 
 
@@ -82,6 +86,7 @@ async def submit_due(parts: Submitting) -> str:
         await parts.ledger.leave.write(lambda database: holds.ask_again(database, at=now))
         parts.begin.is_over = True
     this = _Pass(parts=parts, around=around, shops={}, acked=[])
+    sold = await _close_by_policy(this)
     sent, held, waits = 0, 0, Counter[str]()
     async for forecasts in _to_decide(parts):
         pairs = await with_dockets(around, forecasts, parts.clock.now())
@@ -95,7 +100,20 @@ async def submit_due(parts: Submitting) -> str:
         acknowledged += await parts.outbox.flush()
     told = f"; {withdrawn} stale ones withdrawn" if withdrawn else ""
     told += "".join(f"; {count} wait: {why}" for why, count in waits.most_common(1))
+    told += "".join(f"; {result}" for result in sold)
     return f"{sent} planned, {held} held, {acknowledged} acknowledged{told}"
+
+
+async def _close_by_policy(this: "_Pass") -> list[ClosingResult]:
+    """Sell what stop-loss and take-profit say before anything is bought."""
+    closing, sold = this.parts.closing, list[ClosingResult]()
+    for venue in this.parts.planners if closing is not None else ():
+        lane = this.around.lane(venue)
+        if closing is None or not has_policy(lane) or isinstance(shop := await this.shop(venue), str):
+            continue
+        shop.account, found = await close_by_policy(closing, this.around, lane, shop.account)
+        sold += found
+    return sold
 
 
 async def _look_around(parts: Submitting) -> Around:
@@ -168,16 +186,42 @@ async def _decide_all(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
 
 
 async def _one_by_one(this: _Pass, pairs: Sequence[Pair]) -> list[Decision]:
-    """Decide one after the other, and send each order while its price is fresh, before the next market is read."""
+    """Size all together, then decide one after the other, and send each order before the next one is looked at."""
+    await _propose(this, pairs)
     decisions = []
     for pair in pairs:
         if this.parts.outbox.stopping():
             break
         decisions.append(decision := await _decide(this, *pair))
         if isinstance(decision, Send):
-            this.sent.setdefault(decision.intent.ref.venue, []).append(decision.intent)
+            venue, order = decision.intent.ref.venue, decision.intent.order
+            this.sent.setdefault(venue, []).append(decision.intent)
+            if order is not None and isinstance(shop := this.shops.get(venue), Shop):
+                shop.bought += order.cost
             this.acked.append(await this.parts.outbox.flush())
     return decisions
+
+
+async def _propose(this: _Pass, pairs: Sequence[Pair]) -> None:
+    """Have the orders of a venue sized together, of what would come as far as its planner."""
+    cases = [case for pair in pairs if (case := await _to_plan(this, *pair)) is not None]
+    if len(cases) < 2:
+        return
+    lane = cases[0].lane
+    shop = await this.shop(lane.venue)
+    if not isinstance(shop, str):
+        reserved = await this.parts.ledger.leave.waiting(lane.venue, lane.account, paper=not lane.live)
+        await shop.propose(cases, reserved=reserved)
+
+
+async def _to_plan(this: _Pass, forecast: Forecast, docket: Docket) -> Case | None:
+    parts, now = this.parts, this.parts.clock.now()
+    if docket.successor is not None:
+        return None
+    case = await this.around.case(forecast, docket, now)
+    if parts.gate.before(case) is not None:
+        return None
+    return replace(case, usage=await parts.ledger.leave.usage(counted(case), now=now))
 
 
 async def _decide(this: _Pass, forecast: Forecast, docket: Docket) -> Decision:
@@ -214,25 +258,13 @@ async def _settle(parts: Submitting, case: Case) -> Decision:
     lane = case.lane
     if counts(case) or lane.live:
         decision = await parts.ledger.submissions.decide_by(
-            lambda database: parts.gate.decide(
-                _as_it_stands(
-                    case,
-                    arm=lambda: arms.newest(database, lane.venue, lane.account),
-                    at_stake=lambda stake: usage.usage(database, stake, case.now),
-                )
-            ),
+            rule_of(case, parts.gate.decide),
             forecast_id=case.forecast.id,
             at=case.now,
         )
     else:
         decision = await _store(parts, case.forecast, parts.gate.decide(case))
     return decision
-
-
-def _as_it_stands(case: Case, *, arm: Callable[[], Arm | None], at_stake: Callable[[Counted], Usage]) -> Case:
-    """Return the case with the arm record, and with what is at stake, as they are in this transaction."""
-    now = replace(case, arm=arm()) if case.lane.live else case
-    return replace(now, usage=at_stake(counted(now))) if counts(now) else now
 
 
 async def _store(parts: Submitting, forecast: Forecast, decision: Decision) -> Decision:

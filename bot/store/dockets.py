@@ -8,6 +8,7 @@ from sqlite_utils import Database
 
 from bot.domain.question import Question, QuestionRef
 from bot.domain.submission import Intent
+from bot.store.codec import moment
 from bot.store.questions import current
 from bot.store.runs import Runs
 from bot.store.schedule import lock_reason
@@ -16,6 +17,12 @@ from bot.store.submissions import standing
 from bot.store.versions import stated
 
 _SUCCESSOR = "select max(revision) from latest_forecast where ref = ? and forecaster = ? and revision > ?"
+# Whatever became of the sale: who wanted out does not want back in.
+_CLOSED = """
+select max(planned_at) from intent
+where ref = ? and account = ? and (? is null or (mode = 'paper') = ?) and order_body is not null
+  and coalesce(json_extract(order_body, '$.closing'), '') <> ''
+"""
 _MADE = """
 select f.setup, f.version, q.version, f.apart from forecast f join question q on q.ref = f.ref
 where f.ref = ? and f.forecaster = ? and f.revision = ?
@@ -40,7 +47,8 @@ class Docket:
     The question as it is now, its newest intent that is neither refused nor superseded, why it is locked for the
     forecaster, and the newest revision if the forecaster has completed a later one. ``forecast_on`` is the question as
     it was when it was forecast. ``clairvoyant``: this forecast was made without guards against knowing the future,
-    whatever config says of its forecaster by now. ``apart``: a person only wanted to see it.
+    whatever config says of its forecaster by now. ``apart``: a person only wanted to see it. ``closed_at`` is when a
+    position in the question was to be sold last whatever the belief.
     """
 
     question: Question
@@ -49,6 +57,7 @@ class Docket:
     successor: int | None
     forecast_on: Question | None = None
     clairvoyant: bool = False
+    closed_at: datetime | None = None
     apart: bool = False
 
 
@@ -91,4 +100,11 @@ def _docket(database: Database, asked: Asked, now: datetime) -> Docket:
         standing=standing(database, asked.ref, asked.account, paper=asked.paper),
         locked=lock_reason(database, asked.ref, asked.forecaster, now=now),
         successor=successor,
+        closed_at=_closed_at(database, asked),
     )
+
+
+def _closed_at(database: Database, asked: Asked) -> datetime | None:
+    values = [str(asked.ref), asked.account, asked.paper, asked.paper]
+    at: str | None = database.execute(_CLOSED, values).fetchone()[0]
+    return moment(at)

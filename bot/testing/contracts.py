@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Literal
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from bot.domain.order import ClosingWish, Side
 from bot.domain.prediction import Binary, BinaryShape, ChoiceShape, CurveShape
 from bot.domain.question import Question
 from bot.domain.resolution import Chosen, Example, Happened, Landed, Void
 from bot.domain.step import Json
 from bot.domain.submission import Batch, Intent, IntentState, Receipt
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.ports import Archive, Sealer, Submitter
+from bot.ports import Archive, ClosingPlanner, Sealer, Submitter
 from bot.specs import API_VERSION, Can, Settings, VenueSpec, Workplace
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
@@ -131,6 +132,44 @@ class VenueContract:
             pytest.skip("this venue reads nothing over HTTP")
         async with self.spec.reader(self.remote, workplace) as venue:
             assert [question async for question in venue.questions()]
+
+
+class ClosingContract:
+    """What every planner must do that sells positions whatever the belief; the wish is about one that can be sold."""
+
+    @pytest.fixture
+    async def planner(self) -> ClosingPlanner:
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def wish(self) -> ClosingWish:
+        raise NotImplementedError
+
+    async def test_it_says_that_it_can(self, planner: ClosingPlanner) -> None:
+        assert isinstance(planner, ClosingPlanner)
+
+    async def test_no_more_than_the_position_is_sold_and_nothing_is_paid(
+        self, planner: ClosingPlanner, wish: ClosingWish
+    ) -> None:
+        plan = await planner.plan_closing(wish)
+        order, held = plan.order, wish.position
+        assert order is not None, plan.why
+        assert (order.contract, order.leg, order.side) == (held.contract, held.leg, Side.SELL)
+        assert 0.0 < order.shares <= held.shares
+        assert order.cost == 0.0
+        assert order.limit <= order.expected
+        assert order.currency == wish.account.currency
+
+    async def test_it_needs_no_cash(self, planner: ClosingPlanner, wish: ClosingWish) -> None:
+        rich = await planner.plan_closing(wish)
+        poor = await planner.plan_closing(replace(wish, account=replace(wish.account, cash=0.0)))
+        assert poor.order == rich.order
+
+    async def test_half_of_it_can_be_sold(self, planner: ClosingPlanner, wish: ClosingWish) -> None:
+        half = replace(wish.position, shares=wish.position.shares / 2)
+        order = (await planner.plan_closing(replace(wish, position=half))).order
+        assert order is not None
+        assert order.shares <= half.shares
 
 
 class ArchiveContract:

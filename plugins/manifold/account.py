@@ -18,8 +18,8 @@ from bot.api import Account, Clock, ContractError, Leg, NotFound, OpenOrder, Pos
 from plugins.manifold.bets import remaining, rests
 from plugins.manifold.book import NEAR
 from plugins.manifold.client import Client, Record
-from plugins.manifold.planner import CURRENCY
 from plugins.manifold.raw import RawBet, RawMe, moment_of, name_of, parsed
+from plugins.manifold.sales import CURRENCY
 from plugins.manifold.settings import VENUE
 from plugins.manifold.state import WHOLE, MarketState, Shares, contract_of
 

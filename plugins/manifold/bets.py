@@ -163,11 +163,14 @@ def would_meet(bet: RawBet, order: Order, *, linked: bool) -> bool:
     """Say whether an order of our own could be filled by another one of ours.
 
     It is met by the other leg on the same answer; where one answer wins, a bet on one is also one against the others.
+    A sale is a bet on the other leg.
     """
     answer = parts_of(order.contract)[1]
+    other = Leg.NO if order.leg is Leg.YES else Leg.YES
+    taken = (order.leg if order.side is Side.BUY else other).upper()
     if (bet.answer or "") == answer:
-        return bet.outcome != order.leg.upper()
-    return linked and bet.outcome == order.leg.upper()
+        return bet.outcome != taken
+    return linked and bet.outcome == taken
 
 
 def worse_than_planned(bet: RawBet, order: Order) -> str | None:

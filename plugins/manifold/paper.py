@@ -25,7 +25,6 @@ from bot.api import (
     PaperPlace,
     Position,
     Rejected,
-    Side,
     Submitter,
     Unavailable,
     Visit,
@@ -37,8 +36,9 @@ from plugins.manifold.account import MARKED_FOR_S
 from plugins.manifold.client import Client
 from plugins.manifold.paper_fills import Ask, Got, Nothing, mark, payout
 from plugins.manifold.paper_market import ManifoldPaperMarket
-from plugins.manifold.planner import CURRENCY, shares_of
+from plugins.manifold.planner import shares_of
 from plugins.manifold.reading import Reads, read_state
+from plugins.manifold.sales import CURRENCY
 from plugins.manifold.scale import Scale
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.state import MarketState, parts_of
@@ -61,8 +61,6 @@ class PaperMarket:
         return sealed_at + self._rests
 
     async def arrive(self, visit: Visit) -> Met:
-        if visit.order.side is Side.SELL:
-            return Met(fate=Fate.DROPPED, why="shares are given up by buying the other side, never sold")
         met = await self._market.arrive(
             visit.order, decided_at=visit.sealed_at, expires_at=visit.expires_at, held=visit.held
         )

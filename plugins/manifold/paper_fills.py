@@ -16,7 +16,7 @@ from plugins.manifold.arbitrage import Board, Trade
 from plugins.manifold.book import NEAR, Take
 from plugins.manifold.cpmm import LEAST_STAKE, fee
 from plugins.manifold.scale import Scale
-from plugins.manifold.state import WHOLE, MarketState, Shares, milliseconds
+from plugins.manifold.state import WHOLE, MarketState, Shares, milliseconds, parts_of
 
 _NOTHING = 1e-9
 
@@ -101,6 +101,31 @@ def arrive(ask: Ask, state: MarketState, own: Sequence[Shares], *, now: datetime
     if trade.drains:
         return Nothing("the pool is too small for it")
     return _got(ask, trade, board)
+
+
+def sold(order: Order, state: MarketState, own: Sequence[Shares], *, now: datetime, timing: Timing) -> Got | Nothing:
+    """Sell on the market as it would be with what is held, all at once or, below the limit on average, nothing."""
+    answer = parts_of(order.contract)[1]
+    there = state.answer(answer)
+    if why := state.closed(now=now) or _unfit(state, now, timing):
+        return Nothing(why)
+    if there is None or there.resolved:
+        return Nothing("the market has no such answer any more" if there is None else "the answer is resolved")
+    board = carried(state.board(now=now), own)
+    sale = board.sale(answer, order.leg, order.shares)
+    if sale.shares < order.shares * (1.0 - NEAR) or sale.drains:
+        return Nothing("nobody buys that many shares")
+    if sale.stake / order.shares < order.limit - NEAR:
+        return Nothing(f"a share would bring {sale.stake / order.shares:.4f}, less than the limit {order.limit:.4f}")
+    return Got(
+        stake=sale.stake,
+        shares=order.shares,
+        fee=0.0,
+        rest=0.0,
+        fate=Fate.NONE_LEFT,
+        before=board.probability(answer),
+        after=board.after(sale).probability(answer),
+    )
 
 
 def rested(ask: Ask, state: MarketState, own: Sequence[Shares], *, now: datetime) -> Got | Nothing:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from bot.api import Clock, ContractError, Leg, Order, Position, Rejected, Unavailable
-from plugins.manifold.paper_fills import Ask, Got, Nothing, Timing, arrive, mark, rested
+from bot.api import Clock, ContractError, Leg, Order, Position, Rejected, Side, Unavailable
+from plugins.manifold.paper_fills import Ask, Got, Nothing, Timing, arrive, mark, rested, sold
 from plugins.manifold.planner import shares_of
 from plugins.manifold.reading import Reads, read_state
 from plugins.manifold.state import MarketState, parts_of
@@ -32,13 +32,15 @@ class ManifoldPaperMarket:
         self, order: Order, *, decided_at: datetime, expires_at: datetime | None, held: Sequence[Position]
     ) -> Met:
         """Fill an order on the market as it is now; to be asked once the delay is over (MF-X3)."""
-        ask = Ask.of(order, expires_at=expires_at)
+        ask = None if order.side is Side.SELL else Ask.of(order, expires_at=expires_at)
         state = await self._read(order.contract)
         if isinstance(state, Nothing):
             return Met(result=state)
         timing = Timing(decided_at=decided_at, delay=self._delay)
-        own = shares_of(tuple(held), state.market)
-        return Met(result=arrive(ask, state, own, now=self._clock.now(), timing=timing), state=state.to_json())
+        own, now = shares_of(tuple(held), state.market), self._clock.now()
+        if ask is None:
+            return Met(result=sold(order, state, own, now=now, timing=timing), state=state.to_json())
+        return Met(result=arrive(ask, state, own, now=now, timing=timing), state=state.to_json())
 
     async def later(self, rest: Ask, *, market: str, held: Sequence[Position]) -> Met | None:
         """Fill what rests on the market as it is now (MF-X7); None where it cannot be read, which ends no order."""

@@ -7,18 +7,20 @@ is about one alone. Options of a choice are the names of ``state.option_names``.
 ``terms`` speak the venue's language: ``market``, ``answer`` ("" for none), ``amount`` (mana, with cents),
 ``limit_prob`` (P(YES), as decimal text), ``type`` (the market's outcome type) and ``cancel`` (own open orders on the
 other side, to be cancelled first). ``shares`` is what the stake brings on the market as it was read; the venue bounds
-the stake alone.
+the stake alone. What is held against the belief is sold before anything is bought (``sales``); such an order has
+neither ``amount`` nor ``limit_prob``.
 Source: venue document, section 9.
 """
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 
 from bot.api import (
     Binary,
     Choice,
+    ClosingWish,
     ContractError,
     Curve,
     CurveShape,
@@ -37,9 +39,9 @@ from plugins.manifold.book import Take
 from plugins.manifold.cpmm import LEAST_STAKE, crossing, fee
 from plugins.manifold.kelly import PERCENT, Held, Purse, fraction, limit_of, shrunk
 from plugins.manifold.reading import Reads, read_state
+from plugins.manifold.sales import CURRENCY, DUST, OTHER, answers_first, closing_sale, sale_of, sellable
 from plugins.manifold.state import TRADED, WHOLE, MarketState, Shares, contract_of, parts_of
 
-CURRENCY = "MANA"
 # Answers that are looked at where the best one may not be traded.
 _TRIES = 3
 _CENT = Decimal("0.01")
@@ -59,15 +61,28 @@ class ManifoldPlanner:
         if not market:
             message = f"{question.ref} names no market"
             raise Rejected(message)
+        state = await self._state(wish, market)
+        # Sizing in a market of many answers takes a second: not on the loop.
+        return await asyncio.to_thread(planned, wish, state)
+
+    async def plan_closing(self, wish: ClosingWish) -> Plan:
+        state = await self._state(wish, parts_of(wish.position.contract)[0])
+        if why := state.closed(now=wish.now):
+            return Plan(why=why, state=state.to_json())
+        found = await asyncio.to_thread(closing_sale, state, wish.position)
+        if isinstance(found, str):
+            return Plan(why=found, state=state.to_json())
+        order = replace(found, option=wish.position.option)
+        return Plan(why=_said(order), order=order, state=state.to_json())
+
+    async def _state(self, wish: Wish | ClosingWish, market: str) -> MarketState:
         own = {order.id for order in wish.account.orders}
         try:
             state = await read_state(self._client, market, now=wish.now, own_orders=own)
         except ContractError as error:
-            message = f"{question.ref} cannot be traded: {error}"
+            message = f"{wish.question.ref} cannot be traded: {error}"
             raise Rejected(message) from error
-        state = state.owning(shares_of(wish.account.positions, market))
-        # Sizing in a market of many answers takes a second: not on the loop.
-        return await asyncio.to_thread(planned, wish, state)
+        return state.owning(shares_of(wish.account.positions, market))
 
 
 def planned(wish: Wish, state: MarketState) -> Plan:
@@ -83,9 +98,11 @@ def planned(wish: Wish, state: MarketState) -> Plan:
     if isinstance(beliefs, str):
         return Plan(why=beliefs, state=text)
     desk = _Desk(wish, state, state.board(now=wish.now))
-    best = sorted(beliefs, key=lambda answer: -abs(beliefs[answer] - desk.board.probability(answer)))
+    by_gap = sorted(beliefs, key=lambda answer: -abs(beliefs[answer] - desk.board.probability(answer)))
+    against = frozenset(answer for answer in beliefs if desk.is_held_against(answer, beliefs))
+    best = answers_first(by_gap, against)
     reasons: list[str] = []
-    for answer in best[:_TRIES]:
+    for answer in best[: _TRIES + len(against)]:
         found = desk.order(answer, beliefs)
         if isinstance(found, Order):
             return Plan(why=_said(found), order=found, state=text)
@@ -160,17 +177,46 @@ class _Desk:
         self.purse = Purse(cash=max(wish.account.cash, 0.0), held=held)
         self.step = _FINE if state.outcome_type == "PSEUDO_NUMERIC" else PERCENT
 
+    def is_held_against(self, answer: str, beliefs: Mapping[str, float]) -> bool:
+        """Say whether shares are held that the belief has to be given up."""
+        bet = self._bet(answer, beliefs)
+        return self._held_against(bet) > DUST and bet.worth - bet.asked >= self.wish.appetite.edge
+
     def order(self, answer: str, beliefs: Mapping[str, float]) -> Order | str:
         """Return an order on that answer, or why there is none."""
-        appetite, price = self.wish.appetite, self.board.probability(answer)
-        belief = shrunk(beliefs[answer], price, appetite.shrink)
-        bet = _Bet(answer, Leg.YES if belief > price else Leg.NO, belief, price)
+        bet = self._bet(answer, beliefs)
+        if self._held_against(bet) > DUST:
+            return self._sale(bet)
         if why := self._passed(bet) or self._resting(bet):
             return why
+        appetite, belief, price = self.wish.appetite, bet.belief, bet.price
         advice = fraction(self.board, answer, self.purse, _scaled(beliefs, answer, belief), share=appetite.kelly)
         if advice.leg is not bet.leg or advice.trade.stake <= 0.0:
             return f"what is held is enough for a belief of {belief:.3f} at {price:.3f}"
         return self._limited(bet, min(advice.trade.stake, appetite.most, self.purse.cash))
+
+    def _bet(self, answer: str, beliefs: Mapping[str, float]) -> _Bet:
+        price = self.board.probability(answer)
+        belief = shrunk(beliefs[answer], price, self.wish.appetite.shrink)
+        return _Bet(answer, Leg.YES if belief > price else Leg.NO, belief, price)
+
+    def _held_against(self, bet: _Bet) -> float:
+        held = self.purse.held.get(bet.answer, Held())
+        return held.no if bet.leg is Leg.YES else held.yes
+
+    def _sale(self, bet: _Bet) -> Order | str:
+        """Sell what is held against the belief, for no less than it is worth; it takes no cash and no new risk."""
+        leg, held, worth = OTHER[bet.leg], self._held_against(bet), 1.0 - bet.worth
+        if bet.worth - bet.asked < self.wish.appetite.edge:
+            least = self.wish.appetite.edge
+            return f"{held:.2f} {leg} are held, and the belief {bet.belief:.3f} is within {least:g} of {bet.price:.3f}"
+        if why := self._resting(bet):
+            return why
+        shares = sellable(self.board, bet.answer, leg, held, worth)
+        if shares <= DUST:
+            return f"{held:.2f} {leg} are held, and would not bring enough to be given up: worth {worth:.3f}"
+        found = sale_of(self.state, self.board, bet.answer, leg, shares, worth=worth)
+        return found if isinstance(found, str) else replace(found, option=self._option(bet.answer))
 
     def _passed(self, bet: _Bet) -> str | None:
         appetite = self.wish.appetite
@@ -211,9 +257,7 @@ class _Desk:
 
     def _written(self, bet: _Bet, trade: Trade, amount: Decimal, limit: Decimal) -> Order:
         contract = contract_of(self.state.market, bet.answer)
-        answer = self.state.answer(bet.answer)
         against = [o.id for o in self.wish.account.orders if o.contract == contract and o.leg is not bet.leg]
-        about_one = "answer" in self.wish.question.facts
         return Order(
             contract=contract,
             leg=bet.leg,
@@ -223,7 +267,7 @@ class _Desk:
             cost=float(amount) + fee(float(amount)),
             expected=trade.stake / trade.shares,
             currency=CURRENCY,
-            option="" if answer is None or about_one else _name(self.state, bet.answer),
+            option=self._option(bet.answer),
             fees=fee(float(amount)),
             edge=bet.edge(trade),
             terms={
@@ -235,6 +279,10 @@ class _Desk:
                 "cancel": list(against),
             },
         )
+
+    def _option(self, answer: str) -> str:
+        about_one = "answer" in self.wish.question.facts
+        return "" if self.state.answer(answer) is None or about_one else _name(self.state, answer)
 
 
 def _name(state: MarketState, answer: str) -> str:
@@ -252,6 +300,9 @@ def _scaled(beliefs: Mapping[str, float], answer: str, belief: float) -> dict[st
 
 
 def _said(order: Order) -> str:
-    amount, limit = order.terms["amount"], order.terms["limit_prob"]
     what = f" of {order.option}" if order.option else ""
+    if order.side is Side.SELL:
+        brings = order.shares * order.expected
+        return f"sell {order.shares:.2f} {order.leg}{what} at {order.expected:.3f}, which brings {brings:.2f}"
+    amount, limit = order.terms["amount"], order.terms["limit_prob"]
     return f"{amount} on {order.leg}{what} at {order.expected:.3f}, P(YES) to {limit}, edge {order.edge:.3f} a share"

@@ -80,8 +80,9 @@ class ManifoldSettings(Settings):
     tokens: Annotated[tuple[Literal["MANA", "CASH"], ...], Field(min_length=1)] = ("MANA",)
     """Which currencies."""
 
-    min_liquidity: float = Field(default=0.0, ge=0)
-    """Only markets with so much liquidity, in mana."""
+    min_liquidity: float = Field(default=100.0, ge=0)
+    """Only markets with so much liquidity, in mana: the least that one is made with today. Thinner ones are neither
+    forecast nor traded on."""
 
     min_volume: float = Field(default=0.0, ge=0)
     """Only markets on which so much was bet."""

@@ -66,7 +66,9 @@ from plugins.manifold.client import Client, headers_of
 from plugins.manifold.comments import FEE, is_comment_of, seal_comment
 from plugins.manifold.paper import share_payout
 from plugins.manifold.raw import RawBet, name_of, parsed
+from plugins.manifold.reading import read_state
 from plugins.manifold.recheck import read_again
+from plugins.manifold.sales import refused_price
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.state import parts_of
 from plugins.manifold.verdict import verdict_of
@@ -201,11 +203,21 @@ class ManifoldWriter:
     async def _order_sealed(self, intent: Intent, order: Order) -> Sealed:
         made_ms = self._client.stamp_ms()
         if order.side is Side.SELL:
+            await self._require_price(order)
             alike = [bet.created for bet in await self._own_bets(order, made_ms - LOOK_BACK_MS) if is_sale(bet, order)]
             return seal_sale(intent, order, made_ms=made_ms, after_ms=math.ceil(max(alike, default=0)))
         lifetime_ms = round(self._settings.order_lifetime_s * 1000.0)
         self._last_expiry = max(made_ms + lifetime_ms, self._last_expiry + 1)
         return seal_bet(intent, order, made_ms=made_ms, expires_ms=self._last_expiry)
+
+    async def _require_price(self, order: Order) -> None:
+        """Raise Rejected for a sale that would bring less than its limit now: the venue itself takes none."""
+        market = parts_of(order.contract)[0]
+        own = {bet.id for bet in await self._holdings.orders(market)}
+        state = await read_state(self._client, market, now=self._clock.now(), own_orders=own)
+        if why := await asyncio.to_thread(refused_price, state, order):
+            message = f"market {market}: {why}"
+            raise Rejected(message)
 
     # On the wire
 
@@ -229,7 +241,7 @@ class ManifoldWriter:
         if order is None:
             if (found := await self._comment_there(intent)) is not None:
                 return found
-        elif order.side is Side.BUY and (why := await self._obstacle(order, wanted)):
+        elif why := await self._obstacle(order, wanted):
             return _receipt(intent, IntentState.ABSENT, why)
         late = is_late(wanted.sealed, self._clock.now())
         return _receipt(intent, IntentState.ABSENT, "sealed too long ago") if late else None
@@ -260,7 +272,8 @@ class ManifoldWriter:
         left = {bet.id for bet in await self._holdings.orders(wanted.market)} & against if against else set()
         if left:
             return f"own orders that it would meet could not be cancelled: {sorted(left)}"
-        return await self._rehearsed(order, wanted.sealed) if self._settings.dry_run else None
+        rehearses = self._settings.dry_run and order.side is Side.BUY
+        return await self._rehearsed(order, wanted.sealed) if rehearses else None
 
     async def _rehearsed(self, order: Order, sealed: Sealed) -> str | None:
         """Ask what the bet would do, which moves nothing; return what is wrong with it."""

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
@@ -18,8 +18,10 @@ from typing import Protocol
 from bot.api import (
     Binary,
     Choice,
+    ClosingWish,
     ContractError,
     Json,
+    Leg,
     NotFound,
     Order,
     Plan,
@@ -36,7 +38,7 @@ from plugins.polymarket.depth import Fitness
 from plugins.polymarket.parse import Contract, contracts_of
 from plugins.polymarket.raw import decimal_of, flag_of
 from plugins.polymarket.settings import TradingSettings
-from plugins.polymarket.sizing import Sizer, Stand
+from plugins.polymarket.sizing import Sized, Sizer, Stand, closing_size
 from plugins.polymarket.terms import CURRENCY, OrderType, Terms
 
 # Options that are looked at where the best one may not be traded.
@@ -71,25 +73,40 @@ class PolymarketPlanner:
 
     async def plan(self, wish: Wish) -> Plan:
         question = wish.question
-        try:
-            contracts = contracts_of(question)
-        except ContractError as error:
-            message = f"{question.ref} cannot be traded: {error}"
-            raise Rejected(message) from error
-        if not contracts:
-            message = f"{question.ref} has no market that can be traded"
-            raise Rejected(message)
+        contracts = _contracts(question)
         books = await read_books(self._client, contracts)
         desk = _Desk(wish, contracts, books, self._fitness)
         beliefs = _beliefs(question, wish.predictions[question.targets[0].key])
         return await self._best(desk, beliefs)
 
+    async def plan_closing(self, wish: ClosingWish) -> Plan:
+        contracts, position = _contracts(wish.question), wish.position
+        option = next((name for name, one in contracts.items() if one.market == position.contract), None)
+        if option is None:
+            message = f"{wish.question.ref} has no market {position.contract}"
+            raise Rejected(message)
+        contract = contracts[option]
+        books = await read_books(self._client, {option: contract})
+        book = books.get(option)
+        state = DecisionState(at=wish.now, option=option, contract=contract, book=book, touches={}).to_json()
+        if book is None:
+            return Plan(why="it has no book now", state=state)
+        stand = Stand(option=option, contract=contract, book=book, prices={})
+        found = closing_size(stand, position)
+        # Resting orders of one's own on that market hold shares back, or would be met.
+        cancel = tuple(one.id for one in wish.account.orders if one.contract == contract.market)
+        order = found if isinstance(found, str) else await self._written(stand, replace(found, cancel=cancel), wish.now)
+        if isinstance(order, str):
+            return Plan(why=order, state=state)
+        return Plan(why=_said(order), order=order, state=state)
+
     async def _best(self, desk: "_Desk", beliefs: Mapping[str, float]) -> Plan:
         """Try the options that the belief is furthest from the market on, most first."""
         fit = [option for option in desk.contracts if option in beliefs and desk.middle(option) is not None]
         reasons = [] if fit else [desk.unfit()]
-        by_gap = sorted(fit, key=lambda option: -abs(beliefs[option] - float(desk.middle(option) or 0)))
-        for option in by_gap[:_TRIES]:
+        against = {option for option in fit if desk.is_held_against(option, beliefs)}
+        by_gap = sorted(fit, key=lambda option: (option not in against, -abs(beliefs[option] - desk.prices[option])))
+        for option in by_gap[: _TRIES + len(against)]:
             found = await self._order(desk, option, beliefs)
             if isinstance(found, Order):
                 return Plan(why=_said(found), order=found, state=desk.state(option))
@@ -104,6 +121,11 @@ class PolymarketPlanner:
         found = await asyncio.to_thread(Sizer(desk.wish, kind, desk.contracts).sized, stand, beliefs)
         if isinstance(found, str):
             return found
+        return await self._written(stand, found, desk.wish.now)
+
+    async def _written(self, stand: Stand, found: Sized, now: datetime) -> Order | str:
+        """Return the order, or why the venue would not take it."""
+        contract, book, option = stand.contract, stand.book, stand.option
         # Only where something is to be ordered: it is a request of its own.
         held_s = await taker_delay(self._client, contract)
         if isinstance(held_s, str):
@@ -119,7 +141,7 @@ class PolymarketPlanner:
             mid=found.mid,
             held_s=held_s,
             lifetime=timedelta(seconds=self._settings.order_lifetime_s if found.type.rests else 0.0),
-            book={"hash": book.hash, "at": book.at.isoformat(), "read_at": desk.wish.now.isoformat()},
+            book={"hash": book.hash, "at": book.at.isoformat(), "read_at": now.isoformat()},
             cancel=found.cancel,
         )
         if (why := terms.refusal(tick=book.tick, min_size=book.min_size)) is not None:
@@ -153,6 +175,12 @@ class _Desk:
     def middle(self, option: str) -> Decimal | None:
         """Return the middle of a book that may be traded on, None for any other."""
         return None if self._why[option] else self.books[option].mid
+
+    def is_held_against(self, option: str, beliefs: Mapping[str, float]) -> bool:
+        """Say whether shares are held of the leg that the belief is not on."""
+        against = Leg.NO if beliefs[option] > self.prices[option] else Leg.YES
+        market = self.contracts[option].market
+        return any(one.contract == market and one.leg is against for one in self.wish.account.positions)
 
     def unfit(self) -> str:
         """Say why none of the books may be traded on."""
@@ -213,6 +241,19 @@ async def taker_delay(client: Reads, contract: Contract) -> Decimal | str:
         return "the market takes no orders now"
     usual = _USUAL_DELAY if flag_of(said.get("itode")) else Decimal(0)
     return max(contract.delay_s, decimal_of(said.get("sd")) or Decimal(0), usual)
+
+
+def _contracts(question: Question) -> Mapping[str, Contract]:
+    """Return what is traded of a question by option; raises Rejected where nothing is."""
+    try:
+        contracts = contracts_of(question)
+    except ContractError as error:
+        message = f"{question.ref} cannot be traded: {error}"
+        raise Rejected(message) from error
+    if not contracts:
+        message = f"{question.ref} has no market that can be traded"
+        raise Rejected(message)
+    return contracts
 
 
 def _beliefs(question: Question, prediction: Prediction) -> Mapping[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
-from bot.api import Leg, OpenOrder, Side, Wish
+from bot.api import Leg, OpenOrder, Position, Side, Wish
 from plugins.polymarket.books import ONE, Book, Level
 from plugins.polymarket.depth import facing, of_leg, take
 from plugins.polymarket.fees import Fees
@@ -19,6 +19,8 @@ from plugins.polymarket.parse import Contract
 from plugins.polymarket.terms import CENT, LEAST_DOLLARS, OrderType, grain_of, on_grid, whole
 
 _ENDLESS = Decimal(10) ** 12
+# Fewer shares bring some cents at most.
+LEAST_SOLD = Decimal("0.1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,12 +203,37 @@ class _Case:
         return self.book.mid or Decimal(0)
 
     def can_sell(self, held: Decimal) -> bool:
-        """Say whether so many shares of the other leg are enough to sell some: what is less is left where it is."""
-        return held >= grain_of(ONE - facing(self.book, Side.BUY)[0].price, OrderType.FAK)
+        """Say whether so many shares of the other leg are worth a sale of their own; what is less stops nothing."""
+        return held >= LEAST_SOLD
 
     def gain(self, price: Decimal) -> Decimal:
         """Return what a share bought at a price gains by the belief, after fees."""
         return self.worth - price - self.fees.per_share(price)
+
+
+def closing_size(stand: Stand, position: Position) -> Sized | str:
+    """Return the sale of a whole position at the bids, as far down as it takes, or why nothing of it can be sold."""
+    leg, held = position.leg, Decimal(repr(position.shares))
+    token = stand.contract.yes if leg is Leg.YES else stand.contract.no
+    book, fees = of_leg(stand.book, leg, token), Fees.of(stand.contract.fees, stand.contract.market)
+    bids = facing(book, Side.SELL)
+    found = _best(bids, held, None, fees, OrderType.FAK)
+    if found is None:
+        return f"{held:.4f} {leg} are held, less than can be sold" if bids else f"nobody bids for {leg}"
+    limit, size = found
+    taken = take(bids, fees, shares=size)
+    return Sized(
+        leg=leg,
+        side=Side.SELL,
+        type=OrderType.FAK,
+        price=limit,
+        size=size,
+        cost=Decimal(0),
+        expected=taken.average,
+        fee=taken.fee,
+        edge=Decimal(0),
+        mid=book.mid or limit,
+    )
 
 
 def _held(wish: Wish, names: Mapping[str, str]) -> dict[str, Held]:
@@ -249,7 +276,7 @@ def _best(
     for price, shown in levels:
         there += shown
         most = min(wanted, there) if budget is None else min(wanted, there, budget / fees.worst(price))
-        size = whole(most, grain_of(price, kind))
+        size = whole(most, grain_of(price, kind, Side.SELL if budget is None else Side.BUY))
         least = Decimal(0) if budget is None else LEAST_DOLLARS
         if size > 0 and size * price >= least and (found is None or size > found[1]):
             found = price, size

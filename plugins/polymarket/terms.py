@@ -1,8 +1,10 @@
 """What an order of this venue says beyond prices and sizes, and which prices and sizes the venue takes.
 
 Prices lie on the grid of the book and inside it, sizes have two decimals. An order that is to be matched at once is a
-limit order at the worst price it takes, of so many shares that its dollars have two decimals: that is all the venue
-accepts there. Source: venue document, sections 5.1, 5.2 and 15.3.
+limit order at the worst price it takes. A purchase of that kind is of so many shares that its dollars have two
+decimals: that is all the venue accepts there. A sale is counted in shares, which have two decimals whatever the tick;
+its dollars have as many decimals as price and size make, as the official clients sign them.
+Source: venue document, sections 5.1, 5.2 and 15.3.
 """
 
 import math
@@ -136,10 +138,12 @@ class Terms:
         return None if self.lifetime >= LEAST_LIFE else "it would end in less than three minutes"
 
     def _matched_refusal(self) -> str | None:
+        if self.side is Side.SELL:
+            return None
         value = self.price * self.size
         if value % CENT:
             return f"{self.price} x {self.size} is no amount in whole cents"
-        if self.side is Side.BUY and value < LEAST_DOLLARS:
+        if value < LEAST_DOLLARS:
             return f"it is worth {value} dollars, and {LEAST_DOLLARS} is the least"
         return None
 
@@ -149,9 +153,9 @@ def on_grid(price: Decimal, tick: Decimal, side: Side) -> Decimal:
     return (price / tick).to_integral_value(ROUND_FLOOR if side is Side.BUY else ROUND_CEILING) * tick
 
 
-def grain_of(price: Decimal, kind: OrderType) -> Decimal:
-    """Return the steps of sizes at a price: hundredths, or for what is matched at once so many that cents result."""
-    if kind.rests:
+def grain_of(price: Decimal, kind: OrderType, side: Side = Side.BUY) -> Decimal:
+    """Return the steps of sizes at a price: hundredths, or for what is bought at once so many that cents result."""
+    if kind.rests or side is Side.SELL:
         return CENT
     units = price * _FINEST
     if units % 1:

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from ipaddress import ip_address
@@ -97,6 +98,12 @@ def test_the_commands_to_look_further_work_as_printed(demo: tuple[Foxcast, Answe
     checked = inside(foxcast, *shlex.split(real[0])[1:])
     assert checked.code == 0
     assert "127.0.0.1" not in (foxcast.folder / "real.toml").read_text()
+    venues = tomllib.loads((foxcast.folder / "real.toml").read_text())["venues"]
+    assert {name for name, table in venues.items() if "per_order" in table.get("caps", {})} == {
+        "manifold",
+        "polymarket",
+    }
+    assert all(table["bankroll"]["per_pass"] == 0.1 for table in venues.values() if "bankroll" in table)
 
 
 def test_the_ledger_of_the_demo_is_one_like_any_other(demo: tuple[Foxcast, Answer, list[Any]]) -> None:

@@ -104,7 +104,7 @@ async def test_what_a_person_rejects_stays_and_what_they_approve_leaves(venue: F
 
 
 @pytest.mark.slow
-async def test_a_change_of_mind_buys_the_other_side_on_the_cash_that_is_there(
+async def test_a_change_of_mind_sells_first_and_buys_the_other_side_after_that(
     venue: FakeManifold, tmp_path: Path
 ) -> None:
     market = venue.world.add_market("Will the lamp be lit?", prob=0.3)
@@ -114,9 +114,12 @@ async def test_a_change_of_mind_buys_the_other_side_on_the_cash_that_is_there(
         assert (await foxcast.once())["submit"] == "1 planned, 0 held, 1 acknowledged"
         venue.world.edit(market, question=f"Will the lamp be lit, as {DIFFERENT}?")
         assert (await foxcast.once())["submit"].startswith("1 planned, 0 held, 1 acknowledged")
-        [newest, first] = [row for row in await foxcast.orders() if row["action"] == "order"]
-        assert (first["order"]["leg"], newest["order"]["leg"], newest["state"]) == ("yes", "no", "acked")
+        venue.world.edit(market, question=f"Will the lamp be lit now, as {DIFFERENT}?")
+        assert (await foxcast.once())["submit"].startswith("1 planned, 0 held, 1 acknowledged")
+        made = [row["order"] for row in await foxcast.orders() if row["action"] == "order"]
+        assert [(one["side"], one["leg"]) for one in made] == [("buy", "no"), ("sell", "yes"), ("buy", "yes")]
     assert [bet["outcome"] for bet in bets(venue)] == ["YES", "NO"]
+    assert [path for path, _ in writes(venue) if path.endswith("/sell")] == [f"/v0/market/{market.id}/sell"]
 
 
 async def test_while_halted_nothing_leaves_and_after_resuming_it_does(venue: FakeManifold, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from bot.config.model import BankrollSection
 from bot.testing.venues.stand import toml
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ CONFIG, REAL, LOG = "config.toml", "real.toml", "log.txt"
 REAL_STATE = "state"
 # What one order, all of a day and all together may cost: less than would be bought, so that it shows what holds back.
 CAPS = {"per_order": 20.0, "per_day": 60.0, "total": 1_000.0}
+# What bounds a first account at a real venue, which is one of 1,000 on paper: amounts, and shares of what it is worth.
+REAL_CAPS = {"per_order": 25.0, "per_question": 50.0, "per_day": 100.0, "daily_loss": 100.0, "drawdown": 250.0}
 
 _HEAD = """\
 # Made by foxcast demo. All of it is a simulation: invented questions, news, crowds and accounts, and a model that plays
@@ -119,15 +122,24 @@ def _real(stand: Stand, plan: Plan) -> Iterator[str]:
         "state": f"{REAL_STATE}/real",
         "seed": plan.seed,
         "plugins": [*free, FORECASTERS[-1]],
-        "venues": {name: {"forecasters": [FORECASTERS[-1]], **table} for name, table in free.items()},
+        "venues": {
+            name: {"forecasters": [FORECASTERS[-1]], **_bounds(name, stand), **table} for name, table in free.items()
+        },
     }
     yield toml(table)
     yield f"\n# With a key: add it to plugins, and {FORECASTERS[0]!r} once a model is named below.\n".replace("'", '"')
     for name in real.with_key:
-        venue = {"venues": {name: {"forecasters": [*FORECASTERS], **real.venues[name]}}}
+        venue = {"venues": {name: {"forecasters": [*FORECASTERS], **_bounds(name, stand), **real.venues[name]}}}
         yield _commented(toml(venue))
     yield "\n# A model for the forecaster that reads and thinks, and what may be spent on it; see config.toml.\n"
     yield _commented(real.model)
+
+
+def _bounds(venue: str, stand: Stand) -> dict[str, Any]:
+    """Return what bounds the stakes at a real venue that takes orders: all of it is said, so that it can be changed."""
+    if venue not in stand.trading:
+        return {}
+    return {"caps": dict(REAL_CAPS), "bankroll": BankrollSection().model_dump()}
 
 
 def _commented(text: str) -> str:

@@ -202,9 +202,12 @@ class Checks:
         if not self._venue.has_amount_rules:
             return
         gives, takes = asked.amounts
-        dollars, shares = (gives, takes) if asked.order["side"] == "BUY" else (takes, gives)
-        if dollars % _CENT or shares % (_CENT * _CENT):
+        if asked.order["side"] == "BUY" and (gives % _CENT or takes % (_CENT * _CENT)):
             message = "invalid amounts: dollars support a max accuracy of 2 decimals, shares a max of 4 decimals"
+            raise Refusal(400, message)
+        # The official clients cut what is sold to hundredths, whatever the tick.
+        if asked.order["side"] == "SELL" and gives % _CENT:
+            message = "invalid amounts, the market sell orders maker amount supports a max accuracy of 2 decimals"
             raise Refusal(400, message)
 
     def _expiry(self, asked: Asked) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,22 @@ async def test_bets_on_both_sides_are_paid_out_as_pairs(tmp_path: Path) -> None:
     yes, no = one.fills[0].shares, two.fills[0].shares
     assert {p.leg: p.shares for p in account.positions} == {Leg.YES: pytest.approx(yes - no, abs=2e-6)}
     assert account.cash == pytest.approx(1000.0 - 70.0 + no, abs=1e-5)
+
+
+async def test_a_sale_of_all_brings_back_what_the_shares_cost_and_less_than_its_limit_is_none(tmp_path: Path) -> None:
+    """Vector v061: a round trip without others trading returns the stake."""
+    venue = Readable(small())
+    async with opened(tmp_path, venue) as desk:
+        bought = await desk.send("one", order(50.0, "0.99"))
+        sale = replace(order(50.0, "0.10"), side=Side.SELL, shares=bought.fills[0].shares, cost=0.0, terms={})
+        dear = await desk.send("dear", replace(sale, limit=0.70, expected=0.7))
+        assert dear.state is IntentState.REFUSED
+        assert "less than the limit" in dear.detail
+        sold = await desk.send("sale", sale)
+        account = await desk.book.account()
+    assert sold.state is IntentState.ACKED
+    assert account.cash == pytest.approx(1000.0, abs=1e-4)
+    assert account.positions == ()
 
 
 async def test_what_is_left_of_a_bet_rests_and_is_filled_when_the_price_crosses_it(tmp_path: Path) -> None:

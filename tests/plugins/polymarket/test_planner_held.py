@@ -52,7 +52,7 @@ async def test_too_much_of_a_good_thing_is_not_sold_below_its_worth() -> None:
 
 async def test_no_more_is_sold_than_is_held() -> None:
     found = await planned(Readable.of(a_book()), Binary(0.05), has=account(positions=[held(7.9)]))
-    assert (found.side, found.shares) == (Side.SELL, 7.8)
+    assert (found.side, found.shares) == (Side.SELL, 7.9)
 
 
 async def test_dust_of_the_other_leg_stops_nothing() -> None:

@@ -50,7 +50,7 @@ WATCH = Watch(
 GAPS_S = (HEARTBEAT_S + LOOK_S, 2.0 * HEARTBEAT_S + LOOK_S, WATCH.wake_after_s + HEARTBEAT_S + LOOK_S)
 KILLED = "killed"
 # The job that does what people ask for.
-ATTEND = "attend"
+ATTEND, CLOSE = "attend", "close"
 EXPECTED = {
     "age": {ExitReason.ASKED, ExitReason.CUT},
     "stop": {ExitReason.ASKED, ExitReason.CUT},
@@ -63,8 +63,8 @@ class Lives:
     """The lives of one Foxcast, one after the other, each on the files of the one before; ``ends`` is how they ended.
 
     ``clock`` is the machine's, which people may set. ``writes`` tells how many writes the venues heard so far,
-    ``asked`` is set when people have asked for something. ``noticed`` is called at each turn of the loop, ``beats`` at
-    each heartbeat.
+    ``asked`` is set when people have asked for something, ``asked_to_close`` when that is to close positions.
+    ``noticed`` is called at each turn of the loop, ``beats`` at each heartbeat.
     """
 
     clock: VirtualClock
@@ -77,6 +77,7 @@ class Lives:
     ends: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
+    asked_to_close: asyncio.Event = field(default_factory=asyncio.Event)
     app: App | None = None
     _registry: Registry | None = None
     _lanes: dict[str, Lane] = field(default_factory=dict)
@@ -195,7 +196,8 @@ class Lives:
                 self._feel(vital)
                 await recorder(vital)
 
-            jobs = [replace(job, wanted=self.asked) if job.name == ATTEND else job for job in app.jobs()]
+            heard = {ATTEND: self.asked, CLOSE: self.asked_to_close}
+            jobs = [replace(job, wanted=heard[job.name]) if job.name in heard else job for job in app.jobs()]
             jobs += app.watches()
             try:
                 return await serve(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)

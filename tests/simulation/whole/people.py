@@ -1,15 +1,16 @@
-"""What people do to a running Foxcast: arm, disarm, halt, resume, put a STOP file there, and set the clock."""
+"""What people do to a running Foxcast: arm, disarm, halt, resume, close positions, stop it, and set the clock."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bot.domain.request import ArmVenue, DisarmVenue, Halt, Request, Resume
+from bot.domain.request import ArmVenue, ClosePositions, ClosingTarget, DisarmVenue, Halt, Request, Resume
 from bot.gate.brake import STOP_FILE, pull, release
+from bot.store import closings
 from bot.store.requests import ask
 from bot.testing.venues.stand import TRADING
 from tests.simulation.whole.plan import CAPS, HOUR_S
@@ -79,6 +80,18 @@ class People:
         self.did[name] += 1
         await self.clock.sleep(float(self.stream.exponential(HOUR_S)))
         self.make_good()
+
+    async def close(self, held: Callable[[], Sequence[ClosingTarget]], stream: np.random.Generator) -> None:
+        """Have one of the positions that are held closed, now and then, for ever."""
+        while True:
+            await self.clock.sleep(float(stream.exponential(2.0 * HOUR_S)))
+            if positions := held():
+                target = positions[int(stream.integers(len(positions)))]
+                self.lives.folder.mkdir(parents=True, exist_ok=True)
+                request = ClosePositions(by=ADA, asked_at=self.machine.now(), targets=(target,))
+                closings.ask(self.lives.folder, request)
+                self.lives.loop.call_later(HEARD_WITHIN_S, self.lives.asked_to_close.set)
+                self.did["position closed"] += 1
 
     def saw_write(self) -> None:
         """Do what somebody waits to do at a write, between two orders perhaps."""

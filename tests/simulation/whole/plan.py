@@ -73,7 +73,7 @@ Manner = Literal["age", "kill", "kill at a write", "stop", "full disk"]
 class Plan:
     """How long, how rough, and what is broken in the program; ``people`` act on it, set clocks and fill disks.
 
-    ``modes`` are those of the venues, where they are not drawn.
+    ``modes`` are those of the venues, where they are not drawn. ``closing``: somebody also closes positions at times.
     """
 
     seed: int
@@ -81,6 +81,7 @@ class Plan:
     lives: int = 6
     faulty: bool = True
     people: bool = True
+    closing: bool = False
     mutant: str | None = None
     modes: Mapping[str, str] | None = None
 

@@ -172,8 +172,7 @@ async def _play(stage: _Stage) -> None:
         going.append(asyncio.ensure_future(stage.weather.turn(stage.stalls.stand.stalls)))
     if stage.weather.pit is not None:
         going.append(asyncio.ensure_future(stage.weather.pit.blow()))
-    if stage.plan.people:
-        going.append(asyncio.ensure_future(stage.people.act()))
+    going += _people(stage)
     pauses = SeededRandom(stage.plan.seed).stream("pauses")
     end_s, fates = stage.plan.days * DAY_S, iter(stage.temper.fates)
     while stage.clock.monotonic() < end_s:
@@ -194,6 +193,15 @@ async def _play(stage: _Stage) -> None:
         stage.weather.pit.calm()
     stage.people.make_good()
     await stage.lives.live(until_s=stage.clock.monotonic() + CALM_S * stage.temper.pace, fate=OLD_AGE)
+
+
+def _people(stage: _Stage) -> list[asyncio.Future[None]]:
+    """Let people do what they do in this plan."""
+    acts = [stage.people.act()] if stage.plan.people else []
+    if stage.plan.closing:
+        stream = SeededRandom(stage.plan.seed).stream("closing")
+        acts.append(stage.people.close(stage.stalls.positions, stream))
+    return [asyncio.ensure_future(act) for act in acts]
 
 
 async def _judge(stage: _Stage, report: Report) -> None:

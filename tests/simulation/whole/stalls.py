@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bot.domain.order import Leg
+from bot.domain.request import ClosingTarget
 from bot.testing.venues.faults import Fault, Faults, SocketFault
 from bot.testing.venues.manifold import FakeManifold
 from bot.testing.venues.metaculus import FakeMetaculus
@@ -100,6 +102,16 @@ class Stalls:
         given = [] if signer is None else [signer.key, signer.secret, signer.passphrase]
         signing = [key.removeprefix("0x") for key in SIGNING.values()]
         return [*SECRETS.values(), *signing, *filter(None, given)]
+
+    def positions(self) -> Sequence[ClosingTarget]:
+        """Return what Foxcast holds at the venue that trades in mana."""
+        held = {} if self.manifold is None else self.manifold.state.holdings
+        return [
+            ClosingTarget(venue="manifold", contract=f"{market}/{answer}" if answer else market, leg=leg)
+            for (user, market, answer), has in sorted(held.items(), key=lambda one: [str(part) for part in one[0]])
+            for leg in Leg
+            if user == self.trader and has.of(leg.upper()) > 1e-6
+        ]
 
     def calm(self) -> None:
         """Let nothing go wrong any more."""

@@ -42,6 +42,14 @@ def test_orders_that_a_signer_signs_break_no_invariant(tmp_path: Path) -> None:
     assert float(json.loads(spent.read_text())["dollars"]) > 0.0
 
 
+@pytest.mark.timeout(300)
+def test_positions_that_are_closed_break_no_invariant(tmp_path: Path) -> None:
+    report = run(Plan(seed=MARKETS, days=0.5, lives=2, closing=True, modes={"manifold": "live"}), tmp_path)
+    assert report.violations == []
+    assert report.effects["manifold sell"] > 0
+    assert report.faults["position closed"] > 0
+
+
 def test_one_seed_in_eight_at_least_writes_orders_that_are_signed() -> None:
     tempers = [temper_of(Plan(seed=seed)) for seed in range(1, 65)]
     assert sum(temper.modes.get("polymarket") == "live" for temper in tempers) >= 8

@@ -18,6 +18,7 @@ ALLOWED = {
         Act.RESUME,
         Act.ARM,
         Act.APPROVE,
+        Act.CLOSE,
         Act.ADD_PRINCIPAL,
         Act.REVOKE_PRINCIPAL,
         Act.ADOPT,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.config.model import CapsSection, TradingSection
+from bot.config.model import BankrollSection, CapsSection, TradingSection
 from bot.domain.order import Account, Instead, Leg, OpenOrder, Order, Plan, Position, Side, Wish
 from bot.domain.permission import Arm
 from bot.domain.resolution import Happened, Outcome
@@ -14,6 +14,7 @@ from bot.gate.case import Lane
 from bot.gate.gate import Gate
 from bot.gate.readiness import Readiness
 from bot.gate.recheck import Recheck
+from bot.jobs.closing import PositionClosing
 from bot.jobs.comment import Commenting
 from bot.jobs.submit import Begin, Submitting, submit_due
 from bot.outbox.outbox import Outbox
@@ -22,6 +23,8 @@ from bot.testing.book import MemoryBook
 from tests.unit.jobs.conftest import FIRST, VENUE, House
 
 DIGEST = "the configuration"
+# No share of the bankroll bounds anything, and the legs of one event are bets of their own.
+UNBOUND = BankrollSection(per_pass=1, per_question=1, per_event=1, per_day=1, total=1, correlation=0)
 
 
 class Broker(MemoryBook):
@@ -104,7 +107,9 @@ class Shopfloor:
     broker: Broker
     wants: Wants = field(default_factory=Wants)
     lane: Lane = field(
-        default_factory=lambda: Lane(venue=VENUE, mode=Mode.PAPER, primary=FIRST, account="me", digest=DIGEST)
+        default_factory=lambda: Lane(
+            venue=VENUE, mode=Mode.PAPER, primary=FIRST, account="me", digest=DIGEST, bankroll=UNBOUND
+        )
     )
     readiness: Readiness = field(
         default_factory=lambda: Readiness(credentials={VENUE: ""}, doubts={VENUE: ""}, clock="", database="", audit="")
@@ -142,7 +147,9 @@ class Shopfloor:
         """Submit and return how many were planned, held and acknowledged."""
         return (await self.told(flush=flush, begin=begin)).partition(";")[0]
 
-    async def told(self, *, flush: bool = True, begin: Begin | None = None) -> str:
+    async def told(
+        self, *, flush: bool = True, begin: Begin | None = None, closing: PositionClosing | None = None
+    ) -> str:
         outbox = self.outbox if flush else replace(self.outbox, submitters={VENUE: self.broker}, ready=_never)
         look = {} if self.look is None else {"look": self.look}
         return await submit_due(
@@ -156,6 +163,7 @@ class Shopfloor:
                 readiness=self.readiness,
                 **look,
                 begin=begin or Begin(is_over=True),
+                closing=closing,
                 commenting=Commenting(
                     fees={VENUE: self.fee},
                     ledger=self.house.ledger,

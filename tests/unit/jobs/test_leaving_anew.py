@@ -199,15 +199,18 @@ async def test_a_loss_that_the_first_reading_shows_holds_before_anything_is_boug
     assert "900.00 was lost today" in stop.why
 
 
-async def test_orders_are_sent_before_the_next_market_is_read(office: Office) -> None:
+async def test_markets_that_were_read_for_the_joint_sizes_a_while_ago_are_read_again_before_each_order(
+    office: Office,
+) -> None:
     floor = office.floor
     await office.ask(ArmVenue, **ARM)
     sent: list[int] = []
 
     async def meanwhile() -> None:
         sent.append(len(floor.bought()))
+        await floor.house.clock.advance(20)
 
     floor.wants.meanwhile = meanwhile
     await floor.forecast("rain", "snow", "fog")
     assert await floor.submit() == "3 planned, 0 held, 3 acknowledged"
-    assert sent == [0, 1, 2]
+    assert sent == [0, 0, 0, 0, 1, 2]

@@ -5,6 +5,7 @@ from operator import methodcaller
 
 import pytest
 
+from bot.config.model import BankrollSection
 from bot.domain.order import Plan, Side
 from bot.domain.permission import ApprovalState
 from bot.domain.question import QuestionRef
@@ -55,14 +56,16 @@ async def test_the_planner_may_spend_what_cash_and_caps_leave(floor: Shopfloor) 
 async def test_orders_of_one_pass_share_the_same_cash_and_caps(floor: Shopfloor) -> None:
     floor.bound(total=35.0)
     await floor.forecast("rain", "snow", "wind", "hail", "fog")
-    assert await floor.submit() == "4 planned, 1 held, 4 acknowledged"
-    assert sorted(floor.bought()) == pytest.approx([5.0, 10.0, 10.0, 10.0])
+    assert await floor.submit() == "5 planned, 0 held, 5 acknowledged"
+    assert floor.bought() == pytest.approx([7.0] * 5)
     assert floor.broker.reads == 1
 
 
 async def test_cash_that_waiting_orders_will_take_is_not_spent_twice(floor: Shopfloor) -> None:
     floor.broker.cash = 15.0
-    await floor.forecast("rain", "snow")
+    await floor.forecast("rain")
+    await floor.submit(flush=False)
+    await floor.forecast("snow")
     await floor.submit(flush=False)
     assert [wish.account.cash for wish in floor.wants.wishes] == [15.0, 5.0]
     await floor.forecast("hail")
@@ -72,10 +75,11 @@ async def test_cash_that_waiting_orders_will_take_is_not_spent_twice(floor: Shop
 
 async def test_a_cap_that_leaves_nothing_holds_with_its_figures_and_asks_again(floor: Shopfloor) -> None:
     floor.bound(total=10.0)
-    await floor.forecast("rain", "snow")
-    assert await floor.submit() == "1 planned, 1 held, 1 acknowledged"
-    whys = [*await floor.whys("rain"), *await floor.whys("snow")]
-    assert "nothing may be bought: caps.total = 10 leaves 0.00, 10.00 is at stake" in whys
+    await floor.forecast("rain")
+    await floor.submit()
+    await floor.forecast("snow")
+    assert await floor.submit() == "0 planned, 1 held, 0 acknowledged"
+    assert await floor.whys("snow") == ["nothing may be bought: caps.total = 10 leaves 0.00, 10.00 is at stake"]
 
 
 async def test_an_order_beyond_a_cap_is_held_whatever_its_planner_was_told(floor: Shopfloor) -> None:
@@ -167,8 +171,8 @@ async def test_an_armed_venue_sends_within_the_amounts_of_its_record(floor: Shop
     floor.bound(Mode.LIVE)
     await floor.arm(per_order=8.0, per_day=12.0)
     await floor.forecast("rain", "snow", "wind")
-    assert await floor.submit() == "2 planned, 1 held, 2 acknowledged"
-    assert sorted(floor.bought()) == pytest.approx([4.0, 8.0])
+    assert await floor.submit() == "3 planned, 0 held, 3 acknowledged"
+    assert sorted(floor.bought()) == pytest.approx([4.0, 4.0, 4.0])
 
 
 async def test_each_thing_that_a_live_venue_lacks_is_named(floor: Shopfloor) -> None:
@@ -332,3 +336,31 @@ async def test_an_hour_takes_so_many_forecasts_where_nothing_is_paid(house: Hous
     rows = await house.ledger.submissions.batches(states=[IntentState.ACKED])
     assert len(rows) == 3
     assert await house.ledger.submissions.standing(QuestionRef(VENUE, "rain"), "me")
+
+
+async def test_a_fresh_account_is_not_put_into_the_questions_of_one_pass(floor: Shopfloor) -> None:
+    """952 of 1,000 went into 33 markets in one pass, the earliest close first."""
+    floor.broker.cash, floor.wants.stake = 1000.0, 40.0
+    floor.lane = replace(floor.lane, bankroll=BankrollSection())
+    await floor.forecast(*(f"question {number}" for number in range(33)))
+    await floor.submit()
+    assert sum(floor.bought()) == pytest.approx(100.0)
+    assert floor.bought() == pytest.approx([100.0 / 33] * 33)
+
+
+async def test_the_legs_of_one_event_are_sized_as_one_bet(floor: Shopfloor) -> None:
+    floor.broker.cash, floor.wants.stake = 1000.0, 30.0
+    floor.lane = replace(floor.lane, bankroll=BankrollSection())
+    await floor.forecast("ann wins", "bob wins", facts={"event": "the vote"})
+    await floor.submit()
+    assert floor.bought() == pytest.approx([15.0, 15.0])
+
+
+async def test_many_passes_of_a_day_leave_most_of_the_account_alone(floor: Shopfloor) -> None:
+    floor.wants.stake = 40.0
+    floor.lane = replace(floor.lane, bankroll=BankrollSection())
+    for number in range(20):
+        floor.broker.cash = 1000.0 - sum(floor.bought())
+        await floor.forecast(f"question {number}")
+        await floor.submit()
+    assert sum(floor.bought()) <= 250.0

@@ -43,7 +43,7 @@ async def test_what_is_shown_is_what_is_then_sent(floor: Shopfloor) -> None:
         for one in shown.values()
         if isinstance(one.decision, Send) and one.decision.intent.order
     )
-    assert costs == pytest.approx([5.0, 10.0, 10.0])
+    assert costs == pytest.approx([6.25] * 4)
     await floor.submit()
     assert sorted(floor.bought()) == pytest.approx(costs)
 
@@ -83,5 +83,6 @@ async def test_without_an_account_no_order_is_sized(floor: Shopfloor) -> None:
 
 async def test_cash_is_shared_by_all_that_is_shown(floor: Shopfloor) -> None:
     await floor.forecast("rain", "snow")
-    await looked(floor, cash=15.0)
-    assert [wish.account.cash for wish in floor.wants.wishes] == [15.0, 5.0]
+    shown = await looked(floor, cash=15.0)
+    orders = [one.decision.intent.order for one in shown.values() if isinstance(one.decision, Send)]
+    assert [order.cost for order in orders if order is not None] == [7.5, 7.5]

@@ -1,0 +1,271 @@
+"""``foxcast close``: sell positions whatever the belief, on paper and live, through the same gate as all else."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.app import LEDGER_FILE, Records, folder_of, open_app, open_records
+from bot.cli.arm import require_venue
+from bot.cli.exits import ExitCode
+from bot.cli.leaving import TokenFile, signed
+from bot.cli.options import spread
+from bot.cli.output.closing import ClosingPreview, as_plain, print_previews, print_results, summed_up
+from bot.cli.output.console import emit, stdout
+from bot.cli.paced import rates_beside
+from bot.cli.portfolio import gathered
+from bot.cli.session import equipped
+from bot.clock import SeededRandom, SystemClock
+from bot.config.model import Config
+from bot.config.plugin_settings import settings_of
+from bot.domain.order import Account, Position
+from bot.domain.request import ClosePositions, ClosingTarget
+from bot.domain.submission import Hold, Mode
+from bot.errors import ConfigError, InstanceLocked, NotFound, Rejected, Unavailable
+from bot.gate.brake import STOP_FILE, Brake
+from bot.gate.case import on_paper
+from bot.gate.gate import Gate
+from bot.gate.lanes import lane_in
+from bot.gate.readiness import Readiness
+from bot.http import HttpReader
+from bot.jobs.cases import Around
+from bot.jobs.closing import closing_case
+from bot.jobs.rehearse import no_wire
+from bot.outfit import Outfitter
+from bot.registry import Registry
+from bot.store import closings
+from bot.store.closings import ClosingResult, ClosingState
+from bot.store.ledger import read_ledger
+from bot.store.mailbox import take_back
+
+app = typer.Typer(add_completion=False)
+
+ID_HELP = "A position: its question (venue:key or key) or contract, as foxcast portfolio names it, or a unique part."
+LOOK_EVERY_S = 0.2
+# Beyond how often the daemon looks, so long it may take over the request, and over each position.
+SLACK_S, EACH_S = 10.0, 30.0
+NOTES_READ = 100
+# What readies live venues, and what closes, in this order where no daemon does it.
+JOBS = ("reconcile", "ready", "close")
+WHO = "close"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Which positions, and how it is agreed to."""
+
+    name: Annotated[str | None, typer.Argument(metavar="ID", help=ID_HELP)] = None
+    everything: Annotated[bool, typer.Option("--all", help="Every position, or every one at --venue.")] = False
+    venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sold; sell nothing.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Sell without asking.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; needs --yes or --dry-run.")] = False
+    token_file: TokenFile = None
+
+
+@app.command()
+@spread(Options)
+def close(ctx: typer.Context, options: Options) -> None:
+    """Sell what is held of a question, or everything, whatever the belief.
+
+    It goes the way of all orders: nothing is sold while anything is halted, a live venue is not armed or not ready. The
+    question is not bought again for trading.stay_out_h hours; others are as before: to stop that, disarm the venue.
+    """
+    config, registry = equipped(ctx)
+    if (options.name is None) is not options.everything:
+        message = "say which: an ID, as foxcast portfolio names it, or --all"
+        raise ConfigError(message)
+    if options.venue is not None:
+        require_venue(config, options.venue)
+    previews = asyncio.run(_previews(config, registry, options))
+    sellable = [one for one in previews if one.order is not None and not one.why]
+    if not options.as_json:
+        print_previews(stdout(), previews)
+    if options.dry_run:
+        if options.as_json:
+            emit([as_plain(one) for one in previews])
+        else:
+            stdout().print(f"{len(sellable)} of {len(previews)} positions would be sold; nothing was (--dry-run)")
+        return
+    if not sellable:
+        message = f"nothing can be sold now: {previews[0].why}"
+        raise Rejected(message)
+    _agree(len(sellable), yes=options.yes)
+    results = asyncio.run(_close(config, registry, sellable, options.token_file))
+    if options.as_json:
+        emit([as_plain(one) for one in results])
+    else:
+        print_results(stdout(), results)
+        stdout().print(summed_up(results, previews))
+    raise typer.Exit(_code(results, len(previews)))
+
+
+def _agree(count: int, *, yes: bool) -> None:
+    if yes or (sys.stdin.isatty() and typer.confirm(f"Sell {count} positions?", err=True)):
+        return
+    message = f"{count} positions would be sold; say yes with --yes, or look first with --dry-run"
+    raise ConfigError(message)
+
+
+def _code(results: Sequence[ClosingResult], wanted: int) -> ExitCode:
+    states = [one.state for one in results]
+    if len(states) == wanted and all(state is ClosingState.CLOSED for state in states):
+        return ExitCode.DONE
+    only_pending = len(states) == wanted and set(states) <= {ClosingState.CLOSED, ClosingState.PENDING}
+    return ExitCode.UNAVAILABLE if only_pending else ExitCode.FAILED
+
+
+async def _previews(config: Config, registry: Registry, options: Options) -> list[ClosingPreview]:
+    """Return what is meant, each with the sale as it would be made now, or why it would not be."""
+    async with open_records(config) as records:
+        holdings = await gathered(records, options.venue, SystemClock().now())
+        found = [
+            _Owned(venue=one.venue, account=one.account, position=held.position, title=held.title)
+            for one in holdings
+            if one.account is not None
+            for held in one.positions
+            if not held.position.decided
+        ]
+        wanted = found if options.name is None else _named(found, options.name)
+        if not wanted:
+            message = "nothing is held" + (f" at {options.venue}" if options.venue else "")
+            raise NotFound(message)
+        async with _planners(config, registry, {one.venue for one in wanted}) as outfitter:
+            return [await _preview(outfitter, records, one) for one in wanted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owned:
+    """A position, the account that holds it, and the title of its question."""
+
+    venue: str
+    account: Account
+    position: Position
+    title: str
+
+    @property
+    def names(self) -> list[str]:
+        """What it may be called."""
+        ref = self.position.ref
+        return [self.position.contract, *([str(ref), ref.key] if ref is not None else [])]
+
+
+def _named(owned: Sequence[_Owned], name: str) -> list[_Owned]:
+    """Return the positions of one question or contract; raises NotFound where none or several are meant."""
+    exact = [one for one in owned if name in one.names]
+    part = [one for one in owned if any(name in text for text in one.names)]
+    found = exact or part
+    if not found:
+        message = f"nothing is held of {name}; list what is with: foxcast portfolio"
+        raise NotFound(message)
+    subjects = {str(one.position.ref or one.position.contract) for one in found}
+    if len(subjects) > 1:
+        message = f"{name} is not one question; name one of {', '.join(sorted(subjects)[:5])}"
+        raise NotFound(message)
+    return found
+
+
+@asynccontextmanager
+async def _planners(config: Config, registry: Registry, venues: set[str]) -> AsyncIterator[Outfitter]:
+    """Open what planners read with, at the rates that a daemon keeps too; nothing can be sent with it."""
+    clock, random = SystemClock(), SeededRandom(config.seed)
+    specs = [registry.venues[venue] for venue in sorted(venues) if venue in registry.venues]
+    rates_wanted = [rate for spec in specs for rate in spec.rates(settings_of(spec, config))]
+    async with AsyncExitStack() as stack:
+        rates = await rates_beside(config, rates_wanted, clock=clock, random=random, stack=stack)
+        http = await stack.enter_async_context(HttpReader(clock=clock, random=random, rates=rates))
+        yield Outfitter(
+            config=config,
+            registry=registry,
+            clock=clock,
+            random=random,
+            http=http,
+            folder=folder_of(config),
+            stack=stack,
+            rates=rates,
+            open_wire=no_wire,
+        )
+
+
+async def _preview(outfitter: Outfitter, records: Records, owned: _Owned) -> ClosingPreview:
+    config, now = outfitter.config, outfitter.clock.now()
+    venue, account, position = owned.venue, owned.account, owned.position
+    target = ClosingTarget(venue=venue, contract=position.contract, leg=position.leg)
+    preview = ClosingPreview(
+        target=target,
+        question="" if position.ref is None else str(position.ref),
+        title=owned.title,
+        held=position.shares,
+        currency=account.currency,
+    )
+    if config.mode_of(venue) is Mode.OFF or venue not in outfitter.registry.venues:
+        return preview.held_back(f"{venue} is off, or its plugin is not enabled")
+    lane = lane_in(config, venue, outfitter.registry.configurable)
+    planner, paper = await outfitter.planner(venue), on_paper({venue: lane})
+    around = Around(
+        ledger=records.ledger,
+        lanes={venue: lane},
+        planners={} if planner is None else {venue: planner},
+        # Whoever sells looks at this; the command shows what the market gives.
+        readiness=Readiness(credentials={venue: ""}, doubts={venue: ""}, clock="", database="", audit=""),
+        leaves=await records.ledger.leave.standing({venue: lane.account}, now=now, paper=paper),
+    )
+    case = await closing_case(around, lane, account, position, why=WHO, now=now)
+    if isinstance(case, str):
+        return preview.held_back(case)
+    gate = Gate(brake=Brake(stop_file=config.state / STOP_FILE, ledger=records.folder / LEDGER_FILE))
+    decision = gate.decide_closing(case)
+    planned = preview.with_order(case.order, stay_out_h=lane.trading.stay_out_h)
+    return planned.held_back(decision.why) if isinstance(decision, Hold) else planned
+
+
+async def _close(
+    config: Config, registry: Registry, previews: Sequence[ClosingPreview], token_file: Path | None
+) -> list[ClosingResult]:
+    """Have the positions sold by whoever uses the state folder, else here, and return what became of each."""
+    folder, clock = folder_of(config), SystemClock()
+    request = ClosePositions(by="", asked_at=clock.now(), targets=tuple(one.target for one in previews))
+    path = closings.ask(folder, await signed(folder, request, token_file=token_file))
+    try:
+        async with open_app(config, registry, clock=clock) as opened:
+            jobs = {job.name: job for job in opened.jobs()}
+            for name in JOBS:
+                await jobs[name].run()
+            found = await closings.results_of(opened.ledger, path.stem)
+    except InstanceLocked:
+        limit_s = config.daemon.attend_every_s + SLACK_S + EACH_S * len(previews)
+        return await _waited_for(folder, path, limit_s)
+    except BaseException:
+        take_back(path)
+        raise
+    await _require_done(folder, path)
+    return found
+
+
+async def _waited_for(folder: Path, path: Path, limit_s: float) -> list[ClosingResult]:
+    """Wait for the daemon to do the request and return what became of it; raises Unavailable if it takes too long."""
+    clock = SystemClock()
+    for _ in range(int(limit_s / LOOK_EVERY_S)):
+        if not closings.waits(path):
+            await _require_done(folder, path)
+            async with read_ledger(folder / LEDGER_FILE) as ledger:
+                return await closings.results_of(ledger, path.stem)
+        await clock.sleep(LOOK_EVERY_S)
+    message = f"asked for, and the process that uses {folder} has not done it yet; follow it with: foxcast orders"
+    raise Unavailable(message)
+
+
+async def _require_done(folder: Path, path: Path) -> None:
+    """Raise Rejected, with the reason on record, for a request that was put aside."""
+    if path.name not in closings.refused(folder):
+        return
+    async with read_ledger(folder / LEDGER_FILE) as ledger:
+        notes = await ledger.journal.recent(NOTES_READ, "request")
+    why = next((note.text.partition(": ")[2] for note in notes if path.stem in note.text), "look into that file")
+    message = f"it was refused: {why}"
+    raise Rejected(message)
