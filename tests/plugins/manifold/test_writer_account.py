@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.api import ContractError, IntentState, Leg, Rejected
+from bot.api import ContractError, IntentState, Leg, Receipt, Rejected
 from bot.testing.venues.faults import Fault, Trouble
 from tests.intents import batch_of, intent_of, placed, sealed
 from tests.plugins.manifold.stand import Stand, order_of, sale_of
@@ -93,7 +93,7 @@ async def test_a_comment_without_an_answer_is_found_again(stand: Stand) -> None:
 async def test_a_comment_is_about_the_answer_of_its_question_and_a_market_gets_one(stand: Stand) -> None:
     market = stand.world.add_market(type="MULTIPLE_CHOICE", answers=[("By May", 0.4), ("By June", 0.6)])
     writer = stand.writer(comments=True)
-    receipts = []
+    receipts: list[Receipt] = []
     for answer in market.answers:
         question = await stand.question(market, answer)
         batch = await sealed(writer, question, intent_of(question, None, answer.id, text="Said of it."))
@@ -176,7 +176,8 @@ async def test_what_the_venue_lent_on_a_position_is_not_its_worth(stand: Stand) 
     assert position.mark is not None
     assert position.shares * position.mark == pytest.approx(50.0)
     # It is in the cash, and no gain.
-    assert (after.cash - before.cash, after.loan) == (pytest.approx(25.0), pytest.approx(25.0))
+    assert after.cash - before.cash == pytest.approx(25.0)
+    assert after.loan == pytest.approx(25.0)
     assert after.equity == pytest.approx(before.equity)
 
 

@@ -167,7 +167,8 @@ async def _play(stage: _Stage) -> None:
     stage.weather.begin()
     stage.people.make_good()
     weather = stage.weather
-    going = [asyncio.ensure_future(one) for one in (weather.blow(), weather.swallow(), weather.give())]
+    going: list[asyncio.Future[None]] = []
+    going += [asyncio.ensure_future(one) for one in (weather.blow(), weather.swallow(), weather.give())]
     if stage.temper.worldly:
         going.append(asyncio.ensure_future(stage.weather.turn(stage.stalls.stand.stalls)))
     if stage.weather.pit is not None:

@@ -150,21 +150,24 @@ class Verdict:
     def _same_questions(self) -> Iterator[str]:
         """Nothing was sent for another version of a question than the one that was forecast."""
         versions = {row["intent"]: row for row in self.rows(asked.VERSIONS)}
-        for name, venue in self._live():
-            sent = ((intent, one) for intent, found in sorted(self._by_intent(name, venue).items()) for one in found)
-            for intent, effect in sent:
-                if intent in versions and not self._fits(name, effect, versions[intent]):
-                    yield f"I11: {intent} of {name} went onto a question that had changed since it was forecast"
+        effects = [
+            (name, versions[intent], effect)
+            for name, venue in self._live()
+            for intent, found in sorted(self._by_intent(name, venue).items())
+            for effect in found
+            if intent in versions and effect.kind in {"forecast", "bet"}
+        ]
+        for name, row, effect in effects:
+            if not self._fits(name, row, effect):
+                yield f"I11: {row['intent']} of {name} went onto a question that had changed since it was forecast"
 
-    def _fits(self, name: str, effect: Effect, forecast_on: Row) -> bool:
-        """Say whether the venue's question was at that moment the one that was forecast."""
-        at_s = effect.at.timestamp()
-        if effect.kind == "forecast" and self.stalls.metaculus is not None and name == "metaculus":
-            question = self.stalls.metaculus.state.questions[int(effect.subject)]
-            return asked.answers_question(forecast_on, question, at_s)
-        if effect.kind == "bet" and self.stalls.manifold is not None and name == "manifold":
-            state = self.stalls.manifold.state
-            return asked.answers_market(forecast_on, state.markets[state.bets[effect.subject].market], at_s)
+    def _fits(self, name: str, row: Row, effect: Effect) -> bool:
+        at_s, manifold, metaculus = effect.at.timestamp(), self.stalls.manifold, self.stalls.metaculus
+        if name == "metaculus" and metaculus is not None:
+            return asked.answers_question(row, metaculus.state.questions[int(effect.subject)], at_s)
+        if name == "manifold" and manifold is not None:
+            market = manifold.state.markets[manifold.state.bets[effect.subject].market]
+            return asked.answers_market(row, market, at_s)
         return True
 
     def _question(self, intent: str) -> str:

@@ -152,7 +152,10 @@ class Shopfloor:
         self, *, flush: bool = True, begin: Begin | None = None, closing: PositionClosing | None = None
     ) -> str:
         outbox = self.outbox if flush else replace(self.outbox, submitters={VENUE: self.broker}, ready=_never)
-        look = {} if self.look is None else {"look": self.look}
+
+        async def nothing() -> None:
+            """Nothing is live."""
+
         return await submit_due(
             Submitting(
                 ledger=self.house.ledger,
@@ -162,7 +165,7 @@ class Shopfloor:
                 clock=self.house.clock,
                 planners={VENUE: self.wants},
                 readiness=self.readiness,
-                **look,
+                look=self.look or nothing,
                 begin=begin or Begin(is_over=True),
                 closing=closing,
                 commenting=Commenting(

@@ -9,11 +9,10 @@ from sqlite_utils import Database, Migrations
 from bot.domain.order import Account, Leg, Order, Side
 from bot.domain.permission import Exposure, Usage
 from bot.domain.question import QuestionRef
-from bot.domain.resolution import Happened, Resolution, Void
+from bot.domain.resolution import TAKEN_BACK, Happened, Resolution, Void
 from bot.domain.submission import IntentState, Mode, Receipt
 from bot.store.codec import stamp
 from bot.store.schema import MIGRATIONS
-from bot.store.schema_lanes import TAKEN_BACK
 from bot.store.stops import Stop, add, resume
 from bot.store.usage import Counted
 from tests.unit.store.conftest import NOON, Scribe
