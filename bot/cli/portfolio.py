@@ -47,7 +47,7 @@ def portfolio(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what each account has and gained, on paper and live: cash, positions, markets, forecasters."""
+    """Show what each account has and gained, on paper and live, per market and forecaster."""
     config, now = configured(ctx), SystemClock().now()
     if venue is not None:
         require_venue(config, venue)

@@ -33,7 +33,9 @@ COMMANDS: dict[str, Entry] = {
     "lock": Entry("bot.cli.lock", "Leave a question alone: no forecast, no submission.", "locking"),
     "unlock": Entry("bot.cli.lock", "Take a lock off a question.", "unlocking"),
     "locks": Entry("bot.cli.lock", "List the locks that hold now, with their reasons.", "listing"),
-    "portfolio": Entry("bot.cli.portfolio", "Show what each account has, on paper and live: cash, positions, gains."),
+    "portfolio": Entry(
+        "bot.cli.portfolio", "Show what each account has and gained, on paper and live, per market and forecaster."
+    ),
     "orders": Entry("bot.cli.orders", "List what was to leave, what became of it, and what was filled."),
     "close": Entry("bot.cli.close", "Sell what is held of a question, or everything, whatever the belief."),
     "withdraw": Entry("bot.cli.withdraw", "Take back the forecast of a question that stands at its venue."),

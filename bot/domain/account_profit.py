@@ -42,7 +42,7 @@ class MarketProfit:
     @property
     def value(self) -> float:
         """What all shares that are held would bring now."""
-        return sum(self.values.values())
+        return sum(self.values.values(), 0.0)
 
     @property
     def unrealised(self) -> float:

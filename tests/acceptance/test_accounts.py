@@ -13,7 +13,7 @@ import pytest
 from bot.clock import SystemClock
 from bot.domain.order import Leg
 from bot.domain.question import SINGLE_TARGET, QuestionRef
-from bot.domain.resolution import Happened, Resolution, Void
+from bot.domain.resolution import Happened, Outcome, Resolution, Void
 from bot.jobs.cancel import cancel_asked
 from bot.jobs.settle import settle_accounts
 from bot.store.ledger import open_ledger
@@ -149,7 +149,7 @@ def test_what_resolved_on_paper_stays_in_the_report_with_its_gain(tmp_path: Path
         market = MemoryMarket(prices={"rain": 0.6, "snow": 0.5, "hail": 0.9}, rests=timedelta(hours=9))
         async with open_floor(folder, market, venue=VENUE, start=SystemClock().now() - timedelta(hours=1)) as floor:
             refs = [QuestionRef(VENUE, key) for key in ("rain", "snow")]
-            outcomes = [Happened(1.0), Void("off")]
+            outcomes: list[Outcome] = [Happened(1.0), Void("off")]
             found = [
                 Resolution(ref=ref, target=SINGLE_TARGET, outcome=outcome, resolved_at=floor.clock.now())
                 for ref, outcome in zip(refs, outcomes, strict=True)

@@ -66,7 +66,7 @@ class Lived:
     def gain(self) -> float:
         """What all orders gained, by the venue's own bets and payouts, and by the price of what is held."""
         closed = sum(own_gain(self.venue, self.user, market) for market in (self.pays, self.pays_nothing))
-        return closed + self.market(self.is_open)["gain"] - self.comments
+        return closed + float(self.market(self.is_open)["gain"]) - self.comments
 
     @property
     def comments(self) -> int:
@@ -74,7 +74,7 @@ class Lived:
 
     def market(self, market: Market) -> dict[str, Any]:
         (found,) = [one for one in self.account["markets"] if one["contract"] == market.id]
-        return found
+        return dict(found)
 
 
 @pytest.fixture(scope="module")

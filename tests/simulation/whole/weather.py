@@ -112,7 +112,8 @@ class Weather:
 
     async def give(self) -> None:
         """Let the trader get loans and deposits, or lose some mana, for ever: none of it is a gain."""
-        venue = self.stalls.manifold
+        # In calm weather cash is what orders make it: a real account is compared with one on paper there.
+        venue = self.stalls.manifold if self.temper.roughness > 0.0 else None
         while venue is not None:
             await self.clock.sleep(float(self.money.exponential(GIFTS_S)))
             user, amount = venue.state.users[self.stalls.trader], float(self.money.uniform(1.0, 30.0))
