@@ -194,7 +194,7 @@ def _sums(one: Holdings, account: Account) -> list[tuple[str, str]]:
         ("held back by orders", number(one.reserved)),
         ("positions, if sold now", number(one.value)),
         (f"equity, {account.currency}", number(account.equity)),
-        ("gain of positions", f"{one.gain:+.2f}"),
+        ("gain of positions", f"{one.gain:+z.2f}"),
         *sums_of(one.profit),
         ("fees paid", number(one.fees)),
     ]
@@ -227,7 +227,7 @@ def _print_events(console: Console, one: Holdings) -> None:
             str(len(held)),
             number(sum(one.position.paid for one in held)),
             number(sum(one.value for one in held)),
-            f"{sum(one.gain for one in held):+.2f}",
+            f"{sum(one.gain for one in held):+z.2f}",
         )
         for event, held in one.by_event.items()
     ]
@@ -249,6 +249,6 @@ def _cells(held: Held, now: datetime) -> tuple[str, ...]:
         number(position.paid),
         number(position.mark, 3),
         number(held.value),
-        f"{held.gain:+.2f}",
+        f"{held.gain:+z.2f}",
         NOTHING if held.marked_at is None else ago(now - held.marked_at),
     )

@@ -176,7 +176,7 @@ def signed(value: float | None) -> str:
     """Return an amount to the cent with its sign; what rounds to nothing has none of below."""
     if value is None:
         return NOTHING
-    return f"{0.0 if abs(value) < 0.005 else value:+.2f}"
+    return f"{value:+z.2f}"
 
 
 def _csv_cell(value: object) -> object:
