@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from bot.testing.contracts import ArchiveContract, SubmitterContract, VenueContract
+from bot.testing.contracts import ArchiveContract, ClosingContract, SubmitterContract, VenueContract
 from bot.testing.feed_contract import FinderContract, PriceFeedContract
 from bot.testing.sealer_contract import SealerContract, TraderContract
 from tests.contracts.test_all_venues import kit_classes
 from tests.unit.testing import (
     test_archive_contract,
+    test_closing_contract,
     test_feed_contract,
     test_sealer_contract,
     test_submitter_contract,
@@ -26,6 +27,7 @@ A_DOZEN = 12
 BREAKS: Sequence[tuple[type, Sequence[tuple[str, object]]]] = [
     (VenueContract, test_venue_contract.VENUE_MUTANTS),
     (ArchiveContract, test_archive_contract.ARCHIVE_MUTANTS),
+    (ClosingContract, test_closing_contract.CLOSING_MUTANTS),
     (SubmitterContract, test_submitter_contract.SUBMITTER_MUTANTS),
     (SealerContract, test_sealer_contract.SEALER_MUTANTS),
     (TraderContract, test_sealer_contract.TRADER_MUTANTS),
