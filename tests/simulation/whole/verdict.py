@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -150,8 +150,10 @@ class Verdict:
     def _same_questions(self) -> Iterator[str]:
         """Nothing was sent for another version of a question than the one that was forecast."""
         versions = {row["intent"]: row for row in self.rows(asked.VERSIONS)}
+        came = {(name, one.number): one.at for name, venue in self._live() for one in venue.requests}
+        # A request that takes effect late is judged by what was asked when it came.
         effects = [
-            (name, versions[intent], effect)
+            (name, versions[intent], replace(effect, at=came[name, effect.request]))
             for name, venue in self._live()
             for intent, found in sorted(self._by_intent(name, venue).items())
             for effect in found
