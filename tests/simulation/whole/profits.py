@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 
 from bot.domain.equity import equity_points
 from bot.domain.profit import ONE, ContractProfit, EntryKind
+from bot.domain.question import SINGLE_TARGET
 from bot.store import writes
+from bot.store.codec import moment, stamp
 from bot.store.database import open_reader
 from bot.store.profits import AccountLane, profit_record, trading_book
 from bot.testing.venues.stand import BALANCE
 from tests.simulation.whole import signed
+from tests.simulation.whole.outcomes import SET_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -37,12 +40,20 @@ _UNCLEAR = """
 select distinct json_extract(order_body, '$.contract') from intent
 where order_body is not null and state not in ('acked', 'refused', 'superseded')
 """
+_READ = "select max(until) from reading where venue = :venue and account = :account and paper = :paper"
+# What the outcomes come to that were on record when the account was read.
+_HEARD = """
+select json_extract(i.order_body, '$.contract') from current_resolution r join intent i on i.ref = r.ref
+where i.venue = :venue and i.account = :account and i.order_body is not null and r.seen_at < :read
+  and r.target = coalesce((select key from json_each(i.predictions) limit 1), :single)
+"""
 
 
 def unaccounted(ledger: Path, stalls: Stalls, modes: Mapping[str, str], undone: Collection[str]) -> Iterator[str]:
     """Say where the gain of a closed position is not what the venue's own book says.
 
-    Left out are those of which the ledger may not know everything yet, or whose outcome was ever taken back.
+    Left out are those of which the ledger may not know everything yet, such as that their market was called off after
+    all was sold, or whose outcome was ever taken back. That outcomes become known in time is judged elsewhere.
     """
     books = {"manifold": _of_manifold(stalls), "polymarket": _of_polymarket(stalls)}
     with closing(open_reader(ledger)) as database:
@@ -53,7 +64,8 @@ def unaccounted(ledger: Path, stalls: Stalls, modes: Mapping[str, str], undone: 
         for venue, account in [(name, account) for name in live for account in _accounts(database, name)]:
             lane = AccountLane(venue=venue, account=account, paper=False)
             contracts = trading_book(database, lane, redeems=REDEEMS[venue]).contracts
-            yield from _differing(venue, contracts, books[venue], unclear | _named(venue, undone))
+            unheard = _paid_back(venue, contracts, stalls) - _heard(database, lane)
+            yield from _differing(venue, contracts, books[venue], unclear | unheard | _named(venue, undone))
 
 
 def _differing(
@@ -130,6 +142,24 @@ def _of_polymarket(stalls: Stalls) -> dict[str, float]:
 
 def _accounts(database: Database, venue: str) -> list[str]:
     return [account for (account,) in database.execute(_ACCOUNTS, [venue])]
+
+
+def _paid_back(venue: str, contracts: Collection[ContractProfit], stalls: Stalls) -> set[str]:
+    """Return the contracts that were sold off in markets that paid all the same: their stakes may have come back."""
+    if venue != "manifold" or stalls.manifold is None:
+        return set()
+    paying = {market.id for market in stalls.manifold.state.markets.values() if stalls.trader in market.paid}
+    sold = [one.contract for one in contracts if not {EntryKind.PAYOUT, EntryKind.REFUND} & one.cash.keys()]
+    return {contract for contract in sold if contract.partition("/")[0] in paying}
+
+
+def _heard(database: Database, lane: AccountLane) -> set[str]:
+    """Return the contracts with an outcome since which the account was read: what it pays is on record by then."""
+    ((read,),) = database.execute(_READ, lane.values).fetchall()
+    if read is None:
+        return set()
+    values = {**lane.values, "read": stamp(moment(read) - SET_BACK), "single": SINGLE_TARGET}
+    return {contract for (contract,) in database.execute(_HEARD, values)}
 
 
 def _resting(database: Database) -> set[str]:
