@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.whole.called import simulated
 
-SEEDS, AT_ONCE, DAYS = 24, 8, "1"
+SEEDS, AT_ONCE, DAYS = 8, 8, "1"
 _SEED = re.compile(r"seed (\d+) \(.*\): [\d.]+ days, (\d+) lives, .* (\d+) effects, (\d+) faults")
 
 

@@ -81,7 +81,13 @@ def test_the_same_seed_has_the_same_trace_whatever_the_order_of_sets(seed: str) 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("mutant", "days"), [("no-audit", "0.4"), ("yes-is-no", "3"), ("never-resolved", "3"), ("any-version", "3")]
+    ("mutant", "days"),
+    [
+        ("no-audit", "0.4"),
+        ("any-version", "3"),
+        pytest.param("yes-is-no", "3", marks=pytest.mark.slow),
+        pytest.param("never-resolved", "3", marks=pytest.mark.slow),
+    ],
 )
 def test_a_planted_bug_is_found_and_the_seed_told(mutant: str, days: str) -> None:
     found = simulated("--first", "101", "--seeds", "3", "--days", days, "--mutant", mutant, "--until-found")
