@@ -12,16 +12,7 @@ from bot.agent.prompt_files import checked_prompts, filled, template, unfilled
 from bot.agent.reading import Misread
 from bot.agent.start import Anchor, first_state, margins_for, starting_point
 from bot.agent.state import Item, State
-from bot.agent.texts import (
-    SUBMIT,
-    bounds_of,
-    judging_name,
-    judging_text,
-    names_of,
-    question_text,
-    submit_tool,
-    task_of,
-)
+from bot.agent.texts import SUBMIT, bounds_of, judging_name, judging_text, names_of, question_text, submit_tool, task_of
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
 from bot.config.nearest import nearest
 from bot.desk.combine import Pool, combine, mixed, pooled
@@ -49,16 +40,7 @@ from bot.domain.order import (
     Wish,
 )
 from bot.domain.permission import Exposure
-from bot.domain.prediction import (
-    Binary,
-    BinaryShape,
-    Choice,
-    ChoiceShape,
-    Curve,
-    CurveShape,
-    Prediction,
-    Shape,
-)
+from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
 from bot.domain.prompt import (
     Answer,
     Completion,

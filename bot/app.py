@@ -152,7 +152,7 @@ async def open_app(config: Config, registry: Registry, *, clock: Clock, **terms:
 class Bay:
     """One forecaster opened by itself, for backtests: ``workshop`` and ``gateway`` are there if it asks models."""
 
-    seat: Seat
+    forecaster: Seat
     random: Random
     workshop: Workshop | None
     gateway: Gateway | None
@@ -169,7 +169,7 @@ async def open_bay(config: Config, registry: Registry, name: str, *, clock: Cloc
         outfitter = await stack.enter_async_context(_outfitter(config, registry, clock, folder=folder))
         seat = await outfitter.seat(name)
         if not seat.asks:
-            yield Bay(seat=seat, random=outfitter.random, workshop=None, gateway=None)
+            yield Bay(forecaster=seat, random=outfitter.random, workshop=None, gateway=None)
             return
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
@@ -177,7 +177,7 @@ async def open_bay(config: Config, registry: Registry, name: str, *, clock: Cloc
         if gateway is not None:
             # What a backtest would cost is asked next.
             await _spending(outfitter, (name,), gateway, confirmed=False).look()
-        yield Bay(seat=seat, random=outfitter.random, workshop=workshop, gateway=gateway)
+        yield Bay(forecaster=seat, random=outfitter.random, workshop=workshop, gateway=gateway)
 
 
 @asynccontextmanager

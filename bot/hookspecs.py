@@ -7,16 +7,7 @@ from typing import Any
 
 import pluggy
 
-from bot.specs import (
-    CommandSpec,
-    DataSpec,
-    ForecasterSpec,
-    JobSpec,
-    ModelSpec,
-    NotifierSpec,
-    SearchSpec,
-    VenueSpec,
-)
+from bot.specs import CommandSpec, DataSpec, ForecasterSpec, JobSpec, ModelSpec, NotifierSpec, SearchSpec, VenueSpec
 
 hookspec = pluggy.HookspecMarker("foxcast")
 hookimpl = pluggy.HookimplMarker("foxcast")

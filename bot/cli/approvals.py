@@ -1,4 +1,4 @@
-"""``foxcast approvals``, ``approve`` and ``reject``: what waits for a person before it leaves."""
+"""`foxcast approvals`, `approve` and `reject`: submissions that wait for a person's approval."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,31 +6,31 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.leaving import TokenFile, submit_request
-from bot.cli.output.console import Column, Kind, emit, stdout, table
-from bot.cli.output.figures import moment
-from bot.cli.records import read
-from bot.cli.session import configured, equipped
+from bot.cli.command_setup import load_command_config, load_config_and_plugins
+from bot.cli.lookup import query_ledger
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
+from bot.cli.output.formatting import format_minute
+from bot.cli.signed_requests import TokenFileOption, submit_request
 from bot.domain.permission import Approval
 from bot.domain.request import AnswerApproval
 from bot.store.approvals import named
 from bot.store.codec import stamp
 
-listing, approving, rejecting = (typer.Typer(add_completion=False) for _ in range(3))
+approvals_app, approve_app, reject_app = (typer.Typer(add_completion=False) for _ in range(3))
 
 COLUMNS = (
-    Column("id"),
-    Column("state"),
-    Column("question", Kind.TEXT),
-    Column("order", Kind.TEXT),
-    Column("cost", Kind.NUMBER),
-    Column("until"),
-    Column("why", Kind.TEXT),
+    TableColumn("id"),
+    TableColumn("state"),
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("order", ColumnKind.TEXT),
+    TableColumn("cost", ColumnKind.NUMBER),
+    TableColumn("until"),
+    TableColumn("why", ColumnKind.TEXT),
 )
-ID_HELP = "An approval: its id, or a beginning of it that no other has."
+APPROVAL_HELP = "An approval: its id, or a beginning of it that no other has."
 
 
-@listing.command()
+@approvals_app.command()
 def approvals(
     ctx: typer.Context,
     *,
@@ -38,47 +38,49 @@ def approvals(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List what waits for a person's approval, and why."""
-    found = read(configured(ctx), lambda records: records.ledger.leave.approvals(everything=everything))
+    found = query_ledger(
+        load_command_config(ctx), lambda records: records.ledger.leave.approvals(everything=everything)
+    )
     if as_json:
-        emit([_plain(one) for one in found])
+        print_json([_approval_to_json(one) for one in found])
         return
-    stdout().print(table(COLUMNS, map(_cells, found)) if found else "nothing waits for approval")
+    stdout_console().print(make_table(COLUMNS, map(_approval_cells, found)) if found else "nothing waits for approval")
 
 
-@approving.command()
+@approve_app.command()
 def approve(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)],
+    name: Annotated[str, typer.Argument(metavar="ID", help=APPROVAL_HELP)],
     *,
-    token_file: TokenFile = None,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Let a forecast leave that waits for it, up to the cost and price that were shown."""
-    _answer(ctx, name, token_file, approved=True)
+    _answer_approval(ctx, name, token_file, approved=True)
 
 
-@rejecting.command()
+@reject_app.command()
 def reject(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)],
+    name: Annotated[str, typer.Argument(metavar="ID", help=APPROVAL_HELP)],
     *,
-    token_file: TokenFile = None,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Keep a forecast from leaving that waits for approval."""
-    _answer(ctx, name, token_file, approved=False)
+    _answer_approval(ctx, name, token_file, approved=False)
 
 
-def _answer(ctx: typer.Context, name: str, token_file: TokenFile, *, approved: bool) -> None:
-    config, registry = equipped(ctx)
+def _answer_approval(ctx: typer.Context, name: str, token_file: TokenFileOption, *, approved: bool) -> None:
+    config, registry = load_config_and_plugins(ctx)
     # By now: a beginning of an id may name another one by the time the daemon reads it.
-    whole = read(config, lambda records: records.ledger.leave.read(lambda database: named(database, name))).id
+    whole = query_ledger(config, lambda records: records.ledger.leave.read(lambda database: named(database, name))).id
 
     def make(by: str, at: datetime) -> AnswerApproval:
         return AnswerApproval(by=by, asked_at=at, approval=whole, approved=approved)
 
-    stdout().print(submit_request(config, registry, make, token_file=token_file))
+    stdout_console().print(submit_request(config, registry, make, token_file=token_file))
 
 
-def _cells(one: Approval) -> Sequence[str]:
+def _approval_cells(one: Approval) -> Sequence[str]:
     shown = one.shown
     order = f"{shown['order']} at {shown.get('limit', '?')}" if "order" in shown else "forecast"
     if shown.get("comment"):
@@ -90,12 +92,12 @@ def _cells(one: Approval) -> Sequence[str]:
         f"{shown.get('question', '')} {title}".strip(),
         order,
         shown.get("cost", "-"),
-        moment(one.expires_at),
+        format_minute(one.expires_at),
         shown.get("why", ""),
     )
 
 
-def _plain(one: Approval) -> dict[str, Any]:
+def _approval_to_json(one: Approval) -> dict[str, Any]:
     return {
         "id": one.id,
         "forecast": one.forecast,

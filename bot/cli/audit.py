@@ -1,4 +1,4 @@
-"""``foxcast audit``: who let what leave, and whether that record is whole."""
+"""`foxcast audit`: the record of who permitted which submissions, and whether its hash chain is intact."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from bot.app import Records
-from bot.cli.exits import ExitCode
-from bot.cli.output.console import Column, Kind, emit, stdout, table
-from bot.cli.output.figures import moment
-from bot.cli.records import read
-from bot.cli.session import configured
+from bot.cli.command_exit import ExitCode
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import query_ledger
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
+from bot.cli.output.formatting import format_minute
 from bot.clock import SystemClock
 from bot.errors import NotFound
 from bot.store.audit import HEAD_FILE, AuditRow, Head, Verdict, read_head, write_head
@@ -19,12 +19,12 @@ from bot.store.codec import stamp
 app = typer.Typer(add_completion=False, help="Look at the record of what was let go, and verify it.")
 
 COLUMNS = (
-    Column("row", Kind.NUMBER),
-    Column("at"),
-    Column("what"),
-    Column("venue"),
-    Column("who"),
-    Column("details", Kind.TEXT),
+    TableColumn("row", ColumnKind.NUMBER),
+    TableColumn("at"),
+    TableColumn("what"),
+    TableColumn("venue"),
+    TableColumn("who"),
+    TableColumn("details", ColumnKind.TEXT),
 )
 HEAD_HELP = "A head that was exported; else the one beside the ledger, if it is there."
 
@@ -48,15 +48,15 @@ def verify(
             known = None
         return await records.ledger.leave.verify(known), None if known is None else place
 
-    found, place = read(configured(ctx), verified)
+    found, place = query_ledger(load_command_config(ctx), verified)
     if as_json:
         plain = {"rows": found.rows, "head": found.head.hash, "sound": found.sound, "bad": found.bad, "why": found.why}
-        emit(plain | {"compared_with": None if place is None else str(place)})
+        print_json(plain | {"compared_with": None if place is None else str(place)})
     elif found.sound:
         against = f", and it holds the head in {place}" if place else "; no exported head to compare it with"
-        stdout().print(f"{found.rows} rows, the chain is whole{against}")
+        stdout_console().print(f"{found.rows} rows, the chain is whole{against}")
     else:
-        stdout().print(f"the audit cannot be trusted from row {found.bad} on: {found.why}")
+        stdout_console().print(f"the audit cannot be trusted from row {found.bad} on: {found.why}")
     if not found.sound:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -75,11 +75,11 @@ def show(
     async def rows(records: Records) -> list[AuditRow]:
         return await records.ledger.leave.audited(limit=limit, kind=kind, venue=venue)
 
-    found = read(configured(ctx), rows)
+    found = query_ledger(load_command_config(ctx), rows)
     if as_json:
-        emit([_plain(row) for row in found])
+        print_json([_audit_row_to_json(row) for row in found])
         return
-    stdout().print(table(COLUMNS, map(_cells, found)) if found else "the audit holds nothing yet")
+    stdout_console().print(make_table(COLUMNS, map(_audit_cells, found)) if found else "the audit holds nothing yet")
 
 
 @app.command("head")
@@ -91,20 +91,20 @@ def export_head(
     async def newest(records: Records) -> Head:
         return await records.ledger.leave.head()
 
-    found = read(configured(ctx), newest)
+    found = query_ledger(load_command_config(ctx), newest)
     if file is None:
-        stdout().print(f"{found.seq} {found.hash}")
+        stdout_console().print(f"{found.seq} {found.hash}")
         return
     write_head(file, found, at=SystemClock().now())
-    stdout().print(f"row {found.seq} written to {file}")
+    stdout_console().print(f"row {found.seq} written to {file}")
 
 
-def _cells(row: AuditRow) -> tuple[str, ...]:
+def _audit_cells(row: AuditRow) -> tuple[str, ...]:
     details = ", ".join(f"{name} {value}" for name, value in row.body.items() if value)
-    return str(row.seq), moment(row.at), row.kind, row.venue or "-", row.actor or "foxcast", details
+    return str(row.seq), format_minute(row.at), row.kind, row.venue or "-", row.actor or "foxcast", details
 
 
-def _plain(row: AuditRow) -> dict[str, object]:
+def _audit_row_to_json(row: AuditRow) -> dict[str, object]:
     return {
         "seq": row.seq,
         "at": stamp(row.at),

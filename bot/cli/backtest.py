@@ -9,17 +9,17 @@ from typing import Annotated
 
 import structlog
 import typer
+from rich.console import Console
 
 from bot.app import Bay, open_bay
-from bot.cli.agree import agree
-from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
-from bot.cli.output.console import progress, stdout
-from bot.cli.output.deliver import STDOUT, deliver, require_writable
-from bot.cli.output.memory import memory_as_plain, print_memory_line
-from bot.cli.output.report import Outlay, print_outlay, print_report
-from bot.cli.session import equipped
-from bot.cli.usual import usual_usd
-from bot.cli.venues import require_archive
+from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.cost_confirmation import confirm_cost, typical_cost_usd
+from bot.cli.lookup import require_venue_archive
+from bot.cli.options import ROUNDS_HELP, ROUNDS_VENUE_HELP, options_from_dataclass, parse_date
+from bot.cli.output.console import print_heading, progress_bars, stdout_console
+from bot.cli.output.files import STDOUT, require_writable, write_json
+from bot.cli.output.model_memory import memory_to_json, print_memory_line
+from bot.cli.output.score_report import print_report
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.domain.learning import Fitted, Round
@@ -40,22 +40,23 @@ from bot.venues import archive_of
 
 log = structlog.get_logger(__name__)
 
+
 app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class BacktestOptions:
     """What is tested on what."""
 
     forecaster: Annotated[str, typer.Option(metavar="NAME", help="The forecaster, with its settings of config.toml.")]
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
     first: Annotated[
-        date | None, typer.Option("--from", parser=day, metavar="DATE", help="Leave out earlier rounds.")
+        date | None, typer.Option("--from", parser=parse_date, metavar="DATE", help="Leave out earlier rounds.")
     ] = None
-    last: Annotated[date | None, typer.Option("--to", parser=day, metavar="DATE", help="Leave out later rounds.")] = (
-        None
-    )
-    venue: Annotated[str | None, typer.Option(metavar="NAME", help=VENUE_HELP)] = None
+    last: Annotated[
+        date | None, typer.Option("--to", parser=parse_date, metavar="DATE", help="Leave out later rounds.")
+    ] = None
+    venue: Annotated[str | None, typer.Option(metavar="NAME", help=ROUNDS_VENUE_HELP)] = None
     run: Annotated[
         str,
         typer.Option(
@@ -69,16 +70,16 @@ class Options:
 
 
 @app.command()
-@spread(Options)
-def backtest(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(BacktestOptions)
+def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
     """Forecast past rounds with only what was known then, and score that."""
     require_writable(options.json, "--json")
-    config, registry = equipped(ctx)
-    require_archive(config, registry, options.venue)
+    config, registry = load_config_and_plugins(ctx)
+    require_venue_archive(config, registry, options.venue)
     venue, archive = archive_of(config, registry, options.venue, options.rounds)
     random = SeededRandom(config.seed)
-    result = asyncio.run(_tested(_Test(config, registry, archive, random), options))
-    found, outlay, memory = result.scored, result.outlay, result.memory
+    result = asyncio.run(_run_backtest(_BacktestRun(config, registry, archive, random), options))
+    found, outlay, memory = result.scored, result.costs, result.memory
     if not found:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFound(message)
@@ -87,15 +88,34 @@ def backtest(ctx: typer.Context, options: Options) -> None:
         head = {"forecaster": options.forecaster, "venue": venue}
         models = {
             "costs": None if outlay is None else asdict(outlay),
-            "memory": None if memory is None else memory_as_plain(memory),
+            "memory": None if memory is None else memory_to_json(memory),
         }
-        deliver({**head, **report.to_json(), **models}, options.json)
+        write_json({**head, **report.to_json(), **models}, options.json)
     if options.json != STDOUT:
-        print_report(stdout(), report, title=f"{options.forecaster} on {len(report.by_round)} rounds of {venue}")
+        print_report(
+            stdout_console(), report, title=f"{options.forecaster} on {len(report.by_round)} rounds of {venue}"
+        )
         if outlay is not None:
-            print_outlay(stdout(), outlay)
+            print_experiment_costs(stdout_console(), outlay)
         if memory is not None:
-            print_memory_line(stdout(), memory)
+            print_memory_line(stdout_console(), memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCosts:
+    """What an experiment cost, under the keys of the report: all its runs, and of that, what this one added.
+
+    ``unanswered`` counts the calls that brought no answer; money is in US dollars.
+    """
+
+    calls: int
+    unanswered: int
+    tokens_in: int
+    tokens_cached: int
+    tokens_out: int
+    cost_usd: float
+    now_calls: int
+    now_usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +123,12 @@ class BacktestResult:
     """The scores of a backtest; what it cost and what its models may remember, for forecasters that ask models."""
 
     scored: Scored
-    outlay: Outlay | None = None
+    costs: ExperimentCosts | None = None
     memory: MemoryReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Test:
+class _BacktestRun:
     config: Config
     registry: Registry
     archive: Archive
@@ -116,10 +136,10 @@ class _Test:
 
     def subject(self, bay: Bay, run: str) -> Subject:
         return Subject(
-            seat=bay.seat,
-            learn=self._learner(bay.seat.name),
+            seat=bay.forecaster,
+            learn=self._learner(bay.forecaster.name),
             benches=bay.workshop,
-            places=self.config.daemon.concurrency if bay.seat.asks else 1,
+            places=self.config.daemon.concurrency if bay.forecaster.asks else 1,
             run=run,
         )
 
@@ -135,7 +155,7 @@ class _Test:
         return learn
 
 
-async def unheard(subject: Subject, scopes: Iterable[str], ledger: Ledger) -> int:
+async def count_unanswered_questions(subject: Subject, scopes: Iterable[str], ledger: Ledger) -> int:
     """Return how many of these questions have a trial without an answer of a model on record: they will cost."""
     wanted = list(scopes)
     heard = await answered(ledger, wanted)
@@ -143,14 +163,14 @@ async def unheard(subject: Subject, scopes: Iterable[str], ledger: Ledger) -> in
     return sum(not all((scope, number) in heard for number in numbers) for scope in wanted)
 
 
-async def outlay_of(scopes: Iterable[str], ledger: Ledger, *, began: datetime) -> Outlay:
+async def load_experiment_costs(scopes: Iterable[str], ledger: Ledger, *, began: datetime) -> ExperimentCosts:
     """Add up what an experiment cost, and how much of it since a moment."""
     wanted = list(scopes)
     by_state = await tallies(ledger, wanted)
     since = await tallies(ledger, wanted, since=began)
     whole, now = (sum(one.values(), Tally()) for one in (by_state, since))
     done = by_state.get(CallState.DONE, Tally())
-    return Outlay(
+    return ExperimentCosts(
         calls=whole.calls,
         unanswered=whole.calls - done.calls,
         tokens_in=whole.usage.tokens_in,
@@ -162,40 +182,42 @@ async def outlay_of(scopes: Iterable[str], ledger: Ledger, *, began: datetime) -
     )
 
 
-def _rounds(archive: Archive, window: Window) -> Iterator[Round]:
+def _rounds_in_window(archive: Archive, window: Window) -> Iterator[Round]:
     return filter(window.holds, map(archive.round, archive.rounds()))
 
 
-async def _tested(test: _Test, options: Options) -> BacktestResult:
+async def _run_backtest(test: _BacktestRun, options: BacktestOptions) -> BacktestResult:
     window = Window(first=options.first, last=options.last)
     clock = SystemClock()
     async with open_bay(test.config, test.registry, options.forecaster, clock=clock) as bay:
         subject = test.subject(bay, options.run)
         if bay.workshop is None:
-            return BacktestResult(scored=await _scored(test, subject, window))
+            return BacktestResult(scored=await _score_rounds(test, subject, window))
         ledger, began = bay.workshop.ledger, clock.now()
-        rounds = list(_rounds(test.archive, window))
+        rounds = list(_rounds_in_window(test.archive, window))
         scopes = {question.ref: subject.scope(question.ref) for one in rounds for question in one.questions}
-        new = await unheard(subject, scopes.values(), ledger)
-        await _agree(bay, new, len(scopes), options=options, test=test)
+        new = await count_unanswered_questions(subject, scopes.values(), ledger)
+        await _confirm_new_costs(bay, new, len(scopes), options=options, test=test)
         return BacktestResult(
-            scored=await _scored(test, subject, window),
-            outlay=await outlay_of(scopes.values(), ledger, began=began),
+            scored=await _score_rounds(test, subject, window),
+            costs=await load_experiment_costs(scopes.values(), ledger, began=began),
             memory=await memory_in_rounds(rounds, scopes, ledger, test.config.llm),
         )
 
 
-async def _agree(bay: Bay, new: int, questions: int, *, options: Options, test: _Test) -> None:
+async def _confirm_new_costs(
+    bay: Bay, new: int, questions: int, *, options: BacktestOptions, test: _BacktestRun
+) -> None:
     if new < questions:
         log.info("on record, so asked anew only where something changed since", questions=questions - new, of=questions)
     if new:
-        usual = await usual_usd(bay, test.config)
-        await agree(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd, usual_usd=usual)
+        usual = await typical_cost_usd(bay, test.config)
+        await confirm_cost(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd, usual_usd=usual)
 
 
-async def _scored(test: _Test, subject: Subject, window: Window) -> Scored:
+async def _score_rounds(test: _BacktestRun, subject: Subject, window: Window) -> Scored:
     keys = test.archive.rounds()
-    with progress() as bars:
+    with progress_bars() as bars:
         task = bars.add_task("rounds", total=len(keys))
         return await tested(
             test.archive,
@@ -204,3 +226,18 @@ async def _scored(test: _Test, subject: Subject, window: Window) -> Scored:
             random=test.random,
             progress=lambda key: bars.update(task, completed=keys.index(key) + 1, description=f"round {key}"),
         )
+
+
+def print_experiment_costs(console: Console, outlay: ExperimentCosts) -> None:
+    """Print what it cost."""
+    cached = outlay.tokens_cached / outlay.tokens_in if outlay.tokens_in else 0.0
+    print_heading(console, "Costs")
+    console.print(
+        f"all in all: {_count_calls(outlay.calls)} of models ({outlay.unanswered} without an answer), "
+        f"{outlay.tokens_in:,} tokens in ({cached:.0%} cached), {outlay.tokens_out:,} out, {outlay.cost_usd:.4f} USD"
+    )
+    console.print(f"of that now: {_count_calls(outlay.now_calls)}, {outlay.now_usd:.4f} USD")
+
+
+def _count_calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count:,} calls"

@@ -1,29 +1,33 @@
-"""``foxcast close``: sell positions whatever the belief, on paper and live, through the same gate as all else."""
+"""`foxcast close`: sell positions on paper or live whatever the forecast says.
+
+Through the same gate as every order.
+"""
 
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from bot.app import LEDGER_FILE, Records, folder_of, open_app, open_records
-from bot.cli.arm import require_venue
-from bot.cli.exits import ExitCode
-from bot.cli.leaving import TokenFile, signed
-from bot.cli.options import spread
-from bot.cli.output.closing import ClosingPreview, as_plain, print_previews, print_results, summed_up
-from bot.cli.output.console import emit, stdout
-from bot.cli.paced import rates_beside
-from bot.cli.portfolio import gathered
-from bot.cli.session import equipped
+from bot.cli.command_exit import ExitCode
+from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.lookup import require_configured_venue
+from bot.cli.options import options_from_dataclass
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
+from bot.cli.output.formatting import format_number
+from bot.cli.portfolio import load_portfolio
+from bot.cli.shared_rates import open_shared_rates
+from bot.cli.signed_requests import TokenFileOption, sign_request
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
-from bot.domain.order import Account, Position
+from bot.domain.order import Account, Order, Position
 from bot.domain.request import ClosePositions, ClosingTarget
 from bot.domain.submission import Hold, Mode
 from bot.errors import ConfigError, InstanceLocked, NotFound, Rejected, Unavailable
@@ -40,79 +44,189 @@ from bot.outfit import Outfitter
 from bot.registry import Registry
 from bot.store import closings
 from bot.store.closings import ClosingResult, ClosingState
+from bot.store.intents import ORDER
 from bot.store.ledger import read_ledger
 from bot.store.mailbox import take_back
 
-app = typer.Typer(add_completion=False)
-
-ID_HELP = "A position: its question (venue:key or key) or contract, as foxcast portfolio names it, or a unique part."
-LOOK_EVERY_S = 0.2
-# Beyond how often the daemon looks, so long it may take over the request, and over each position.
-SLACK_S, EACH_S = 10.0, 30.0
-NOTES_READ = 100
-# What readies live venues, and what closes, in this order where no daemon does it.
-JOBS = ("reconcile", "ready", "close")
-WHO = "close"
+CLOSING_COLUMNS = (
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("title", ColumnKind.TITLE),
+    TableColumn("side"),
+    TableColumn("held", ColumnKind.NUMBER),
+    TableColumn("to sell", ColumnKind.NUMBER),
+    TableColumn("price", ColumnKind.NUMBER),
+    TableColumn("limit", ColumnKind.NUMBER),
+    TableColumn("brings", ColumnKind.NUMBER),
+    TableColumn("note", ColumnKind.TEXT),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ClosingPreview:
+    """The sale of one position as it would be made now; ``why`` says what keeps it from being made."""
+
+    target: ClosingTarget
+    question: str
+    title: str
+    held: float
+    currency: str
+    order: Order | None = None
+    why: str = ""
+    stay_out_h: float = 0.0
+
+    def with_reason(self, why: str) -> "ClosingPreview":
+        """Return it with what keeps the sale from being made."""
+        return replace(self, why=why)
+
+    def with_order(self, order: Order | None, *, stay_out_h: float) -> "ClosingPreview":
+        """Return it with its order, and how long the question is not bought after that."""
+        return replace(self, order=order, stay_out_h=stay_out_h)
+
+    @property
+    def brings(self) -> float:
+        """What the sale would bring by the market as it was read, after fees."""
+        return 0.0 if self.order is None else self.order.shares * self.order.expected - self.order.fees
+
+
+def print_closing_previews(console: Console, previews: Sequence[ClosingPreview]) -> None:
+    """Print one row for each position."""
+    rows = []
+    for one in previews:
+        order = one.order
+        figures = (
+            [format_number(order.shares), f"{order.expected:.4f}", f"{order.limit:.4f}"] if order else ["", "", ""]
+        )
+        brings = f"{format_number(one.brings)} {one.currency}" if order else ""
+        rows.append(
+            (
+                one.question or one.target.contract,
+                one.title,
+                str(one.target.leg),
+                format_number(one.held),
+                *figures,
+                brings,
+                one.why,
+            )
+        )
+    console.print(make_table(CLOSING_COLUMNS, rows))
+
+
+def print_closing_results(console: Console, results: Sequence[ClosingResult]) -> None:
+    """Print one line for each position."""
+    for one in results:
+        console.print(str(one))
+
+
+def closing_summary(results: Sequence[ClosingResult], previews: Sequence[ClosingPreview]) -> str:
+    """Return the last line: how many are closed of those that were meant, for how much, and what follows."""
+    closed = sum(one.state is ClosingState.CLOSED for one in results)
+    cash: dict[str, float] = {}
+    for one in results:
+        cash[one.currency] = cash.get(one.currency, 0.0) + one.cash
+    brought = ", ".join(f"{amount:.2f} {currency}" for currency, amount in cash.items() if currency)
+    told = f"{closed} of {len(previews)} positions closed for {brought or 'nothing'}"
+    if pending := sum(one.state is ClosingState.PENDING for one in results):
+        told += f"; {pending} not known yet, see foxcast orders"
+    if left := sum(one.state is ClosingState.PART for one in results):
+        told += f"; {left} closed in part, ask again for the rest"
+    hours = max((one.stay_out_h for one in previews), default=0.0)
+    return f"{told}; not bought again for {hours:g} h (trading.stay_out_h)" if hours and closed else told
+
+
+def closing_to_json(one: ClosingPreview | ClosingResult) -> dict[str, Any]:
+    """Return it as JSON has it."""
+    plain = asdict(one) if isinstance(one, ClosingResult) else asdict(replace(one, order=None))
+    if isinstance(one, ClosingPreview):
+        plain["order"] = None if one.order is None else ORDER.plain(one.order)
+        plain["brings"] = one.brings
+    return plain
+
+
+app = typer.Typer(add_completion=False)
+
+
+POSITION_HELP = (
+    "A position: its question (venue:key or key) or contract, as foxcast portfolio names it, or a unique part."
+)
+
+
+POLL_EVERY_S = 0.2
+
+
+# Beyond how often the daemon looks, so long it may take over the request, and over each position.
+EXTRA_WAIT_S, WAIT_PER_POSITION_S = 10.0, 30.0
+
+
+MAX_NOTES_READ = 100
+
+
+# What readies live venues, and what closes, in this order where no daemon does it.
+CLOSING_JOBS = ("reconcile", "ready", "close")
+
+
+CLOSING_REASON = "close"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseOptions:
     """Which positions, and how it is agreed to."""
 
-    name: Annotated[str | None, typer.Argument(metavar="ID", help=ID_HELP)] = None
+    name: Annotated[str | None, typer.Argument(metavar="ID", help=POSITION_HELP)] = None
     everything: Annotated[bool, typer.Option("--all", help="Every position, or every one at --venue.")] = False
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sold; sell nothing.")] = False
     yes: Annotated[bool, typer.Option("--yes", help="Sell without asking.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; needs --yes or --dry-run.")] = False
-    token_file: TokenFile = None
+    token_file: TokenFileOption = None
 
 
 @app.command()
-@spread(Options)
-def close(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(CloseOptions)
+def close(ctx: typer.Context, options: CloseOptions) -> None:
     """Sell what is held of a question, or everything, whatever the belief.
 
     It goes the way of all orders: nothing is sold while anything is halted, a live venue is not armed or not ready. The
     question is not bought again for trading.stay_out_h hours; others are as before: to stop that, disarm the venue.
     """
-    config, registry = equipped(ctx)
+    config, registry = load_config_and_plugins(ctx)
     if (options.name is None) is not options.everything:
         message = "say which: an ID, as foxcast portfolio names it, or --all"
         raise ConfigError(message)
     if options.venue is not None:
-        require_venue(config, options.venue)
-    previews = asyncio.run(_previews(config, registry, options))
+        require_configured_venue(config, options.venue)
+    previews = asyncio.run(_load_previews(config, registry, options))
     sellable = [one for one in previews if one.order is not None and not one.why]
     if not options.as_json:
-        print_previews(stdout(), previews)
+        print_closing_previews(stdout_console(), previews)
     if options.dry_run:
         if options.as_json:
-            emit([as_plain(one) for one in previews])
+            print_json([closing_to_json(one) for one in previews])
         else:
-            stdout().print(f"{len(sellable)} of {len(previews)} positions would be sold; nothing was (--dry-run)")
+            stdout_console().print(
+                f"{len(sellable)} of {len(previews)} positions would be sold; nothing was (--dry-run)"
+            )
         return
     if not sellable:
         message = f"nothing can be sold now: {previews[0].why}"
         raise Rejected(message)
-    _agree(len(sellable), yes=options.yes)
-    results = asyncio.run(_close(config, registry, sellable, options.token_file))
+    _confirm_sale(len(sellable), yes=options.yes)
+    results = asyncio.run(_execute_closing(config, registry, sellable, options.token_file))
     if options.as_json:
-        emit([as_plain(one) for one in results])
+        print_json([closing_to_json(one) for one in results])
     else:
-        print_results(stdout(), results)
-        stdout().print(summed_up(results, previews))
-    raise typer.Exit(_code(results, len(previews)))
+        print_closing_results(stdout_console(), results)
+        stdout_console().print(closing_summary(results, previews))
+    raise typer.Exit(_closing_exit_code(results, len(previews)))
 
 
-def _agree(count: int, *, yes: bool) -> None:
+def _confirm_sale(count: int, *, yes: bool) -> None:
     if yes or (sys.stdin.isatty() and typer.confirm(f"Sell {count} positions?", err=True)):
         return
     message = f"{count} positions would be sold; say yes with --yes, or look first with --dry-run"
     raise ConfigError(message)
 
 
-def _code(results: Sequence[ClosingResult], wanted: int) -> ExitCode:
+def _closing_exit_code(results: Sequence[ClosingResult], wanted: int) -> ExitCode:
     states = [one.state for one in results]
     if len(states) == wanted and all(state is ClosingState.CLOSED for state in states):
         return ExitCode.DONE
@@ -120,27 +234,27 @@ def _code(results: Sequence[ClosingResult], wanted: int) -> ExitCode:
     return ExitCode.UNAVAILABLE if only_pending else ExitCode.FAILED
 
 
-async def _previews(config: Config, registry: Registry, options: Options) -> list[ClosingPreview]:
+async def _load_previews(config: Config, registry: Registry, options: CloseOptions) -> list[ClosingPreview]:
     """Return what is meant, each with the sale as it would be made now, or why it would not be."""
     async with open_records(config) as records:
-        holdings = await gathered(records, options.venue, SystemClock().now())
+        holdings = await load_portfolio(records, options.venue, SystemClock().now())
         found = [
-            _Owned(venue=one.venue, account=one.account, position=held.position, title=held.title)
+            _OwnedPosition(venue=one.venue, account=one.account, position=held.position, title=held.title)
             for one in holdings
             if one.account is not None
             for held in one.positions
             if not held.position.decided
         ]
-        wanted = found if options.name is None else _named(found, options.name)
+        wanted = found if options.name is None else _find_positions(found, options.name)
         if not wanted:
             message = "nothing is held" + (f" at {options.venue}" if options.venue else "")
             raise NotFound(message)
-        async with _planners(config, registry, {one.venue for one in wanted}) as outfitter:
-            return [await _preview(outfitter, records, one) for one in wanted]
+        async with _open_planners(config, registry, {one.venue for one in wanted}) as outfitter:
+            return [await _preview_sale(outfitter, records, one) for one in wanted]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Owned:
+class _OwnedPosition:
     """A position, the account that holds it, and the title of its question."""
 
     venue: str
@@ -155,7 +269,7 @@ class _Owned:
         return [self.position.contract, *([str(ref), ref.key] if ref is not None else [])]
 
 
-def _named(owned: Sequence[_Owned], name: str) -> list[_Owned]:
+def _find_positions(owned: Sequence[_OwnedPosition], name: str) -> list[_OwnedPosition]:
     """Return the positions of one question or contract; raises NotFound where none or several are meant."""
     exact = [one for one in owned if name in one.names]
     part = [one for one in owned if any(name in text for text in one.names)]
@@ -171,13 +285,13 @@ def _named(owned: Sequence[_Owned], name: str) -> list[_Owned]:
 
 
 @asynccontextmanager
-async def _planners(config: Config, registry: Registry, venues: set[str]) -> AsyncIterator[Outfitter]:
+async def _open_planners(config: Config, registry: Registry, venues: set[str]) -> AsyncIterator[Outfitter]:
     """Open what planners read with, at the rates that a daemon keeps too; nothing can be sent with it."""
     clock, random = SystemClock(), SeededRandom(config.seed)
     specs = [registry.venues[venue] for venue in sorted(venues) if venue in registry.venues]
     rates_wanted = [rate for spec in specs for rate in spec.rates(settings_of(spec, config))]
     async with AsyncExitStack() as stack:
-        rates = await rates_beside(config, rates_wanted, clock=clock, random=random, stack=stack)
+        rates = await open_shared_rates(config, rates_wanted, clock=clock, random=random, stack=stack)
         http = await stack.enter_async_context(HttpReader(clock=clock, random=random, rates=rates))
         yield Outfitter(
             config=config,
@@ -192,7 +306,7 @@ async def _planners(config: Config, registry: Registry, venues: set[str]) -> Asy
         )
 
 
-async def _preview(outfitter: Outfitter, records: Records, owned: _Owned) -> ClosingPreview:
+async def _preview_sale(outfitter: Outfitter, records: Records, owned: _OwnedPosition) -> ClosingPreview:
     config, now = outfitter.config, outfitter.clock.now()
     venue, account, position = owned.venue, owned.account, owned.position
     target = ClosingTarget(venue=venue, contract=position.contract, leg=position.leg)
@@ -204,7 +318,7 @@ async def _preview(outfitter: Outfitter, records: Records, owned: _Owned) -> Clo
         currency=account.currency,
     )
     if config.mode_of(venue) is Mode.OFF or venue not in outfitter.registry.venues:
-        return preview.held_back(f"{venue} is off, or its plugin is not enabled")
+        return preview.with_reason(f"{venue} is off, or its plugin is not enabled")
     lane = lane_in(config, venue, outfitter.registry.configurable)
     planner, paper = await outfitter.planner(venue), on_paper({venue: lane})
     around = Around(
@@ -215,57 +329,57 @@ async def _preview(outfitter: Outfitter, records: Records, owned: _Owned) -> Clo
         readiness=Readiness(credentials={venue: ""}, doubts={venue: ""}, clock="", database="", audit=""),
         leaves=await records.ledger.leave.standing({venue: lane.account}, now=now, paper=paper),
     )
-    case = await closing_case(around, lane, account, position, why=WHO, now=now)
+    case = await closing_case(around, lane, account, position, why=CLOSING_REASON, now=now)
     if isinstance(case, str):
-        return preview.held_back(case)
+        return preview.with_reason(case)
     gate = Gate(brake=Brake(stop_file=config.state / STOP_FILE, ledger=records.folder / LEDGER_FILE))
     decision = gate.decide_closing(case)
     planned = preview.with_order(case.order, stay_out_h=lane.trading.stay_out_h)
-    return planned.held_back(decision.why) if isinstance(decision, Hold) else planned
+    return planned.with_reason(decision.why) if isinstance(decision, Hold) else planned
 
 
-async def _close(
+async def _execute_closing(
     config: Config, registry: Registry, previews: Sequence[ClosingPreview], token_file: Path | None
 ) -> list[ClosingResult]:
     """Have the positions sold by whoever uses the state folder, else here, and return what became of each."""
     folder, clock = folder_of(config), SystemClock()
     request = ClosePositions(by="", asked_at=clock.now(), targets=tuple(one.target for one in previews))
-    path = closings.ask(folder, await signed(folder, request, token_file=token_file))
+    path = closings.ask(folder, await sign_request(folder, request, token_file=token_file))
     try:
         async with open_app(config, registry, clock=clock) as opened:
             jobs = {job.name: job for job in opened.jobs()}
-            for name in JOBS:
+            for name in CLOSING_JOBS:
                 await jobs[name].run()
             found = await closings.results_of(opened.ledger, path.stem)
     except InstanceLocked:
-        limit_s = config.daemon.attend_every_s + SLACK_S + EACH_S * len(previews)
-        return await _waited_for(folder, path, limit_s)
+        limit_s = config.daemon.attend_every_s + EXTRA_WAIT_S + WAIT_PER_POSITION_S * len(previews)
+        return await _wait_for_daemon(folder, path, limit_s)
     except BaseException:
         take_back(path)
         raise
-    await _require_done(folder, path)
+    await _require_accepted(folder, path)
     return found
 
 
-async def _waited_for(folder: Path, path: Path, limit_s: float) -> list[ClosingResult]:
+async def _wait_for_daemon(folder: Path, path: Path, limit_s: float) -> list[ClosingResult]:
     """Wait for the daemon to do the request and return what became of it; raises Unavailable if it takes too long."""
     clock = SystemClock()
-    for _ in range(int(limit_s / LOOK_EVERY_S)):
+    for _ in range(int(limit_s / POLL_EVERY_S)):
         if not closings.waits(path):
-            await _require_done(folder, path)
+            await _require_accepted(folder, path)
             async with read_ledger(folder / LEDGER_FILE) as ledger:
                 return await closings.results_of(ledger, path.stem)
-        await clock.sleep(LOOK_EVERY_S)
+        await clock.sleep(POLL_EVERY_S)
     message = f"asked for, and the process that uses {folder} has not done it yet; follow it with: foxcast orders"
     raise Unavailable(message)
 
 
-async def _require_done(folder: Path, path: Path) -> None:
+async def _require_accepted(folder: Path, path: Path) -> None:
     """Raise Rejected, with the reason on record, for a request that was put aside."""
     if path.name not in closings.refused(folder):
         return
     async with read_ledger(folder / LEDGER_FILE) as ledger:
-        notes = await ledger.journal.recent(NOTES_READ, "request")
+        notes = await ledger.journal.recent(MAX_NOTES_READ, "request")
     why = next((note.text.partition(": ")[2] for note in notes if path.stem in note.text), "look into that file")
     message = f"it was refused: {why}"
     raise Rejected(message)

@@ -1,36 +1,231 @@
-"""``foxcast costs``: what models cost, by question, model, day, venue, forecaster or role, and what is left today."""
+"""`foxcast costs`: what models cost by question.
+
+Model, day, venue, forecaster or role, and what is left of today's budgets.
+"""
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from bot.app import LAB_FOLDER, LEDGER_FILE, Records
-from bot.cli.options import day, spread
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.costs import Bill, Left, Today, as_plain, print_bill
-from bot.cli.records import read
-from bot.cli.session import configured
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import query_ledger
+from bot.cli.options import options_from_dataclass, parse_date
+from bot.cli.output.console import (
+    ColumnKind,
+    TableCell,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import format_minute, format_number, format_usd
 from bot.clock import SystemClock
 from bot.config.model import Config
+from bot.domain.step import Usage
 from bot.errors import NotFound
-from bot.store.calls import CostBy, Spent
+from bot.store.calls import CostBy, CostRow, Spent
+from bot.store.codec import stamp
+from bot.store.conducts import Demotion
 from bot.store.ledger import read_ledger
-from bot.store.losses import losses
+from bot.store.losses import Losses, losses
+
+COUNT_COLUMNS = (
+    "forecasts",
+    "calls",
+    "failed",
+    "requests",
+    "tokens in",
+    "cached",
+    "out",
+    "mean s",
+    "USD",
+    "USD a forecast",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetStatus:
+    """A budget of today in US dollars: its limit (None where there is none), and what was spent or is reserved."""
+
+    what: str
+    limit_usd: float | None
+    spent_usd: float
+
+    @property
+    def left_usd(self) -> float | None:
+        """What may still be spent today."""
+        return None if self.limit_usd is None else max(0.0, self.limit_usd - self.spent_usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TodayCosts:
+    """How things stand today: the budgets, that of all models first, and the models that are replaced for a while."""
+
+    budgets: tuple[BudgetStatus, ...]
+    demoted: tuple[Demotion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """What was spent: its lines, ``forecasts``, how many forecasts asked models at all, and what brought no answer."""
+
+    by: CostBy
+    since: date | None
+    rows: tuple[CostRow, ...]
+    forecasts: int
+    today: TodayCosts
+    losses: Losses = field(default_factory=Losses)
+
+    @property
+    def total(self) -> CostRow:
+        """All lines together."""
+        answered = [(row.calls - row.failed, row.latency_s) for row in self.rows]
+        count = sum(calls for calls, _ in answered)
+        return CostRow(
+            name="total",
+            forecasts=self.forecasts,
+            calls=sum(row.calls for row in self.rows),
+            failed=sum(row.failed for row in self.rows),
+            attempts=sum(row.attempts for row in self.rows),
+            usage=sum((row.usage for row in self.rows), Usage()),
+            latency_s=sum(calls * latency for calls, latency in answered) / count if count else 0.0,
+        )
+
+
+def print_cost_report(console: Console, bill: CostReport) -> None:
+    """Print it for a person."""
+    when = "" if bill.since is None else f" since {bill.since}"
+    if not bill.rows:
+        console.print(f"no model was asked{when}")
+    else:
+        columns = (TableColumn(bill.by.value), *(TableColumn(name, ColumnKind.NUMBER) for name in COUNT_COLUMNS))
+        console.print(make_table(columns, [_cost_cells(row) for row in (*bill.rows, bill.total)]))
+    if bill.losses.calls:
+        console.print(unanswered_costs_text(bill.losses))
+    print_heading(console, "Today (UTC)")
+    for line in today_lines(bill.today):
+        console.print(line)
+
+
+def unanswered_costs_text(found: Losses) -> str:
+    """Return what was booked for calls that brought nothing, in a line."""
+    calls = "1 call" if found.calls == 1 else f"{found.calls:,} calls"
+    return (
+        f"of this, {found.cost_usd:.4f} USD are the worst case of {calls} that may have been billed and brought no "
+        "answer: it was lost on its way, cut off, or could not be read"
+    )
+
+
+def today_lines(today: TodayCosts) -> list[str]:
+    """Return how things stand today, a line for each budget and each model that is replaced."""
+    demoted = (
+        f"{one.model}{f' as {one.role}' if one.role else ''} is replaced until {format_minute(one.until)} UTC, "
+        f"where {'that role' if one.role else 'its role'} has a fallback: {one.why}"
+        for one in today.demoted
+    )
+    return [*map(budget_text, today.budgets), *demoted]
+
+
+def budget_text(left: BudgetStatus) -> str:
+    """Return how a budget stands, in a line."""
+    if left.limit_usd is None or left.left_usd is None:
+        return f"{left.what}: {format_usd(left.spent_usd)} USD spent, no limit"
+    return f"{left.what}: {format_usd(left.spent_usd)} of {format_usd(left.limit_usd)} USD spent, {format_usd(left.left_usd)} left"
+
+
+def cost_report_to_json(bill: CostReport) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "by": bill.by.value,
+        "since": None if bill.since is None else bill.since.isoformat(),
+        "rows": [_cost_row_to_json(row) for row in bill.rows],
+        "total": _cost_row_to_json(bill.total),
+        "unanswered": {"calls": bill.losses.calls, "cost_usd": bill.losses.cost_usd},
+        **today_to_json(bill.today),
+    }
+
+
+def today_to_json(today: TodayCosts) -> dict[str, Any]:
+    """Return how things stand today as JSON values."""
+    return {
+        "today": [
+            {"what": left.what, "spent_usd": left.spent_usd, "limit_usd": left.limit_usd, "left_usd": left.left_usd}
+            for left in today.budgets
+        ],
+        "demoted": [
+            {
+                "model": one.model,
+                "role": one.role or None,
+                "at": stamp(one.at),
+                "until": stamp(one.until),
+                "why": one.why,
+            }
+            for one in today.demoted
+        ],
+    }
+
+
+def _cost_cells(row: CostRow) -> tuple[TableCell, ...]:
+    usage = row.usage
+    return (
+        row.name,
+        str(row.forecasts),
+        str(row.calls),
+        str(row.failed),
+        str(row.attempts),
+        f"{usage.tokens_in:,}",
+        f"{_cached_share(usage):.0%}",
+        f"{usage.tokens_out:,}",
+        f"{row.latency_s:.1f}",
+        f"{usage.cost_usd:.4f}",
+        format_number(_usd_per_forecast(row), 4),
+    )
+
+
+def _cost_row_to_json(row: CostRow) -> dict[str, Any]:
+    usage = row.usage
+    return {
+        "name": row.name,
+        "forecasts": row.forecasts,
+        "calls": row.calls,
+        "failed": row.failed,
+        "requests": row.attempts,
+        "tokens_in": usage.tokens_in,
+        "tokens_cached": usage.tokens_cached,
+        "cached_share": _cached_share(usage),
+        "tokens_out": usage.tokens_out,
+        "mean_latency_s": row.latency_s,
+        "cost_usd": usage.cost_usd,
+        "usd_per_forecast": _usd_per_forecast(row),
+    }
+
+
+def _cached_share(usage: Usage) -> float:
+    return usage.tokens_cached / usage.tokens_in if usage.tokens_in else 0.0
+
+
+def _usd_per_forecast(row: CostRow) -> float | None:
+    return row.usage.cost_usd / row.forecasts if row.forecasts else None
+
 
 app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CostsOptions:
     """What is added up, from when on."""
 
     by: Annotated[CostBy, typer.Option("--by", help="What the lines are.")] = CostBy.MODEL
     since: Annotated[
-        date | None, typer.Option(parser=day, metavar="DATE", help="Only calls of this day (UTC) and later ones.")
+        date | None,
+        typer.Option(parser=parse_date, metavar="DATE", help="Only calls of this day (UTC) and later ones."),
     ] = None
     lab: Annotated[bool, typer.Option("--lab", help="Of backtests, which have a ledger and budgets of their own.")] = (
         False
@@ -39,66 +234,70 @@ class Options:
 
 
 @app.command()
-@spread(Options)
-def costs(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(CostsOptions)
+def costs(ctx: typer.Context, options: CostsOptions) -> None:
     """Add up what models cost, and say what is left of today's budgets."""
-    now, config = SystemClock().now(), configured(ctx)
+    now, config = SystemClock().now(), load_command_config(ctx)
     if options.lab:
-        bill = asyncio.run(bill_of_lab(config, options.by, options.since, now))
+        bill = asyncio.run(load_backtest_costs(config, options.by, options.since, now))
     else:
-        bill = read(config, lambda records: bill_of(records, options.by, options.since, now))
+        bill = query_ledger(config, lambda records: load_cost_report(records, options.by, options.since, now))
     if options.as_json:
-        emit(as_plain(bill))
+        print_json(cost_report_to_json(bill))
     else:
-        print_bill(stdout(), bill)
+        print_cost_report(stdout_console(), bill)
 
 
-async def bill_of_lab(config: Config, by: CostBy, since: date | None, now: datetime) -> Bill:
+async def load_backtest_costs(config: Config, by: CostBy, since: date | None, now: datetime) -> CostReport:
     """Gather what backtests spent; raises NotFound where none of them asked a model yet."""
     folder = config.state / LAB_FOLDER
     if not (folder / LEDGER_FILE).exists():
         message = f"there is no ledger at {folder / LEDGER_FILE} yet; no backtest asked a model"
         raise NotFound(message)
     async with read_ledger(folder / LEDGER_FILE) as ledger:
-        return await bill_of(Records(config=config, folder=folder, ledger=ledger), by, since, now)
+        return await load_cost_report(Records(config=config, folder=folder, ledger=ledger), by, since, now)
 
 
-async def bill_of(records: Records, by: CostBy, since: date | None, now: datetime) -> Bill:
+async def load_cost_report(records: Records, by: CostBy, since: date | None, now: datetime) -> CostReport:
     """Gather what was spent from a day on, and how things stand today."""
     ledger = records.ledger
-    start = None if since is None else midnight(since)
+    start = None if since is None else start_of_day(since)
     # A forecast may use several models on two days, but it is of one question: there each is counted once.
     rows = await ledger.calls.costs(by, since=start)
-    return Bill(
+    return CostReport(
         by=by,
         since=since,
         rows=tuple(rows),
         forecasts=sum(row.forecasts for row in await ledger.calls.costs(CostBy.QUESTION, since=start)),
-        today=await today_of(records, now),
+        today=await load_today_costs(records, now),
         losses=await losses(ledger.calls, since=start),
     )
 
 
-async def today_of(records: Records, now: datetime) -> Today:
+async def load_today_costs(records: Records, now: datetime) -> TodayCosts:
     """Gather what is left of today's budgets, and which models are not asked now."""
-    spent = await records.ledger.calls.spent(since=midnight(now.astimezone(UTC).date()))
-    return Today(
-        left=tuple(budgets_left(records.config, spent)),
+    spent = await records.ledger.calls.spent(since=start_of_day(now.astimezone(UTC).date()))
+    return TodayCosts(
+        budgets=tuple(budget_statuses(records.config, spent)),
         demoted=tuple(await records.ledger.conducts.demotions(now=now)),
     )
 
 
-def budgets_left(config: Config, spent: Sequence[Spent]) -> list[Left]:
+def budget_statuses(config: Config, spent: Sequence[Spent]) -> list[BudgetStatus]:
     """Return today's budgets: that of all models, and those of providers that have one, with what was spent."""
-    total = Left(what="all models", limit_usd=config.llm.budget.day_usd, spent_usd=sum(one.cost_usd for one in spent))
+    total = BudgetStatus(
+        what="all models", limit_usd=config.llm.budget.day_usd, spent_usd=sum(one.cost_usd for one in spent)
+    )
     providers = [
-        Left(what=name, limit_usd=section.day_usd, spent_usd=sum(o.cost_usd for o in spent if o.provider == name))
+        BudgetStatus(
+            what=name, limit_usd=section.day_usd, spent_usd=sum(o.cost_usd for o in spent if o.provider == name)
+        )
         for name, section in sorted(config.llm.providers.items())
         if section.day_usd is not None
     ]
     return [total, *providers]
 
 
-def midnight(on: date) -> datetime:
+def start_of_day(on: date) -> datetime:
     """Return when a day begins in UTC."""
     return datetime.combine(on, time(), UTC)

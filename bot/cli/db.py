@@ -1,4 +1,4 @@
-"""``foxcast db``: looking after the ledger and the paper books."""
+"""`foxcast db`: check, back up, restore or export the ledger and the paper books."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from bot.app import LEDGER_FILE, folder_of
-from bot.cli.exits import ExitCode
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.figures import size
-from bot.cli.session import configured
+from bot.cli.command_exit import ExitCode
+from bot.cli.command_setup import load_command_config
+from bot.cli.output.console import print_json, stdout_console
+from bot.cli.output.formatting import format_bytes
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.errors import NotFound
@@ -29,7 +29,7 @@ from bot.store.schema import MIGRATIONS
 
 app = typer.Typer(add_completion=False)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
@@ -38,36 +38,36 @@ def db() -> None:
 
 
 @app.command()
-def check(ctx: typer.Context, *, as_json: AsJson = False) -> None:
+def check(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     """Check every page, index and rule of the ledger and of the paper books; exit code 1 if one fails."""
-    path = _ledger(configured(ctx))
+    path = _existing_ledger_path(load_command_config(ctx))
     health = full_check(path, INVARIANTS)
-    books = [_checked_book(book) for book in books_beside(path).values()]
+    books = [_check_book(book) for book in books_beside(path).values()]
     if as_json:
-        emit(_plain(health) | {"books": [_plain(book) for book in books]})
+        print_json(_health_to_json(health) | {"books": [_health_to_json(book) for book in books]})
     else:
         for one in (health, *books):
-            _tell(one)
+            _print_health(one)
     if not all(one.sound for one in (health, *books)):
         raise typer.Exit(ExitCode.FAILED)
 
 
 @app.command()
-def backup(ctx: typer.Context, *, as_json: AsJson = False) -> None:
+def backup(ctx: typer.Context, *, as_json: JsonOption = False) -> None:
     """Copy the ledger and the paper books into the folder of backups, and check the copies; a daemon may run meanwhile.
 
     Only the daemon's own copies are removed when they grow old.
     """
-    path = _ledger(configured(ctx))
+    path = _existing_ledger_path(load_command_config(ctx))
     made = backups.back_up(path, path.parent / BACKUP_FOLDER, at=SystemClock().now(), label="asked")
     if as_json:
         plain = {"path": str(made.path), "made_at": made.made_at.isoformat(), "size_bytes": made.size_bytes}
-        emit(plain | {"books": [str(book) for book in made.books]})
+        print_json(plain | {"books": [str(book) for book in made.books]})
         return
-    stdout().print(f"{made.path}, {size(made.size_bytes)}, checked")
+    stdout_console().print(f"{made.path}, {format_bytes(made.size_bytes)}, checked")
     if made.books:
         names = ", ".join(str(book.relative_to(folder_for(made.path))) for book in made.books)
-        stdout().print(f"with the paper books {names} in {folder_for(made.path)}; it takes both to restore")
+        stdout_console().print(f"with the paper books {names} in {folder_for(made.path)}; it takes both to restore")
 
 
 @app.command()
@@ -77,10 +77,10 @@ def restore(
 ) -> None:
     """Put a backup in the place of the ledger and of the paper books; what was there is kept beside it."""
     if not file.is_file():
-        message = f"{file} is not there; backups are in {folder_of(configured(ctx)) / BACKUP_FOLDER}"
+        message = f"{file} is not there; backups are in {folder_of(load_command_config(ctx)) / BACKUP_FOLDER}"
         raise NotFound(message)
-    done = restored(file, _path(configured(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
-    console = stdout()
+    done = restored(file, _ledger_path(load_command_config(ctx)), migrations=MIGRATIONS, at=SystemClock().now())
+    console = stdout_console()
     console.print(f"{done.backup} is the ledger now")
     if done.books:
         console.print(f"with it came the paper books {', '.join(done.books)}; those before are kept beside them")
@@ -94,30 +94,30 @@ def export(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     *,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write every table and view as one JSON object a line, with a manifest."""
-    manifest = exported(_ledger(configured(ctx)), folder, at=SystemClock().now())
+    manifest = exported(_existing_ledger_path(load_command_config(ctx)), folder, at=SystemClock().now())
     if as_json:
-        emit({"folder": str(folder), "files": {file.name: file.rows for file in manifest.files}})
+        print_json({"folder": str(folder), "files": {file.name: file.rows for file in manifest.files}})
     else:
         rows = sum(file.rows for file in manifest.files)
-        stdout().print(f"{folder}: {rows} rows in {len(manifest.files)} files, described in manifest.json")
+        stdout_console().print(f"{folder}: {rows} rows in {len(manifest.files)} files, described in manifest.json")
 
 
-def _path(config: Config) -> Path:
+def _ledger_path(config: Config) -> Path:
     return folder_of(config) / LEDGER_FILE
 
 
-def _ledger(config: Config) -> Path:
-    path = _path(config)
+def _existing_ledger_path(config: Config) -> Path:
+    path = _ledger_path(config)
     if not path.exists():
         message = f"there is no ledger at {path} yet; make one with: foxcast run --once"
         raise NotFound(message)
     return path
 
 
-def _checked_book(path: Path) -> Health:
+def _check_book(path: Path) -> Health:
     health = full_check(path, ())
     if path.name != BOOK_FILE or not health.sound:
         return health
@@ -128,17 +128,17 @@ def _checked_book(path: Path) -> Health:
     return replace(health, checks=(*health.checks, "balances"), problems=problems)
 
 
-def _tell(health: Health) -> None:
-    console = stdout()
+def _print_health(health: Health) -> None:
+    console = stdout_console()
     for problem in health.problems:
         console.print(f"failed {problem.check}: {problem.meaning}; {'; '.join(problem.examples)}")
     for warning in health.warnings:
         console.print(f"warning: {warning}")
     verdict = "is sound" if health.sound else "needs attention: restore a backup, or report what failed"
-    console.print(f"{health.path} {verdict}: {len(health.checks)} checks, {size(health.database_bytes)}")
+    console.print(f"{health.path} {verdict}: {len(health.checks)} checks, {format_bytes(health.database_bytes)}")
 
 
-def _plain(health: Health) -> dict[str, Any]:
+def _health_to_json(health: Health) -> dict[str, Any]:
     return {
         "path": str(health.path),
         "sound": health.sound,

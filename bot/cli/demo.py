@@ -9,18 +9,17 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.call import Call
-from bot.cli.options import spread
+from bot.cli.options import CommandInvocation, options_from_dataclass
 from bot.clock import SystemClock
 
 app = typer.Typer(add_completion=False)
 # A module by name: the engine imports none of its doubles.
-SANDBOX = "bot.testing.sandbox"
-FOLDER = Path("state") / "demo"
+SANDBOX_MODULE = "bot.testing.sandbox"
+DEMO_FOLDER = Path("state") / "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DemoOptions:
     """What is shown, and where it is kept."""
 
     seed: Annotated[
@@ -31,7 +30,7 @@ class Options:
     ] = None
     fast: Annotated[bool, typer.Option("--fast", help="Fewer questions and days.")] = False
     folder: Annotated[Path, typer.Option(metavar="DIR", help="Where it keeps everything; made anew each time.")] = (
-        FOLDER
+        DEMO_FOLDER
     )
     plain: Annotated[bool, typer.Option("--plain", help="Lines instead of a screen, as without a terminal.")] = False
     keep: Annotated[bool, typer.Option("--keep", help="Keep what an earlier demo left, under another name.")] = False
@@ -39,12 +38,12 @@ class Options:
 
 
 @app.command()
-@spread(Options)
-def demo(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(DemoOptions)
+def demo(ctx: typer.Context, options: DemoOptions) -> None:
     """Show everything at work in a simulated world: no keys, no network, nothing real."""
     asked = {
         "folder": str(options.folder),
-        "program": ctx.ensure_object(Call).program,
+        "program": ctx.ensure_object(CommandInvocation).program,
         "begun_s": SystemClock().monotonic(),
         "seed": options.seed,
         "days": options.days,
@@ -57,4 +56,4 @@ def demo(ctx: typer.Context, options: Options) -> None:
     sys.stdout.flush()
     # In this program's place, so that signals, terminal and exit code are its own; -P: the working folder, which may
     # hold anything, is no place for modules.
-    os.execv(sys.executable, [sys.executable, "-P", "-m", SANDBOX, json.dumps(asked)])  # noqa: S606 - our own module
+    os.execv(sys.executable, [sys.executable, "-P", "-m", SANDBOX_MODULE, json.dumps(asked)])  # noqa: S606 - our own module

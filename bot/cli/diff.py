@@ -1,19 +1,208 @@
-"""``foxcast diff``: what two forecasts of one question differ in."""
+"""`foxcast diff`: what changed between two forecasts of one question: answer, crowd, inputs, evidence and costs."""
 
-from typing import Annotated
+import json
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from bot.app import Records
-from bot.cli.named import FORECAST_HELP, by, forecast_named, forecasts_named, preferred
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.difference import as_plain, print_difference
-from bot.cli.records import read
-from bot.cli.session import configured
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import (
+    FORECAST_HELP,
+    find_forecast,
+    find_forecasts,
+    forecasts_by,
+    preferred_forecaster,
+    query_ledger,
+)
+from bot.cli.output.console import (
+    ColumnKind,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_indented,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import NO_VALUE, format_minute, format_percent
+from bot.cli.output.predictions import QUANTILES, order_options, quantile_text
 from bot.domain.forecast import Forecast
+from bot.domain.prediction import Curve, CurveShape, Prediction, Shape
+from bot.domain.step import Json
 from bot.errors import ConfigError, NotFound
 from bot.lab.chain import chain_of
-from bot.lab.difference import Difference, Side, difference
+from bot.lab.difference import Difference, Listing, Move, Side, difference, spread
+from bot.store.codec import PREDICTIONS, stamp
+from bot.store.codec import moment as moment_of
+
+TEXT_CHARS_SHOWN = 120
+
+
+DIGEST_CHARS = 64
+
+
+DIGEST_CHARS_SHOWN = 12
+
+
+MOVE_COLUMNS = (
+    TableColumn("probability"),
+    *(TableColumn(name, ColumnKind.NUMBER) for name in ("before", "after", "points", "log-odds")),
+)
+
+
+QUANTILE_COLUMNS = (
+    TableColumn("quantile"),
+    TableColumn("before", ColumnKind.NUMBER),
+    TableColumn("after", ColumnKind.NUMBER),
+)
+
+
+# As the ledger writes moments.
+_LEDGER_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+CHANGE_COLUMNS = (TableColumn("what"), TableColumn("before", ColumnKind.TEXT), TableColumn("after", ColumnKind.TEXT))
+
+
+def print_difference(console: Console, found: Difference) -> None:
+    """Print it for a person."""
+    console.print(Text(found.after.question.title, style="bold"))
+    console.print(str(found.after.question.ref))
+    for name, side in (("before", found.before), ("after", found.after)):
+        forecast = side.forecast
+        console.print(
+            f"{name}: forecast {forecast.id} by {forecast.forecaster} (revision {forecast.revision}, {forecast.why}), "
+            f"made {format_minute(forecast.made_at)} UTC"
+        )
+    print_heading(console, "Answer and crowd")
+    moves = [*found.moves, *found.crowd]
+    curves = list(_quantile_rows(found))
+    if moves:
+        console.print(make_table(MOVE_COLUMNS, [_move_cells(move) for move in moves]))
+    if curves:
+        console.print(make_table(QUANTILE_COLUMNS, curves))
+    if not moves and not curves:
+        console.print("the two have no answer in common")
+    print_heading(console, "What changed")
+    # What is told above with its unit is not told again.
+    above = {f"{level:.0%} quantile: {target}" for level in QUANTILES for target in found.after.forecast.predictions}
+    changes = [change for change in found.changes if not (curves and change.what in above)]
+    if changes:
+        rows = [
+            (change.what, _change_value_text(change.before), _change_value_text(change.after)) for change in changes
+        ]
+        console.print(make_table(CHANGE_COLUMNS, rows))
+    else:
+        console.print("nothing")
+    for listing in found.listings:
+        _print_listing(console, listing)
+
+
+def _quantile_rows(found: Difference) -> Iterator[tuple[str, ...]]:
+    """Yield how the quantiles of each number or date moved, and those of its crowd."""
+    before, after = found.before.question, found.after.question
+    then, now = dict(found.before.forecast.predictions), dict(found.after.forecast.predictions)
+    if before.crowd is not None and after.crowd is not None:
+        then["crowd"], now["crowd"] = before.crowd.prediction, after.crowd.prediction
+    for target in [target for target in then if target in now]:
+        for level in QUANTILES:
+            told = _quantile_text(then[target], before.shape, level), _quantile_text(now[target], after.shape, level)
+            if all(told):
+                yield (f"{target}: {level:.0%}", *told)
+
+
+def _quantile_text(prediction: Prediction, shape: Shape, level: float) -> str:
+    return (
+        quantile_text(prediction, shape, level)
+        if isinstance(prediction, Curve) and isinstance(shape, CurveShape)
+        else ""
+    )
+
+
+def _print_listing(console: Console, listing: Listing) -> None:
+    if not listing.new and not listing.gone:
+        return
+    print_heading(console, f"{listing.what.capitalize()} ({listing.kept} in both)")
+    for sign, style, texts in (("+", "green", listing.new), ("-", "red", listing.gone)):
+        for text in texts:
+            print_indented(console, f"{sign} {' '.join(text.split())}", by=1, style=style)
+
+
+def difference_to_json(found: Difference) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "question": str(found.after.question.ref),
+        "before": _side_to_json(found.before),
+        "after": _side_to_json(found.after),
+        "moves": [_move_to_json(move) for move in found.moves],
+        "crowd": [_move_to_json(move) for move in found.crowd],
+        "changes": [{"what": one.what, "before": one.before, "after": one.after} for one in found.changes],
+        "lists": {
+            one.what: {"new": list(one.new), "gone": list(one.gone), "in_both": one.kept} for one in found.listings
+        },
+    }
+
+
+def _move_cells(move: Move) -> tuple[str, ...]:
+    name = f"{move.target}: {move.option}" if move.option else move.target
+    points = f"{100 * (move.after - move.before):+.1f}"
+    return (name, format_percent(move.before), format_percent(move.after), points, _log_odds_text(move.log_odds))
+
+
+def _log_odds_text(log_odds: float | None) -> str:
+    return NO_VALUE if log_odds is None else f"{log_odds:+.2f}"
+
+
+def _change_value_text(said: Json) -> str:
+    match said:
+        case None | "" | []:
+            return NO_VALUE
+        case float():
+            return f"{said:.6g}"
+        case str() if _LEDGER_TIMESTAMP.fullmatch(said):
+            return f"{moment_of(said):%Y-%m-%d %H:%M:%S} UTC"
+        case str():
+            text = " ".join(said.split())
+            return text[:DIGEST_CHARS_SHOWN] if _is_sha256(text) else _truncate(text)
+        case list() if all(isinstance(item, str) and _is_sha256(item) for item in said):
+            return ", ".join(str(item)[:DIGEST_CHARS_SHOWN] for item in said)
+        case _:
+            return _truncate(json.dumps(said, ensure_ascii=False))
+
+
+def _is_sha256(text: str) -> bool:
+    return len(text) == DIGEST_CHARS and set(text) <= set("0123456789abcdef")
+
+
+def _truncate(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS_SHOWN else f"{text[:TEXT_CHARS_SHOWN].rstrip()} ..."
+
+
+def _move_to_json(move: Move) -> dict[str, Any]:
+    return {
+        "target": move.target,
+        "option": move.option or None,
+        "before": move.before,
+        "after": move.after,
+        "log_odds": move.log_odds,
+    }
+
+
+def _side_to_json(side: Side) -> dict[str, Any]:
+    forecast = side.forecast
+    return {
+        "forecast": forecast.id,
+        "forecaster": forecast.forecaster,
+        "revision": forecast.revision,
+        "made_at": stamp(forecast.made_at),
+        "predictions": order_options(PREDICTIONS.plain(forecast.predictions), side.question.shape),
+        "trials_spread": dict(spread(side)),
+    }
+
 
 app = typer.Typer(add_completion=False)
 
@@ -34,30 +223,36 @@ def diff(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two forecasts of a question: what was known, believed, searched and paid."""
-    found = read(configured(ctx), lambda records: _found(records, (first, second), forecaster or []))
+    found = query_ledger(
+        load_command_config(ctx), lambda records: _load_difference(records, (first, second), forecaster or [])
+    )
     if as_json:
-        emit(as_plain(found))
+        print_json(difference_to_json(found))
     else:
-        print_difference(stdout(), found)
+        print_difference(stdout_console(), found)
 
 
-async def _found(records: Records, names: tuple[str, str | None], forecasters: list[str]) -> Difference:
+async def _load_difference(records: Records, names: tuple[str, str | None], forecasters: list[str]) -> Difference:
     first, second = names
     if second is None:
-        history = await forecasts_named(records, first)
-        before, after = chosen(history, forecasters, preferred=await preferred(records, history))
+        history = await find_forecasts(records, first)
+        before, after = choose_two_forecasts(
+            history, forecasters, preferred=await preferred_forecaster(records, history)
+        )
     elif forecasters:
         message = "--forecaster chooses among the forecasts of one question; leave it out, or the second forecast"
         raise ConfigError(message)
     else:
-        before, after = [await forecast_named(records, name) for name in (first, second)]
+        before, after = [await find_forecast(records, name) for name in (first, second)]
     if before.ref != after.ref:
         message = f"{before.id} is of {before.ref} and {after.id} of {after.ref}; only one question can be compared"
         raise ConfigError(message)
-    return difference(await _side(records, before), await _side(records, after))
+    return difference(await _load_side(records, before), await _load_side(records, after))
 
 
-def chosen(history: list[Forecast], forecasters: list[str], *, preferred: str) -> tuple[Forecast, Forecast]:
+def choose_two_forecasts(
+    history: list[Forecast], forecasters: list[str], *, preferred: str
+) -> tuple[Forecast, Forecast]:
     """Return two forecasts of one question's history, the older one first, unless two forecasters are named in order.
 
     The last two of the named forecaster, or of the preferred one where none is named.
@@ -67,9 +262,9 @@ def chosen(history: list[Forecast], forecasters: list[str], *, preferred: str) -
         message = "two forecasts are compared, so --forecaster can be given twice at most"
         raise ConfigError(message)
     if len(forecasters) == 2:
-        before, after = (by(history, name)[-1] for name in forecasters)
+        before, after = (forecasts_by(history, name)[-1] for name in forecasters)
         return before, after
-    own = by(history, forecasters[0] if forecasters else preferred)
+    own = forecasts_by(history, forecasters[0] if forecasters else preferred)
     if len(own) < 2:
         others = dict.fromkeys(one.forecaster for one in history if one.forecaster != own[-1].forecaster)
         two = f"--forecaster {next(reversed(others))} --forecaster {own[-1].forecaster}" if others else ""
@@ -80,6 +275,6 @@ def chosen(history: list[Forecast], forecasters: list[str], *, preferred: str) -
     return own[-2], own[-1]
 
 
-async def _side(records: Records, forecast: Forecast) -> Side:
+async def _load_side(records: Records, forecast: Forecast) -> Side:
     trace = await records.ledger.forecasts.trace(forecast.id)
     return Side(trace=trace, chain=await chain_of(records.ledger, trace), forecast=forecast)

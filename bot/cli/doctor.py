@@ -1,23 +1,339 @@
-"""``foxcast doctor``: is this installation fit to run, and if not, what is to be done."""
+"""`foxcast doctor`: check this installation.
 
+Its configuration, disk, clock, daemon and ledger, and say what to do about each fault.
+"""
+
+import asyncio
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from bot.cli.call import Call
-from bot.cli.checkup import checkup
-from bot.cli.checkup_models import TRIALS
-from bot.cli.exits import ExitCode
-from bot.cli.finding import Finding, Verdict
-from bot.cli.output.console import Column, Kind, emit, stdout, table
+from bot.app import LEDGER_FILE, folder_of
+from bot.cli.command_exit import ExitCode
+from bot.cli.doctor_checks import (
+    TRIALS_CHECK,
+    CheckFinding,
+    CheckVerdict,
+    LastRunState,
+    check_demoted_models,
+    check_failed_trials,
+    check_model_health,
+    check_models,
+    check_permissions,
+    check_readiness,
+    clock_fault,
+    live_venue_names,
+    load_last_run,
+)
+from bot.cli.options import CommandInvocation
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
+from bot.cli.output.formatting import format_age, format_bytes
 from bot.clock import SystemClock
+from bot.config.load import load_config
+from bot.config.model import Config
+from bot.config.plugin_settings import settings_of
+from bot.daemon.recorder import read_last_heartbeat
+from bot.domain.submission import Mode
+from bot.errors import ConfigError, StoreError
+from bot.limits import short_limits
+from bot.llm.roles import Roles
+from bot.members import with_members
+from bot.outfit import idle_roles, lacking_roles
+from bot.registry import Registry, load_registry
+from bot.specs import Table
+from bot.store.backup import backups
+from bot.store.checks import FREE_LIMIT_BYTES, quick_check, version_warning, wal_bytes
+from bot.store.database import WAL_LIMIT_BYTES
+from bot.store.journal import Event
+from bot.store.ledger import BACKUP_FOLDER, read_ledger
+from bot.store.lock import is_running, last_holder
+from bot.store.restore import restored
+
+OLDEST_PYTHON = (3, 11)
+
+
+# No Foxcast was written before, so a clock that says so is wrong.
+EARLIEST_CLOCK = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+CLOCK_SLACK = timedelta(minutes=5)
+
+
+MAX_HEARTBEAT_AGE = timedelta(seconds=60)
+
+
+MAX_BACKUP_AGE = timedelta(days=1)
+
+
+def run_checks(config_path: Path | None, now: datetime) -> Iterator[CheckFinding]:
+    """Yield the findings, each fault once; where the configuration cannot be read, those that need it are left out."""
+    told = set[str]()
+    for finding in _all_findings(config_path, now):
+        # A setting that is refused is refused to each check that needs it.
+        if finding.verdict is not CheckVerdict.FAIL or finding.found not in told:
+            told.add(finding.found)
+            yield finding
+
+
+def _all_findings(config_path: Path | None, now: datetime) -> Iterator[CheckFinding]:
+    yield _check_python()
+    yield _check_sqlite()
+    try:
+        config = load_config(config_path)
+    except ConfigError as error:
+        yield CheckFinding(CheckVerdict.FAIL, "configuration", str(error), "mend it")
+        return
+    yield CheckFinding(
+        CheckVerdict.OK, "configuration", str(config.sources.document.path or "defaults and environment")
+    )
+    yield from _check_plugins(config)
+    yield _check_state_folder(config)
+    yield _check_disk(config.state)
+    folder = folder_of(config)
+    found = load_last_run(config, folder / LEDGER_FILE, now)
+    yield _check_clock(folder / LEDGER_FILE, now, clock_fault(found, live_venue_names(config)))
+    yield _check_daemon(folder, now)
+    yield from _check_ledger(folder / LEDGER_FILE, now)
+    if (folder / LEDGER_FILE).exists():
+        yield from check_model_health(config, folder / LEDGER_FILE, now)
+    yield from check_permissions(config, folder / LEDGER_FILE, now)
+    yield from _check_live_venues(config, found, now)
+
+
+def _check_python() -> CheckFinding:
+    found = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info >= OLDEST_PYTHON:
+        return CheckFinding(CheckVerdict.OK, "python", found)
+    return CheckFinding(CheckVerdict.FAIL, "python", found, "install Python 3.11 or newer")
+
+
+def _check_sqlite() -> CheckFinding:
+    warning = version_warning()
+    if warning is None:
+        return CheckFinding(CheckVerdict.OK, "sqlite", "no known fault in this version")
+    return CheckFinding(CheckVerdict.WARN, "sqlite", warning)
+
+
+def _check_plugins(config: Config) -> Iterator[CheckFinding]:
+    try:
+        registry = load_registry(config)
+    except ConfigError as error:
+        yield CheckFinding(CheckVerdict.FAIL, "plugins", str(error), "mend config.toml")
+        return
+    for broken in registry.broken:
+        yield CheckFinding(
+            CheckVerdict.FAIL, "plugins", f"{broken.plugin.name}: {broken.reason}", "mend it or do not enable it"
+        )
+    yield from _check_settings(config, registry)
+    yield from _check_venues(config, registry)
+    yield from _check_forecasters(config, registry)
+    names = ", ".join(plugin.name for plugin in registry.enabled)
+    if names:
+        yield CheckFinding(CheckVerdict.OK, "plugins", f"enabled: {names}")
+    else:
+        yield CheckFinding(CheckVerdict.WARN, "plugins", "none is enabled", "name some in plugins of config.toml")
+
+
+def _check_settings(config: Config, registry: Registry) -> Iterator[CheckFinding]:
+    for table in Table:
+        for spec in registry.configurable(table):
+            try:
+                settings_of(spec, config)
+            except ConfigError as error:
+                yield CheckFinding(CheckVerdict.FAIL, "settings", str(error), "mend it")
+
+
+def _check_venues(config: Config, registry: Registry) -> Iterator[CheckFinding]:
+    """Yield the venues that are left out because no plugin brings them; what is broken is told as such."""
+    for venue in config.venues:
+        if venue not in registry.venues and config.mode_of(venue) is not Mode.OFF and not registry.broken:
+            found = f"no plugin in use brings {venue}, so it is left out"
+            remedy = f'add its plugin to plugins of config.toml, or say mode = "off" in [venues.{venue}]'
+            yield CheckFinding(CheckVerdict.WARN, "venues", found, remedy)
+
+
+def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFinding]:
+    used = dict.fromkeys(name for table in config.venues.values() for name in table.everyone)
+    try:
+        used.update(
+            dict.fromkeys(with_members(config, registry, [name for name in used if name in registry.forecasters]))
+        )
+    except ConfigError as error:
+        yield CheckFinding(CheckVerdict.FAIL, "forecasters", str(error), "mend config.toml")
+    for name in used:
+        lacking = lacking_roles(config, registry.forecasters[name]) if name in registry.forecasters else None
+        if lacking is not None:
+            yield CheckFinding(CheckVerdict.FAIL, "models", lacking, "mend config.toml")
+    yield from _check_limits(config, registry, [name for name in used if name in registry.forecasters])
+    try:
+        Roles(config.llm, frozenset(registry.models.names))
+    except ConfigError as error:
+        yield CheckFinding(CheckVerdict.FAIL, "models", str(error), "mend config.toml")
+        return
+    for idle in idle_roles(config, registry):
+        yield CheckFinding(CheckVerdict.WARN, "roles", idle)
+    answers = [*check_models(config, registry)]
+    if config.llm.roles and not any(found.check in {"keys", "endpoints"} for found in answers):
+        told = ", ".join(f"{role}: {table.model}" for role, table in config.llm.roles.items())
+        yield CheckFinding(CheckVerdict.OK, "models", told)
+    yield from answers
+
+
+def _check_limits(config: Config, registry: Registry, used: Iterable[str]) -> Iterator[CheckFinding]:
+    try:
+        yield from [CheckFinding(CheckVerdict.WARN, "limits", why) for why in short_limits(config, registry, used)]
+    except ConfigError:
+        return  # as the check of the settings says
+
+
+def _check_state_folder(config: Config) -> CheckFinding:
+    folder = config.state
+    if not folder.exists():
+        parent = _existing_parent(folder)
+        if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
+            return CheckFinding(CheckVerdict.OK, "state folder", f"{folder} will be made")
+        return CheckFinding(
+            CheckVerdict.FAIL, "state folder", f"{folder} cannot be made", "name another in state of config.toml"
+        )
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        return CheckFinding(CheckVerdict.FAIL, "state folder", f"{folder} cannot be written", "look at its rights")
+    wide = [
+        path
+        for path in (folder_of(config), folder_of(config) / LEDGER_FILE)
+        if path.exists() and _is_readable_by_others(path)
+    ]
+    if wide:
+        return CheckFinding(
+            CheckVerdict.WARN, "state folder", f"others can read {wide[0]}", f"run: chmod go-rwx {wide[0]}"
+        )
+    return CheckFinding(CheckVerdict.OK, "state folder", str(folder))
+
+
+def _is_readable_by_others(path: Path) -> bool:
+    return bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def _existing_parent(folder: Path) -> Path:
+    return next(parent for parent in folder.absolute().parents if parent.exists())
+
+
+def _check_disk(folder: Path) -> CheckFinding:
+    free = shutil.disk_usage(folder if folder.exists() else _existing_parent(folder)).free
+    if free >= FREE_LIMIT_BYTES:
+        return CheckFinding(CheckVerdict.OK, "disk", f"{format_bytes(free)} free")
+    return CheckFinding(
+        CheckVerdict.FAIL, "disk", f"{format_bytes(free)} free", f"free {format_bytes(FREE_LIMIT_BYTES)} or more"
+    )
+
+
+def _check_clock(ledger: Path, now: datetime, compared: str) -> CheckFinding:
+    """``compared`` is what was found wrong with the clock when a live venue was asked last."""
+    floor = (
+        max(EARLIEST_CLOCK, datetime.fromtimestamp(ledger.stat().st_mtime, UTC)) if ledger.exists() else EARLIEST_CLOCK
+    )
+    if now >= floor - CLOCK_SLACK:
+        if compared:
+            found = f"{now:%Y-%m-%d %H:%M} UTC; as the last run saw it, it {compared}"
+            return CheckFinding(CheckVerdict.WARN, "clock", found, "nothing is submitted until a run finds it right")
+        return CheckFinding(CheckVerdict.OK, "clock", f"{now:%Y-%m-%d %H:%M} UTC")
+    return CheckFinding(
+        CheckVerdict.FAIL, "clock", f"{now:%Y-%m-%d %H:%M} UTC is before {floor:%Y-%m-%d %H:%M}", "set the clock"
+    )
+
+
+def _check_live_venues(config: Config, found: LastRunState, now: datetime) -> Iterator[CheckFinding]:
+    try:
+        registry = load_registry(config)
+    except ConfigError:
+        return  # as the plugins say
+    yield from check_readiness(config, registry, found, now)
+
+
+def _check_daemon(folder: Path, now: datetime) -> CheckFinding:
+    holder = last_holder(folder)
+    if holder is None or not is_running(holder):
+        return CheckFinding(CheckVerdict.OK, "daemon", "does not run")
+    beat = read_last_heartbeat(folder)
+    age = None if beat is None or beat < holder.started_at else now - beat
+    silent = now - holder.started_at if age is None else age
+    if silent <= MAX_HEARTBEAT_AGE:
+        return CheckFinding(CheckVerdict.OK, "daemon", f"process {holder.pid} runs")
+    found = f"process {holder.pid} gave its last heartbeat {format_age(silent)}"
+    return CheckFinding(CheckVerdict.WARN, "daemon", found, "look at its log; a single pass gives none")
+
+
+def _check_ledger(path: Path, now: datetime) -> Iterator[CheckFinding]:
+    if not path.exists():
+        yield CheckFinding(CheckVerdict.OK, "ledger", "there is none yet; make one with: foxcast run --once")
+        return
+    yield _check_ledger_integrity(path)
+    wal = wal_bytes(path)
+    if wal > WAL_LIMIT_BYTES:
+        yield CheckFinding(
+            CheckVerdict.WARN, "write-ahead log", format_bytes(wal), "end programs that keep the ledger open"
+        )
+    else:
+        yield CheckFinding(CheckVerdict.OK, "write-ahead log", format_bytes(wal))
+    yield _check_backup(path, now)
+    yield from _check_last_halt(path)
+    yield from check_demoted_models(path, now)
+    yield from check_failed_trials(path, now)
+    if mark := restored(path):
+        found = f"restored from {mark.backup} at {mark.at:%Y-%m-%d %H:%M} UTC, so nothing leaves"
+        yield CheckFinding(
+            CheckVerdict.WARN, "restored", found, "the next run asks the venues what stands, and says what is left"
+        )
+
+
+def _check_last_halt(path: Path) -> Iterator[CheckFinding]:
+    try:
+        halt = asyncio.run(_load_last_halt(path))
+    except StoreError:
+        return  # as the soundness says
+    if halt is not None:
+        yield CheckFinding(CheckVerdict.FAIL, "halted", halt.text, "the next start ends the halt: foxcast run")
+
+
+async def _load_last_halt(path: Path) -> Event | None:
+    async with read_ledger(path) as ledger:
+        return await ledger.journal.standing_halt()
+
+
+def _check_ledger_integrity(path: Path) -> CheckFinding:
+    remedy = "restore a backup: foxcast db restore FILE"
+    try:
+        health = quick_check(path)
+    except StoreError as error:
+        return CheckFinding(CheckVerdict.FAIL, "ledger", str(error), remedy)
+    if health.sound:
+        return CheckFinding(CheckVerdict.OK, "ledger", f"{path}, {format_bytes(health.database_bytes)}")
+    return CheckFinding(CheckVerdict.FAIL, "ledger", f"{path}: {health.problems[0].examples[0]}", remedy)
+
+
+def _check_backup(path: Path, now: datetime) -> CheckFinding:
+    copies = backups(path.parent / BACKUP_FOLDER, path.stem)
+    if copies and now - copies[0].made_at <= MAX_BACKUP_AGE:
+        return CheckFinding(CheckVerdict.OK, "backup", f"{copies[0].path.name}, {format_age(now - copies[0].made_at)}")
+    found = f"the last one is of {format_age(now - copies[0].made_at)}" if copies else "there is none"
+    return CheckFinding(CheckVerdict.WARN, "backup", found, "make one with: foxcast db backup")
+
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (Column(""), Column("check"), Column("found", Kind.TEXT))
-STYLES = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+
+COLUMNS = (TableColumn(""), TableColumn("check"), TableColumn("found", ColumnKind.TEXT))
+
+
+VERDICT_STYLES = {CheckVerdict.OK: "green", CheckVerdict.WARN: "yellow", CheckVerdict.FAIL: "bold red"}
 
 
 @app.command()
@@ -27,17 +343,17 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check this installation and say what to do."""
-    findings = [*checkup(ctx.ensure_object(Call).config_path, SystemClock().now())]
+    findings = [*run_checks(ctx.ensure_object(CommandInvocation).config_path, SystemClock().now())]
     if as_json:
-        emit([asdict(finding) for finding in findings])
+        print_json([asdict(finding) for finding in findings])
     else:
-        stdout().print(table(COLUMNS, [_cells(finding) for finding in findings]))
-    if any(finding.verdict is Verdict.FAIL for finding in findings):
+        stdout_console().print(make_table(COLUMNS, [_finding_cells(finding) for finding in findings]))
+    if any(finding.verdict is CheckVerdict.FAIL for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
-    if any(finding.check == TRIALS for finding in findings):
+    if any(finding.check == TRIALS_CHECK for finding in findings):
         raise typer.Exit(ExitCode.TRIALS_FAILED)
 
 
-def _cells(finding: Finding) -> tuple[Text, str, str]:
+def _finding_cells(finding: CheckFinding) -> tuple[Text, str, str]:
     remedy = f"; {finding.remedy}" if finding.remedy else ""
-    return Text(finding.verdict.value, style=STYLES[finding.verdict]), finding.check, f"{finding.found}{remedy}"
+    return Text(finding.verdict.value, style=VERDICT_STYLES[finding.verdict]), finding.check, f"{finding.found}{remedy}"

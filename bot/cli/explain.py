@@ -1,35 +1,409 @@
-"""``foxcast explain``: the whole chain of one forecast, from the question to the score, out of the ledger alone."""
+"""`foxcast explain`: one forecast from the question to the score, step by step, read from the ledger alone."""
 
 import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
-from bot.app import Records
-from bot.cli.dossier import Dossier, dossier_of
-from bot.cli.named import FORECAST_HELP, FORECASTER_HELP, trace_named
-from bot.cli.options import spread
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.explain import print_explanation
-from bot.cli.output.explanation import Explanation, as_plain
-from bot.cli.output.grounds import PAGE, Grounds
-from bot.cli.records import read
-from bot.cli.session import configured
-from bot.desk.combine import Pool
-from bot.desk.opening import OPENING
-from bot.domain.learning import Fitted
-from bot.lab.chain import chain_of
-from bot.lab.pooled import pooled
-from bot.store.exchanges import Exchanges
-from bot.store.forecasts import Trace
+from bot.cli.command_setup import load_command_config
+from bot.cli.explanation import (
+    ForecastExplanation,
+    explanation_to_json,
+    load_explanation,
+    no_search_reasons,
+)
+from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP, query_ledger
+from bot.cli.options import options_from_dataclass
+from bot.cli.output.console import (
+    ColumnKind,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_indented,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import (
+    format_argument,
+    format_minute,
+    format_predictions,
+    format_token_counts,
+    format_usage,
+)
+from bot.cli.output.outcomes import describe_outcome, score_cells, score_columns
+from bot.cli.output.predictions import describe_changes, describe_prediction, describe_prediction_short
+from bot.cli.show import QuestionRecord, RecordedForecast
+from bot.domain.belief import Belief, Evidence
+from bot.domain.question import Question
+from bot.domain.setup import Setup
+from bot.domain.step import Action, Step, Usage
+from bot.domain.submission import Decision, Hold
+from bot.errors import unnamed
+from bot.lab.chain import Call, Chain
+from bot.store.calls import CallState
+from bot.store.trials import LoggedStep, TrialRecord
+
+T = TypeVar("T")
+
+
+ARGUMENT_CHARS_SHOWN = 200
+
+
+OBSERVATION_CHARS_SHOWN = 400
+
+
+DOCUMENT_DIGEST_CHARS = 12
+
+
+def print_trial_steps(console: Console, found: ForecastExplanation, record: TrialRecord, *, full: bool) -> None:
+    """Print one trial, step by step, and how it ended."""
+    paper = _StepPrinter(console, found, record.number, full)
+    before: Belief | None = None
+    for logged in record.steps:
+        paper.step(logged, before)
+        before = logged.step.belief
+    if record.trial is not None:
+        total = format_usage(record.trial.usage)
+        console.print(f"in all: {record.trial.steps} steps{', ' if total else ''}{total}")
+        if record.trial.detail:
+            console.print(f"detail: {unnamed(record.trial.detail)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _StepPrinter:
+    console: Console
+    found: ForecastExplanation
+    trial: int
+    full: bool
+
+    @property
+    def _chain(self) -> Chain:
+        return self.found.chain
+
+    def step(self, logged: LoggedStep, before: Belief | None) -> None:
+        step = logged.step
+        self.console.print(Text(f"{logged.number}. {self._action(step.action)}", style="cyan"))
+        seen = self._cut(step.observation.text, OBSERVATION_CHARS_SHOWN)
+        if seen.strip():
+            print_indented(self.console, seen, style="dim")
+        for remark in [remark for remark in step.remarks if remark not in seen]:
+            print_indented(self.console, remark, style="yellow")
+        self._belief(step.belief, before)
+        self._reasons(step.belief, before)
+        self._costs(step)
+
+    def _belief(self, belief: Belief, before: Belief | None) -> None:
+        lines = describe_changes(
+            before.predictions if before else None, belief.predictions, self.found.trace.question.shape
+        )
+        sure = str(belief.confidence)
+        if before is not None and before.confidence is not belief.confidence:
+            sure = f"{before.confidence} -> {sure}"
+        if len(lines) == 1:
+            print_indented(self.console, f"belief: {lines[0]} ({sure} confidence)")
+        else:
+            print_indented(self.console, f"belief ({sure} confidence):")
+            for line in lines:
+                print_indented(self.console, line, by=5)
+        if belief.anchor and (before is None or before.anchor != belief.anchor):
+            print_indented(self.console, f"anchor: {belief.anchor}")
+        if belief.reason and (before is None or before.reason != belief.reason):
+            print_indented(self.console, f"reason: {belief.reason}")
+
+    def _reasons(self, belief: Belief, before: Belief | None) -> None:
+        sides = (
+            ("+", "green", belief.evidence_for, before.evidence_for if before else ()),
+            ("-", "red", belief.evidence_against, before.evidence_against if before else ()),
+        )
+        for sign, style, now, then in sides:
+            for evidence in now if self.full else _added_items(now, then):
+                print_indented(self.console, f"{sign} {self._evidence(evidence)}", style=style)
+            for evidence in _added_items(then, now):
+                print_indented(self.console, f"taken back: {sign} {self._evidence(evidence)}", style="dim")
+        for question in _added_items(belief.open_questions, before.open_questions if before and not self.full else ()):
+            print_indented(self.console, f"? {question}")
+
+    def _evidence(self, evidence: Evidence) -> str:
+        moved = "" if evidence.log_odds is None else f"{evidence.log_odds:+.2f} log-odds: "
+        address = self._chain.address(self.trial, evidence.source)
+        place = f"{evidence.source} {address}" if address else evidence.source
+        remark = self.found.sources.remark(self.trial, evidence.source)
+        return f"{moved}{evidence.text}{f' [{place}]' if place else ''}{remark}"
+
+    def _costs(self, step: Step) -> None:
+        models = dict.fromkeys(call.answer.model for call in self._chain.calls_of(self.trial, step))
+        if cost := ", ".join(filter(None, (*models, format_usage(step.usage)))):
+            print_indented(self.console, cost, style="dim")
+        if step.observation.documents:
+            print_indented(self.console, f"rests on {', '.join(self._documents(step))}", style="dim")
+
+    def _documents(self, step: Step) -> Iterator[str]:
+        for document in step.observation.documents:
+            yield f"{self._chain.kind(document)} {document if self.full else document[:DOCUMENT_DIGEST_CHARS]}"
+
+    def _action(self, action: Action) -> str:
+        if not action.arguments:
+            return action.name
+        told = (
+            f"{name}={self._cut(format_argument(value), ARGUMENT_CHARS_SHOWN)}"
+            for name, value in action.arguments.items()
+        )
+        return f"{action.name}({', '.join(told)})"
+
+    def _cut(self, text: str, length: int) -> str:
+        if self.full:
+            return text
+        flat = " ".join(text.split())
+        return flat if len(flat) <= length else f"{flat[:length].rstrip()} ..."
+
+
+def _added_items(now: Sequence[T], then: Sequence[T]) -> list[T]:
+    return [item for item in now if item not in then]
+
+
+TEXT_CHARS_SHOWN = 600
+
+
+DIGEST_CHARS_SHOWN = 12
+
+
+# What rounds to nothing is no line.
+MIN_USD_SHOWN = 0.00005
+
+
+UNANSWERED_CALL_STATES = {
+    CallState.FAILED: "without an answer, those that were cut off at their worst case",
+    CallState.LOST: "lost when the program ended, at their worst case",
+    CallState.RESERVED: "under way, at their worst case",
+}
+
+
+TARGET_COLUMNS = (
+    TableColumn("target"),
+    TableColumn("resolves (UTC)"),
+    TableColumn("forecast", ColumnKind.TEXT),
+    TableColumn("outcome"),
+)
+
+
+CALL_COLUMNS = (
+    *map(TableColumn, ("trial", "role", "model", "request", "finish")),
+    *(TableColumn(name, ColumnKind.NUMBER) for name in ("messages", "tokens in", "cached", "out", "USD")),
+)
+
+
+CALL_TOTAL_COLUMNS = tuple(
+    TableColumn(name, ColumnKind.NUMBER) for name in ("calls", "from record", "tokens in", "cached", "out", "USD")
+)
+
+
+MODEL_COLUMNS = (TableColumn("role"), TableColumn("model"), *CALL_TOTAL_COLUMNS)
+
+
+def print_explanation(console: Console, found: ForecastExplanation, *, full: bool) -> None:
+    """Print all of it for a person."""
+    _print_question_header(console, found.trace.question, full=full)
+    _print_forecast_header(console, found)
+    several = len(found.trace.trials) > 1
+    for record in found.trace.trials:
+        print_heading(console, _trial_heading(found, record.number, several=several))
+        print_trial_steps(console, found, record, full=full)
+    if found.question_record is not None:
+        _print_answer(console, found, found.question_record)
+    _print_model_calls(console, found, full=full)
+
+
+def _print_question_header(console: Console, question: Question, *, full: bool) -> None:
+    console.print(Text(question.title, style="bold"))
+    console.print(", ".join([str(question.ref), *(part for part in (question.source, question.family) if part)]))
+    if question.url:
+        console.print(question.url)
+    for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("known up to", question.as_of)):
+        if at is not None:
+            console.print(f"{name} {format_minute(at)} UTC")
+    for text in filter(str.strip, (question.background, question.criteria)):
+        whole = full or len(text) <= TEXT_CHARS_SHOWN
+        console.print()
+        print_indented(console, text.strip() if whole else f"{text.strip()[:TEXT_CHARS_SHOWN]} ...", by=2, style="dim")
+
+
+def _print_forecast_header(console: Console, found: ForecastExplanation) -> None:
+    trace, forecast = found.trace, found.trace.forecast
+    if forecast is None:
+        print_heading(console, f"Forecast {trace.id}: {trace.state}")
+        if trace.detail:
+            console.print(trace.detail)
+    else:
+        print_heading(
+            console, f"Forecast {trace.id} by {forecast.forecaster} (revision {forecast.revision}, {forecast.why})"
+        )
+        console.print(
+            f"made {format_minute(forecast.made_at)} UTC with what was known until {format_minute(forecast.cutoff)} UTC"
+        )
+        console.print(f"version of the question: {forecast.version[:DIGEST_CHARS_SHOWN]}")
+    _print_setup(console, trace.setup)
+    crowd = trace.question.crowd
+    told = (
+        "none"
+        if crowd is None
+        else f"{describe_prediction(crowd.prediction, trace.question.shape)} at {format_minute(crowd.at)} UTC"
+    )
+    console.print(f"crowd: {told}")
+    for line in no_search_reasons(found.grounds):
+        console.print(line)
+    if found.fitted is not None and forecast is not None:
+        learned = f"{found.fitted.examples} outcomes known before {format_minute(found.fitted.before)} UTC"
+        console.print(f"learned: parameters {(forecast.fitted or '')[:DIGEST_CHARS_SHOWN]} from {learned}")
+
+
+def _print_setup(console: Console, setup: Setup | None) -> None:
+    if setup is None:
+        console.print("setup: not on record")
+        return
+    told = {name: value for name, value in setup.named().items() if value is not None}
+    lines: defaultdict[str, list[str]] = defaultdict(list)
+    for name, value in told.items():
+        kind, colon, key = name.partition(": ")
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines[f"{kind}s" if colon else "setup"].append(f"{key or kind} {shown}")
+    for kind, values in lines.items():
+        print_indented(console, f"{kind}: {', '.join(values)}", by=0)
+
+
+def _trial_heading(found: ForecastExplanation, trial: int, *, several: bool) -> str:
+    record = next(record for record in found.trace.trials if record.number == trial)
+    ended = "not ended yet" if record.trial is None else f"ended: {record.trial.end}"
+    name = f"Trial {trial}" if several else "Steps"
+    return f"{name}, {ended}"
+
+
+def _print_answer(console: Console, found: ForecastExplanation, dossier: QuestionRecord) -> None:
+    (case,) = dossier.recorded_forecasts
+    forecast = case.forecast
+    print_heading(console, "Answer")
+    _print_aggregation(console, found)
+    if forecast.raw == forecast.predictions:
+        console.print(
+            "calibration: none" if forecast.calibration is None else f"{_calibration_name(case)} left it as it was"
+        )
+    else:
+        each = partial(describe_prediction_short, shape=case.trace.question.shape)
+        told = f"{format_predictions(forecast.raw, each)} -> {format_predictions(forecast.predictions, each)}"
+        console.print(f"{_calibration_name(case)}: {told}")
+    question = case.trace.question
+    columns = (*TARGET_COLUMNS, *score_columns(question.shape))
+    console.print(make_table(columns, [_target_cells(dossier, case, target.key) for target in question.targets]))
+    for row in case.decisions:
+        console.print(f"decision {format_minute(row.at)} UTC: {_decision_text(row.decision)}")
+    for intent in case.intents:
+        detail = f" ({intent.detail})" if intent.detail else ""
+        console.print(f"intent {intent.intent.id}: {intent.state}{detail}, {intent.mode}")
+
+
+def _print_aggregation(console: Console, found: ForecastExplanation) -> None:
+    how = found.aggregation
+    if how is None:
+        return
+    counted = ", ".join(map(str, how.counted))
+    if len(how.counted) == 1:
+        console.print(f"aggregate: trial {counted} alone, as it is")
+    elif how.pool is None:
+        console.print(f"aggregate: of the trials {counted}, in a way that this Foxcast does not have")
+    else:
+        console.print(f"aggregate: {how.pool} of the trials {counted}")
+    for trial, why in how.left_out.items():
+        console.print(f"left out: trial {trial}, {why}")
+
+
+def _calibration_name(case: RecordedForecast) -> str:
+    digest = case.forecast.calibration
+    return "calibration" if digest is None else f"calibration {digest[:DIGEST_CHARS_SHOWN]}"
+
+
+def _target_cells(dossier: QuestionRecord, case: RecordedForecast, key: str) -> tuple[str, ...]:
+    question, resolution = case.trace.question, dossier.outcomes.get(key)
+    return (
+        key,
+        format_minute(question.target(key).resolves_at),
+        describe_prediction(case.forecast.predictions[key], question.shape),
+        describe_outcome(resolution.outcome if resolution else None, question.shape),
+        *score_cells(dossier.target_scores(case, key), question.shape),
+    )
+
+
+def _decision_text(decision: Decision) -> str:
+    if not isinstance(decision, Hold):
+        return f"send in mode {decision.mode}: {decision.why}"
+    again = "" if decision.until is None else f"; asked again from {format_minute(decision.until)} UTC on"
+    return f"hold: {decision.why}{again}"
+
+
+def _print_model_calls(console: Console, found: ForecastExplanation, *, full: bool) -> None:
+    chain = found.chain
+    if not chain.calls and not chain.faults and not chain.tallies:
+        return
+    print_heading(console, "Models")
+    groups: defaultdict[tuple[str, str], list[Call]] = defaultdict(list)
+    for call in chain.calls:
+        groups[call.role or "-", call.answer.model].append(call)
+    if groups:
+        console.print(
+            make_table(MODEL_COLUMNS, [(*names, *_call_totals(calls)) for names, calls in sorted(groups.items())])
+        )
+    for fault in chain.faults:
+        console.print(f"trial {fault.trial}, {fault.kind} failed: {fault.says}")
+    for line in unanswered_call_costs(chain):
+        console.print(line)
+    console.print(f"spent on this forecast, calls without an answer included: {chain.spent_usd:.4f} USD")
+    if full and chain.calls:
+        console.print()
+        console.print(make_table(CALL_COLUMNS, [_call_cells(call) for call in chain.calls]))
+
+
+def unanswered_call_costs(chain: Chain) -> list[str]:
+    """Return what was booked for calls that brought the forecast nothing, a line for each way in which they ended."""
+    lines = []
+    for state, how in UNANSWERED_CALL_STATES.items():
+        if tally := chain.tallies.get(state):
+            calls = "1 call" if tally.calls == 1 else f"{tally.calls} calls"
+            lines.append(f"{calls} {how}: {tally.usage.cost_usd:.4f} USD booked")
+    if chain.unheard_usd >= MIN_USD_SHOWN:
+        lines.append(f"answered too late for their trial: {chain.unheard_usd:.4f} USD booked")
+    return lines
+
+
+def _call_totals(calls: list[Call]) -> tuple[str, ...]:
+    usage = sum((call.answer.usage for call in calls), Usage())
+    stored = sum(call.answer.stored for call in calls)
+    return (str(len(calls)), str(stored), *format_token_counts(usage), f"{usage.cost_usd:.4f}")
+
+
+def _call_cells(call: Call) -> tuple[str, ...]:
+    usage, asked = call.answer.usage, call.asked
+    return (
+        str(call.trial),
+        call.role or "-",
+        call.answer.model,
+        "-" if asked is None else asked.digest[:DIGEST_CHARS_SHOWN],
+        call.answer.completion.finish.value,
+        "-" if asked is None else str(len(asked.messages)),
+        *format_token_counts(usage),
+        f"{usage.cost_usd:.4f}",
+    )
+
 
 app = typer.Typer(add_completion=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ExplainOptions:
     """What is explained, and how."""
 
     name: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)]
@@ -42,58 +416,19 @@ class Options:
 
 
 @app.command()
-@spread(Options)
-def explain(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(ExplainOptions)
+def explain(ctx: typer.Context, options: ExplainOptions) -> None:
     """Explain one forecast: every step, what it rests on and costs, and the answer."""
-    from bot.cli.output.plot import draw, require_drawable
+    from bot.cli.output.belief_plot import draw_beliefs, require_plot_file
 
     if options.plot is not None:
-        require_drawable(options.plot)
-    found = read(configured(ctx), lambda records: explanation_of(records, options.name, options.forecaster))
+        require_plot_file(options.plot)
+    found = query_ledger(
+        load_command_config(ctx), lambda records: load_explanation(records, options.name, options.forecaster)
+    )
     if options.plot is not None:
-        draw(found.trace, options.plot)
+        draw_beliefs(found.trace, options.plot)
     if options.as_json:
-        emit(as_plain(found))
+        print_json(explanation_to_json(found))
     else:
-        print_explanation(stdout(), found, full=options.full)
-
-
-async def explanation_of(records: Records, name: str, forecaster: str | None = None) -> Explanation:
-    """Gather all about the forecast that a name means; raises NotFound as ``trace_named`` does."""
-    trace = await trace_named(records, name, forecaster)
-    forecast = trace.forecast
-    chain = await chain_of(records.ledger, trace)
-    exchanges = records.ledger.exchanges
-    grounds = {record.number: await grounds_of(exchanges, trace.id, record.number) for record in trace.trials}
-    if forecast is None:
-        return Explanation(trace=trace, chain=chain, grounds=grounds)
-    configured = records.config.forecaster(forecast.forecaster).aggregate
-    return Explanation(
-        trace=trace,
-        chain=chain,
-        grounds=grounds,
-        dossier=await _dossier(records, trace),
-        pooled=pooled(trace, Pool(trace.setup.aggregate if trace.setup else configured)),
-        fitted=await _fitted(records, forecast.fitted),
-    )
-
-
-async def grounds_of(exchanges: Exchanges, scope: str, trial: int) -> Grounds:
-    """Read what a trial began with, the last time that it began, and which pages it was told of."""
-    known = await exchanges.of(scope, trial, {"desk", "tool"})
-    bodies = {key: json.loads(exchange.body) for key, exchange in known.items()}
-    # Keys come in the order of their names; the count tells which was the last.
-    desks = {key.nth: body["told"] for key, body in bodies.items() if key.kind == "desk" and "told" in body}
-    told = (str(body["told"]) for key, body in bodies.items() if key.kind == "tool" and "told" in body)
-    return Grounds(
-        opening=OPENING.value(desks[max(desks)]) if desks else None,
-        pages=frozenset(name for text in told for name in PAGE.findall(text)),
-    )
-
-
-async def _dossier(records: Records, trace: Trace) -> Dossier:
-    return await dossier_of(records, trace.question.ref, forecast=trace.forecast)
-
-
-async def _fitted(records: Records, digest: str | None) -> Fitted | None:
-    return None if digest is None else await records.ledger.learning.get(digest)
+        print_explanation(stdout_console(), found, full=options.full)

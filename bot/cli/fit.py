@@ -1,4 +1,4 @@
-"""``foxcast fit``: parameters learned from past outcomes, as a file that says where they come from."""
+"""`foxcast fit`: parameters fitted to past outcomes, as a file that records where they come from."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from bot.cli.options import ROUNDS_HELP, VENUE_HELP, day, spread
-from bot.cli.output.console import Column, Kind, progress, stdout, table
-from bot.cli.output.deliver import STDOUT, deliver, require_writable
-from bot.cli.session import equipped
-from bot.cli.venues import require_archive
+from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.lookup import require_venue_archive
+from bot.cli.options import ROUNDS_HELP, ROUNDS_VENUE_HELP, options_from_dataclass, parse_date
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, progress_bars, stdout_console
+from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.clock import SystemClock
 from bot.domain.learning import Fitted
 from bot.domain.step import Json
@@ -27,45 +27,46 @@ from bot.venues import archive_of
 
 app = typer.Typer(add_completion=False)
 
-READ = ("question_sets", "resolution_sets")
+INPUT_FOLDERS = ("question_sets", "resolution_sets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class FitOptions:
     """Who learns from what."""
 
     name: Annotated[str, typer.Argument(metavar="NAME", help="The forecaster.")]
     rounds: Annotated[Path, typer.Option(metavar="DIR", help=ROUNDS_HELP)]
     before: Annotated[
-        date, typer.Option(parser=day, metavar="DATE", help="Use only outcomes known before this day began (UTC).")
+        date,
+        typer.Option(parser=parse_date, metavar="DATE", help="Use only outcomes known before this day began (UTC)."),
     ]
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The file to write, - is stdout; else NAME-DATE.json here.")
     ] = None
-    venue: Annotated[str | None, typer.Option(metavar="NAME", help=VENUE_HELP)] = None
+    venue: Annotated[str | None, typer.Option(metavar="NAME", help=ROUNDS_VENUE_HELP)] = None
 
 
 @app.command()
-@spread(Options)
-def fit(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(FitOptions)
+def fit(ctx: typer.Context, options: FitOptions) -> None:
     """Let a forecaster learn from outcomes known before a date."""
-    before = _past(options.before)
-    config, registry = equipped(ctx)
+    before = _require_past(options.before)
+    config, registry = load_config_and_plugins(ctx)
     learner = school_of(config, registry, options.name).learner
     if learner is None:
         message = f"{options.name} learns nothing from outcomes; there is nothing to fit"
         raise ConfigError(message)
     path = options.out or Path(f"{options.name}-{options.before}.json")
     require_writable(path, "--out")
-    require_archive(config, registry, options.venue)
+    require_venue_archive(config, registry, options.venue)
     _, archive = archive_of(config, registry, options.venue, options.rounds)
-    fitted = _fitted(options, learner, archive, before)
-    deliver(FITTED.plain(fitted), path)
+    fitted = _fit_parameters(options, learner, archive, before)
+    write_json(FITTED.plain(fitted), path)
     if path != STDOUT:
-        _tell(fitted, path)
+        _print_fitted(fitted, path)
 
 
-def _past(before: date) -> datetime:
+def _require_past(before: date) -> datetime:
     moment = datetime.combine(before, time(), UTC)
     if moment > SystemClock().now():
         message = f"--before {before} has not come yet: what will be known then is not known now"
@@ -73,8 +74,8 @@ def _past(before: date) -> datetime:
     return moment
 
 
-def _fitted(options: Options, learner: Learner, archive: Archive, before: datetime) -> Fitted:
-    with progress() as bars:
+def _fit_parameters(options: FitOptions, learner: Learner, archive: Archive, before: datetime) -> Fitted:
+    with progress_bars() as bars:
         bars.add_task(f"{options.name} learns", total=None)
         fitted = fitted_before(options.name, learner, [archive], before=before)
     if fitted.examples == 0:
@@ -82,17 +83,17 @@ def _fitted(options: Options, learner: Learner, archive: Archive, before: dateti
         raise NotFound(message)
     provenance = {
         **fitted.provenance,
-        **_inputs(options.rounds),
+        **_input_digest(options.rounds),
         "foxcast": version("foxcast"),
         "command": f"foxcast fit {options.name} --rounds {options.rounds.name} --before {options.before}",
     }
     return replace(fitted, provenance=provenance)
 
 
-def _inputs(folder: Path) -> dict[str, str]:
+def _input_digest(folder: Path) -> dict[str, str]:
     """Return one SHA-256 over names and contents of what was read, in order; nothing for the bundled rounds."""
     seen = hashlib.sha256()
-    files = sorted(path for part in READ for path in (folder / part).rglob("*") if path.is_file())
+    files = sorted(path for part in INPUT_FOLDERS for path in (folder / part).rglob("*") if path.is_file())
     if not files:
         return {}
     for path in files:
@@ -103,16 +104,16 @@ def _inputs(folder: Path) -> dict[str, str]:
     return {"inputs": f"{len(files)} files, sha256 {seen.hexdigest()}"}
 
 
-def _tell(fitted: Fitted, path: Path) -> None:
-    console = stdout()
+def _print_fitted(fitted: Fitted, path: Path) -> None:
+    console = stdout_console()
     console.print(f"{fitted.forecaster} learned from {fitted.examples} outcomes known before {fitted.before:%Y-%m-%d}")
     console.print(f"rounds: {fitted.provenance['rounds']}")
-    columns = (Column("learned"), Column("what", Kind.TEXT))
-    console.print(table(columns, [(name, _brief(part)) for name, part in fitted.payload.items()]))
+    columns = (TableColumn("learned"), TableColumn("what", ColumnKind.TEXT))
+    console.print(make_table(columns, [(name, _value_summary(part)) for name, part in fitted.payload.items()]))
     console.print(f"written to {path}")
 
 
-def _brief(part: Json) -> str:
+def _value_summary(part: Json) -> str:
     match part:
         case Mapping():
             return f"{len(part)} entries: {', '.join([*part][:6])}"

@@ -1,4 +1,7 @@
-"""``foxcast forecast``: one question now, step by step before your eyes, by this process or by the daemon that runs."""
+"""`foxcast forecast`: forecast one question now and show every step.
+
+In this process or through the running daemon.
+"""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,25 +15,31 @@ import typer
 from rich.console import Console
 
 from bot.app import App, Records, open_app, open_records
-from bot.cli.agree import agree_to
-from bot.cli.beside import Beside as Following
-from bot.cli.beside import newest_attempt
-from bot.cli.call import Call
-from bot.cli.exits import ExitCode
-from bot.cli.explain import explanation_of
-from bot.cli.here import Here, converses, is_current, shared, tried
-from bot.cli.interrupt import Terminated, run_until_told
-from bot.cli.leaving import TokenFile
-from bot.cli.options import spread
-from bot.cli.output.console import PlainConsole, emit, stdout
-from bot.cli.output.deliver import require_writable
-from bot.cli.output.forecast import Beside, Made, as_plain, print_made
-from bot.cli.output.live import View
-from bot.cli.output.plain import plain
-from bot.cli.output.several import Aside, Several, print_several
-from bot.cli.output.several import as_plain as several_as_plain
-from bot.cli.session import equipped
-from bot.cli.wanted import Sources, Wanted, chosen, free_ones, remark_on, require_future, several
+from bot.cli.command_exit import ExitCode, TerminatedBySignal, run_until_terminated
+from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.cost_confirmation import confirm_combined_cost
+from bot.cli.explanation import load_explanation
+from bot.cli.forecast_local import LocalForecast, asks_person, is_for_current_version, result_or_failure, shared_cutoff
+from bot.cli.forecast_progress import ForecastView
+from bot.cli.forecast_result import (
+    ComparedForecaster,
+    ForecasterComparison,
+    ForecastResult,
+    FreeForecast,
+    forecast_result_to_json,
+    print_forecast_result,
+    print_forecaster_comparison,
+)
+from bot.cli.forecast_result import forecaster_comparison_to_json as several_as_plain
+from bot.cli.forecast_via_daemon import DaemonForecast as Following
+from bot.cli.forecast_via_daemon import load_newest_attempt
+from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, free_forecasters, parse_forecaster_list
+from bot.cli.options import CommandInvocation, options_from_dataclass
+from bot.cli.output.console import SafeConsole, print_json, stdout_console
+from bot.cli.output.files import require_writable
+from bot.cli.output.safe_output import replace_invisible
+from bot.cli.question_lookup import FoundQuestion, QuestionFinder, require_any_future_target
+from bot.cli.signed_requests import TokenFileOption
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.question import Question
@@ -47,7 +56,7 @@ NAME_HELP = (
     "A question (venue:key, a key, a unique part of it, its venue's name for it), an address, or a .toml or .json file."
 )
 # Typer keeps the lines of a paragraph as they are, and takes what stands in brackets for a style.
-_WORDS = r"""Forecast one question now, and show every step.
+_HELP_TEXT = r"""Forecast one question now, and show every step.
 
 It is kept in the ledger, apart from what is submitted; with --submit it comes
 before the gate in the next pass, as those of the daemon do.
@@ -76,18 +85,18 @@ B = 0.4}, quantiles = {"0.1" = 2, "0.5" = 5, "0.9" = 9} or cdf = \[...]; with at
 and explanation.
 
 \[facts] is whatever else is known, as texts by name."""
-HELP = "\n\n".join(" ".join(part.split()) for part in _WORDS.split("\n\n"))
+HELP = "\n\n".join(" ".join(part.split()) for part in _HELP_TEXT.split("\n\n"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ForecastOptions:
     """What is forecast, by whom, and how it is told."""
 
     name: Annotated[str, typer.Argument(metavar="ID|URL|FILE", help=NAME_HELP)]
     forecaster: Annotated[
         str | None, typer.Option(metavar="NAME", help="Who forecasts; else the first that asks models, else the first.")
     ] = None
-    beside: Annotated[
+    forecasters: Annotated[
         str | None,
         typer.Option("--with", metavar="NAME,NAME", help="Forecast with each of these, and show them side by side."),
     ] = None
@@ -102,130 +111,140 @@ class Options:
     submit: Annotated[
         bool, typer.Option("--submit", help="Have it come before the gate in the next pass, so that it may leave.")
     ] = False
-    token_file: TokenFile = None
+    token_file: TokenFileOption = None
 
 
 @app.command(help=HELP)
-@spread(Options)
-def forecast(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(ForecastOptions)
+def forecast(ctx: typer.Context, options: ForecastOptions) -> None:
     """Forecast one question now, and show every step."""
-    from bot.cli.output.plot import draw, require_drawable
+    from bot.cli.output.belief_plot import draw_beliefs, require_plot_file
 
-    if options.beside is not None and (options.forecaster is not None or options.plot is not None):
+    if options.forecasters is not None and (options.forecaster is not None or options.plot is not None):
         message = "it names all that forecast, and none of them is drawn: leave out --forecaster and --plot"
         raise typer.BadParameter(message, param_hint="--with")
     if options.plot is not None:
-        require_drawable(options.plot)
+        require_plot_file(options.plot)
         require_writable(options.plot, "--plot")
-    config, registry = equipped(ctx)
-    order = _Order(config, registry, SystemClock(), options)
+    config, registry = load_config_and_plugins(ctx)
+    order = _ForecastCommand(config, registry, SystemClock(), options)
     try:
-        made = run_until_told(order.made() if options.beside is None else order.several(options.beside))
-    except (KeyboardInterrupt, Terminated) as end:
-        how = "ended by SIGTERM" if isinstance(end, Terminated) else "interrupted"
-        again = ctx.ensure_object(Call).again
+        made = run_until_terminated(
+            order.run_single() if options.forecasters is None else order.run_several(options.forecasters)
+        )
+    except (KeyboardInterrupt, TerminatedBySignal) as end:
+        how = "ended by SIGTERM" if isinstance(end, TerminatedBySignal) else "interrupted"
+        again = ctx.ensure_object(CommandInvocation).command_line
         typer.echo(f"foxcast: {how}; what was answered is on record, go on with: {again}", err=True)
         raise
-    if isinstance(made, Several):
+    if isinstance(made, ForecasterComparison):
         if options.as_json:
-            emit(several_as_plain(made))
+            print_json(several_as_plain(made))
         else:
-            print_several(stdout(), made)
+            print_forecaster_comparison(stdout_console(), made)
     elif made is not None:
         if options.plot is not None:
-            draw(made.found.trace, options.plot)
-        _tell(ctx, options, made)
-    if line := _failed(made):
+            draw_beliefs(made.explanation.trace, options.plot)
+        _print_answer(ctx, options, made)
+    if line := _failure_summary(made):
         # What was made is on record; it is made of fewer trials than wanted, or by fewer forecasters.
-        typer.echo(plain(f"foxcast: warning: {line}"), err=True)
+        typer.echo(replace_invisible(f"foxcast: warning: {line}"), err=True)
         raise typer.Exit(ExitCode.TRIALS_FAILED)
 
 
-def _failed(made: Several | Made | None) -> str:
+def _failure_summary(made: ForecasterComparison | ForecastResult | None) -> str:
     """Return in one line what failed though there is a forecast; "" where nothing did."""
-    if isinstance(made, Several):
-        told = [(aside.name, aside.made.failed if aside.made else aside.why) for aside in made.asides]
+    if isinstance(made, ForecasterComparison):
+        told = [(aside.name, aside.result.failure_summary if aside.result else aside.why) for aside in made.forecasters]
         return "; ".join(f"{name}: {why}" for name, why in told if why)
-    return made.failed if made is not None else ""
+    return made.failure_summary if made is not None else ""
 
 
-def _tell(ctx: typer.Context, options: Options, made: Made) -> None:
+def _print_answer(ctx: typer.Context, options: ForecastOptions, made: ForecastResult) -> None:
     if options.as_json:
-        emit(as_plain(made))
+        print_json(forecast_result_to_json(made))
     else:
-        print_made(stdout(), made)
-        closer = ctx.ensure_object(Call).next("explain", made.forecast.id)
+        print_forecast_result(stdout_console(), made)
+        closer = ctx.ensure_object(CommandInvocation).command_line_for("explain", made.forecast.id)
         # A command that is broken into lines cannot be copied.
-        stdout().print(f"look closer with: {closer}", soft_wrap=True)
+        stdout_console().print(f"look closer with: {closer}", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _ForecastConditions:
     """Whether a person has agreed to what it may cost, and until when things are known, where not until now."""
 
-    agreed: bool = False
+    cost_confirmed: bool = False
     known_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class _ForecastCommand:
     config: Config
     registry: Registry
     clock: Clock
-    options: Options
+    options: ForecastOptions
 
-    async def made(self) -> Made | None:
+    async def run_single(self) -> ForecastResult | None:
         """Forecast here, or, where a daemon runs, ask that one; None where it was only asked."""
-        wanted = await self._wanted()
-        name = chosen(self.config, self.registry, wanted.question, asked=self.options.forecaster)
+        wanted = await self._find_question()
+        name = choose_forecaster(self.config, self.registry, wanted.question, asked=self.options.forecaster)
         view = self._view(wanted.question, name)
-        if remark := remark_on(self.config, self.registry, wanted.question, name, asked=self.options.forecaster):
-            view.say(remark)
-        return await self._by(wanted, name, view, _Terms())
+        if remark := clairvoyance_remark(
+            self.config, self.registry, wanted.question, name, asked=self.options.forecaster
+        ):
+            view.print_status(remark)
+        return await self._forecast_with(wanted, name, view, _ForecastConditions())
 
-    async def several(self, names: str) -> Several | None:
+    async def run_several(self, names: str) -> ForecasterComparison | None:
         """Forecast with each of them in turn; one that fails is left out with its reason.
 
         Raises Unavailable where all of them fail.
         """
-        wanted = await self._wanted()
-        asides: dict[str, Aside] = {}
-        listed = several(self.config, self.registry, wanted.question, names)
-        terms = _Terms(agreed=await self._agree(listed), known_until=self.clock.now())
+        wanted = await self._find_question()
+        asides: dict[str, ComparedForecaster] = {}
+        listed = parse_forecaster_list(self.config, self.registry, wanted.question, names)
+        terms = _ForecastConditions(cost_confirmed=await self._confirm_costs(listed), known_until=self.clock.now())
         # Members first: what they have just said is not asked for again by whoever builds on them.
         for name in (one for one in with_members(self.config, self.registry, listed) if one in listed):
             view = self._view(wanted.question, name)
-            view.say(f"{name} forecasts")
+            view.print_status(f"{name} forecasts")
             if self.config.forecaster(name).clairvoyant:
-                view.say(remark_on(self.config, self.registry, wanted.question, name, asked=name) or "")
+                view.print_status(
+                    clairvoyance_remark(self.config, self.registry, wanted.question, name, asked=name) or ""
+                )
             began = self.clock.monotonic()
-            made, why = await tried(self._by(wanted, name, view, terms))
+            made, why = await result_or_failure(self._forecast_with(wanted, name, view, terms))
             if why:
-                view.say(f"{name} is left out: {why}")
-            asides[name] = Aside(name=name, made=made, why=why, seconds=self.clock.monotonic() - began)
-        if not any(aside.made or aside.why for aside in asides.values()):
+                view.print_status(f"{name} is left out: {why}")
+            asides[name] = ComparedForecaster(name=name, result=made, why=why, seconds=self.clock.monotonic() - began)
+        if not any(aside.result or aside.why for aside in asides.values()):
             # All of them were only asked for.
             return None
-        if not any(aside.made for aside in asides.values()):
+        if not any(aside.result for aside in asides.values()):
             reasons = "; ".join(f"{name}: {asides[name].why or 'asked for'}" for name in listed)
             message = f"no forecaster produced an answer: {reasons}"
             raise Unavailable(message)
-        return Several(question=wanted.question, asides=[asides[name] for name in listed])
+        return ForecasterComparison(question=wanted.question, forecasters=[asides[name] for name in listed])
 
-    async def _wanted(self) -> Wanted:
-        return await Sources(config=self.config, registry=self.registry, clock=self.clock).find(self.options.name)
+    async def _find_question(self) -> FoundQuestion:
+        return await QuestionFinder(config=self.config, registry=self.registry, clock=self.clock).find(
+            self.options.name
+        )
 
-    async def _by(self, wanted: Wanted, name: str, view: View, terms: "_Terms") -> Made | None:
+    async def _forecast_with(
+        self, wanted: FoundQuestion, name: str, view: ForecastView, terms: "_ForecastConditions"
+    ) -> ForecastResult | None:
         while True:
             try:
-                return await self._here(wanted, name, view, terms)
+                return await self._forecast_locally(wanted, name, view, terms)
             except InstanceLocked:
-                made, over = await self._beside(wanted, name, view)
+                made, over = await self._forecast_via_daemon(wanted, name, view)
                 if over:
                     return made
-                view.say("the other Foxcast has ended; the forecast goes on here")
+                view.print_status("the other Foxcast has ended; the forecast goes on here")
 
-    async def _agree(self, names: Sequence[str]) -> bool:
+    async def _confirm_costs(self, names: Sequence[str]) -> bool:
         """Ask once whether all of them may cost what they are expected to cost together.
 
         False where a daemon runs, which asks by itself; should that end, each forecast here is asked about.
@@ -246,21 +265,23 @@ class _Order:
         if any(seat.asks for seat in seats):
             await opened.spending.look()
         above_usd = self.config.llm.budget.ask_above_usd
-        await agree_to(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
+        await confirm_combined_cost(opened.gateway, seats, yes=self.options.yes, above_usd=above_usd)
 
-    async def _here(self, wanted: Wanted, name: str, view: View, terms: "_Terms") -> Made:
-        free = () if self.options.beside else free_ones(self.config, self.registry, but=name)
+    async def _forecast_locally(
+        self, wanted: FoundQuestion, name: str, view: ForecastView, terms: "_ForecastConditions"
+    ) -> ForecastResult:
+        free = () if self.options.forecasters else free_forecasters(self.config, self.registry, but=name)
         async with self._opened((name, *free)) as opened:
             ledger, now = opened.ledger, self.clock.now()
-            if wanted.fresh:
+            if wanted.needs_recording:
                 await record_open(ledger, wanted.question, now=now)
             question = await ledger.questions.get(wanted.question.ref)
             await require_open(ledger, question, name, now=now)
-            require_future(question, now)
-            if not terms.agreed:
+            require_any_future_target(question, now)
+            if not terms.cost_confirmed:
                 await self._require_payable(opened, with_members(self.config, self.registry, (name,)))
-            until = shared(terms.known_until, now)
-            here = Here(
+            until = shared_cutoff(terms.known_until, now)
+            here = LocalForecast(
                 opened,
                 question,
                 lambda one: view if one == name else self._view(question, one),
@@ -268,55 +289,65 @@ class _Order:
                 submit=self.options.submit,
             )
             made = await here.forecast(name)
-            beside = [await here.beside(one) for one in free]
-            return await _told(Records(config=self.config, folder=opened.folder, ledger=ledger), made, beside)
+            beside = [await here.forecast_free(one) for one in free]
+            return await _load_result(Records(config=self.config, folder=opened.folder, ledger=ledger), made, beside)
 
-    async def _beside(self, wanted: Wanted, name: str, view: View) -> tuple[Made | None, bool]:
+    async def _forecast_via_daemon(
+        self, wanted: FoundQuestion, name: str, view: ForecastView
+    ) -> tuple[ForecastResult | None, bool]:
         """Return the forecast that the daemon made, and whether that is the end of it."""
         async with open_records(self.config) as records:
             following = Following(
                 records=records,
                 clock=self.clock,
-                wanted=wanted,
+                found_question=wanted,
                 forecaster=name,
                 view=view,
                 submit=self.options.submit,
-                before=await newest_attempt(records, wanted, name),
+                before=await load_newest_attempt(records, wanted, name),
             )
-            request = await following.ask(token_file=self.options.token_file)
+            request = await following.send_request(token_file=self.options.token_file)
             if self.options.no_wait:
                 typer.echo(f"forecast of {wanted.question.ref} by {name} asked for", err=True)
                 return None, True
-            with view.shown():
-                made = await following.follow(request)
+            with view.live_display():
+                made = await following.wait_for_forecast(request)
             if made is None:
                 return None, False
-            beside = await _recorded(records, free_ones(self.config, self.registry, but=name), wanted.question)
-            return await _told(records, made, beside), True
+            beside = await _load_free_forecasts(
+                records, free_forecasters(self.config, self.registry, but=name), wanted.question
+            )
+            return await _load_result(records, made, beside), True
 
-    def _view(self, question: Question, name: str) -> View:
+    def _view(self, question: Question, name: str) -> ForecastView:
         trials = self.config.forecaster(name).trials or self.registry.forecasters[name].trials
-        return View(
-            console=_console(as_json=self.options.as_json),
+        return ForecastView(
+            console=_progress_console(as_json=self.options.as_json),
             question=question,
             trials=trials,
             steps=limits_of(self.config, self.registry, name).steps,
-            live=not converses(self.config, self.registry),
+            live=not asks_person(self.config, self.registry),
         )
 
 
-def _console(*, as_json: bool) -> Console:
+def _progress_console(*, as_json: bool) -> Console:
     """Return where steps are shown: JSON has stdout for itself, and what is no terminal needs no steps beside it."""
     if not as_json:
-        return stdout()
-    return PlainConsole(stderr=True, markup=False, highlight=False, quiet=not sys.stderr.isatty())
+        return stdout_console()
+    return SafeConsole(stderr=True, markup=False, highlight=False, quiet=not sys.stderr.isatty())
 
 
-async def _recorded(records: Records, names: tuple[str, ...], question: Question) -> list[Beside]:
+async def _load_free_forecasts(records: Records, names: tuple[str, ...], question: Question) -> list[FreeForecast]:
     found = [(name, await records.ledger.forecasts.latest(question.ref, name)) for name in names]
-    return [Beside(name=name, forecast=one) for name, one in found if one is not None and is_current(one, question)]
+    return [
+        FreeForecast(name=name, forecast=one)
+        for name, one in found
+        if one is not None and is_for_current_version(one, question)
+    ]
 
 
-async def _told(records: Records, made: str, beside: list[Beside]) -> Made:
-    found = await explanation_of(records, made)
-    return Made(found=found, forecast=await records.ledger.forecasts.get(made), beside=tuple(beside))
+async def _load_result(records: Records, made: str, beside: list[FreeForecast]) -> ForecastResult:
+    found = await load_explanation(records, made)
+    return ForecastResult(
+        explanation=found, forecast=await records.ledger.forecasts.get(made), free_forecasts=tuple(beside)
+    )

@@ -1,33 +1,111 @@
-"""``foxcast lab``: experiments that need no network and no key."""
+"""`foxcast lab`: experiments in a simulated world, without network or keys, and their report."""
 
 import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from bot.cli.exits import ExitCode
-from bot.cli.interrupt import run_until_told
-from bot.cli.options import spread
-from bot.cli.output.console import stdout
-from bot.cli.output.deliver import STDOUT, deliver, require_writable
-from bot.cli.output.lab import print_lab
+from bot.cli.command_exit import ExitCode, run_until_terminated
+from bot.cli.options import options_from_dataclass
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, stdout_console
+from bot.cli.output.files import STDOUT, require_writable, write_json
+from bot.cli.output.formatting import NO_VALUE, format_number, format_usd
 from bot.errors import ConfigError, FoxcastError
 
+COLUMNS = (
+    TableColumn(""),
+    TableColumn("Brier", ColumnKind.NUMBER),
+    TableColumn("against"),
+    TableColumn("difference [95 %]"),
+    TableColumn("off", ColumnKind.NUMBER),
+    TableColumn("difference [95 %]"),
+    TableColumn("calls", ColumnKind.NUMBER),
+    TableColumn("tokens", ColumnKind.NUMBER),
+    TableColumn("USD", ColumnKind.NUMBER),
+    TableColumn("steps", ColumnKind.NUMBER),
+    TableColumn("s", ColumnKind.NUMBER),
+)
+
+
+DIGITS = 4
+
+
+def print_lab_report(console: Console, report: Mapping[str, Any]) -> None:
+    """Print a report for a person."""
+    print_heading(console, f"Simulation: {report['questions']} questions of the world of seed {report['seed']}")
+    console.print(make_table(COLUMNS, [_lab_cells(row) for row in report["rows"]]))
+    for row in report["rows"]:
+        if row["note"]:
+            console.print(f"{row['name']}: {row['note']}")
+    if report["recoveries"]:
+        print_heading(console, "What was planted, and what was found")
+        for one in report["recoveries"]:
+            console.print(f"{one['verdict']}: {one['name']}\n   planted: {one['planted']}\n   found: {one['found']}")
+    print_heading(console, "Notes")
+    for note in _report_notes(report):
+        console.print(note)
+
+
+def _lab_cells(row: Mapping[str, Any]) -> Sequence[str]:
+    use = row.get("use") or {}
+    tokens = use.get("tokens_in", 0) + use.get("tokens_out", 0)
+    return (
+        row["name"],
+        format_number(row["brier"], DIGITS),
+        row["against"] or NO_VALUE,
+        _difference_text(row["difference"]),
+        format_number(row["off"], DIGITS),
+        _difference_text(row["off_difference"]),
+        *(
+            (
+                f"{use['calls']:,}",
+                f"{tokens:,}",
+                format_usd(use["cost_usd"]),
+                f"{use['steps']:,}",
+                format_number(use["seconds"], 1),
+            )
+            if use
+            else (NO_VALUE,) * 5
+        ),
+    )
+
+
+def _difference_text(span: Mapping[str, float] | None) -> str:
+    if span is None:
+        return NO_VALUE
+    return f"{span['estimate']:+.{DIGITS}f} [{span['low']:+.{DIGITS}f}, {span['high']:+.{DIGITS}f}]"
+
+
+def _report_notes(report: Mapping[str, Any]) -> Iterator[str]:
+    yield from report["notes"]
+    prices, speed = report["prices_usd_per_million_tokens"], report["speed"]
+    yield f"USD are at {prices['in']:g} per million tokens in and {prices['out']:g} out, a price for comparison."
+    yield (
+        f"{speed['trials']:,} trials in {speed['seconds']:.0f} s on {speed['processes']} processes, "
+        f"{speed['trial_seconds']:.3f} s each"
+    )
+
+
 app = typer.Typer(add_completion=False)
+
+
 # A module by name: the engine imports none of its doubles.
-LABORATORY = "bot.testing.lab"
-OUT = "report.json"
+LABORATORY_MODULE = "bot.testing.lab"
+
+
+REPORT_FILE = "report.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class LabOptions:
     """What is tried out, on what."""
 
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The world; the same seed gives the same figures.")] = 1
@@ -65,29 +143,31 @@ def lab() -> None:
 
 
 @app.command()
-@spread(Options)
-def sandbox(_ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(LabOptions)
+def sandbox(_ctx: typer.Context, options: LabOptions) -> None:
     """Measure what each part is worth on questions of a simulated world, where the truth is known."""
     if options.only.strip() and options.forecasters.strip():
         message = "it names parts, and --forecasters compares whole forecasters: leave one of the two out"
         raise typer.BadParameter(message, param_hint="--only")
     require_writable(options.json, "--json")
-    hand_over(run_until_told(_report(options)), options.json)
+    write_and_print_report(run_until_terminated(_run_laboratory(options)), options.json)
 
 
-def hand_over(report: Mapping[str, Any], place: Path | None) -> None:
+def write_and_print_report(report: Mapping[str, Any], place: Path | None) -> None:
     """Write a report as JSON where it is wanted, and print it for a person unless that is stdout."""
     if place is not None:
-        deliver(report, place)
+        write_json(report, place)
     if place != STDOUT:
-        print_lab(stdout(), report)
+        print_lab_report(stdout_console(), report)
 
 
-async def _report(options: Options) -> dict[str, Any]:
+async def _run_laboratory(options: LabOptions) -> dict[str, Any]:
     """Run the laboratory in a process of its own, which tells on stderr how far it is, and return what it wrote."""
     with tempfile.TemporaryDirectory() as place:
-        out = Path(place) / OUT
-        child = await asyncio.create_subprocess_exec(sys.executable, "-m", LABORATORY, *_arguments(options, out))
+        out = Path(place) / REPORT_FILE
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", LABORATORY_MODULE, *_laboratory_arguments(options, out)
+        )
         try:
             code = await child.wait()
         finally:
@@ -105,7 +185,7 @@ async def _report(options: Options) -> dict[str, Any]:
         return report
 
 
-def _arguments(options: Options, out: Path) -> list[str]:
+def _laboratory_arguments(options: LabOptions, out: Path) -> list[str]:
     given = {
         "--seed": options.seed,
         "--questions": options.questions,

@@ -1,47 +1,229 @@
-"""``foxcast leaks``: what forecasts read, checked again after the fact; and planted leaks, to prove the guards."""
+"""`foxcast leaks`: check everything that forecasts read for information from after the cutoff.
+
+And prove the guards with planted leaks.
+"""
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 import typer
+from rich.console import Console
 
 from bot.app import LAB_FOLDER, LEDGER_FILE, folder_of
-from bot.cli.exits import ExitCode
-from bot.cli.options import day, spread
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.leaks import audit_as_plain, print_audit, print_proofs, proofs_as_plain
-from bot.cli.output.memory import memory_as_plain, print_memory
-from bot.cli.session import configured, equipped
+from bot.cli.command_exit import ExitCode
+from bot.cli.command_setup import load_command_config, load_config_and_plugins
+from bot.cli.options import options_from_dataclass, parse_date
+from bot.cli.output.console import (
+    ColumnKind,
+    TableCell,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import format_number
+from bot.cli.output.model_memory import memory_to_json, print_memory
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.desk.parts import Models
 from bot.errors import ConfigError, NotFound
 from bot.http import HttpReader
-from bot.lab.leaks import ROLE, Audit, Audition, ModelAuditor
+from bot.lab.leaks import ROLE, Audit, Audited, Audition, ModelAuditor, Opinion
 from bot.lab.model_memory import MemoryReport, memory_on_record
-from bot.lab.planted import Planting, Proof
+from bot.lab.planted import LAYERS, Planting, Proof
+from bot.lab.trail import Kind as Document
+from bot.lab.trail import Layer
 from bot.outfit import Outfitter, hosts_of
 from bot.registry import Registry
+from bot.store.codec import stamp
 from bot.store.ledger import open_ledger, read_ledger
 from bot.store.lock import instance_lock
 
+MAX_LEAKS_SHOWN = 20
+
+
+NAME_CHARS_SHOWN = 60
+
+
+JUDGED_DOCUMENTS = (Document.RESULT, Document.PAGE)
+
+
+DOCUMENT_FATES: tuple[Layer | None, ...] = (None, *Layer)
+
+
+def print_leak_audit(console: Console, audit: Audit) -> None:
+    """Print an audit for a person."""
+    apart = f", and {audit.unguarded} left aside that may see everything" if audit.unguarded else ""
+    console.print(f"forecasts: {audit.forecasts}{apart}; documents: {len(audit.documents)}")
+    if audit.documents:
+        counts, unjudged = audit.by_layer(), audit.unjudged()
+        columns = (
+            TableColumn("document"),
+            *(TableColumn(_fate_title(fate), ColumnKind.NUMBER) for fate in DOCUMENT_FATES),
+        )
+        rows = [(kind.value, *(str(counts.get((kind, fate), 0)) for fate in DOCUMENT_FATES)) for kind in Document]
+        console.print(make_table(columns, rows))
+        told = (f"{count} of the {counts.get((kind, None), 0)} {kind}s" for kind, count in unjudged.items())
+        if kept := ", ".join(told):
+            console.print(f"kept without a verdict of the filter: {kept}")
+        console.print(f"{audit.clamped} points of series left out")
+    _print_opinions(console, audit)
+    _print_leaks(console, audit.leaks)
+
+
+def print_self_test(console: Console, proofs: Sequence[Proof]) -> None:
+    """Print a self-test for a person."""
+    columns = (
+        TableColumn("planted leak", ColumnKind.TEXT),
+        TableColumn("layer"),
+        TableColumn("all on"),
+        *(TableColumn(f"no {layer}") for layer in LAYERS),
+        TableColumn(""),
+    )
+    console.print(make_table(columns, [_proof_cells(proof) for proof in proofs]))
+    caught = sum(not proof.came_through for proof in proofs)
+    console.print(f"{caught} of {len(proofs)} planted leaks caught with all layers on")
+    if all(proof.holds for proof in proofs):
+        console.print("each was caught by its own layer, and came through when that one alone was off")
+    else:
+        console.print("a guard does not do its work: trust no backtest before this is mended")
+
+
+def leak_audit_to_json(audit: Audit) -> dict[str, Any]:
+    """Return an audit as JSON values."""
+    counts, confusion = audit.by_layer(), audit.confusion()
+    return {
+        "forecasts": audit.forecasts,
+        "unguarded": audit.unguarded,
+        "documents": len(audit.documents),
+        "by_kind": {
+            kind.value: {_fate_name(fate): counts.get((kind, fate), 0) for fate in DOCUMENT_FATES} for kind in Document
+        },
+        "kept_without_verdict": {kind.value: audit.unjudged().get(kind, 0) for kind in JUDGED_DOCUMENTS},
+        "points_left_out": audit.clamped,
+        "confusion": {
+            opinion.value: {"kept": confusion[opinion, True], "dropped": confusion[opinion, False]}
+            for opinion in Opinion
+        },
+        "residual": audit.residual(),
+        "hindered": audit.hindered or None,
+        "leaks": [_leak_to_json(one) for one in audit.leaks],
+    }
+
+
+def self_test_to_json(proofs: Sequence[Proof]) -> dict[str, Any]:
+    """Return a self-test as JSON values."""
+    return {
+        "holds": all(proof.holds for proof in proofs),
+        "leaks": [
+            {
+                "name": proof.leak.name,
+                "layer": proof.leak.layer.value,
+                "caught": not proof.came_through,
+                "count": proof.count,
+                "passes_without": [layer.value for layer in proof.passes_without],
+                "holds": proof.holds,
+            }
+            for proof in proofs
+        ],
+    }
+
+
+def _print_opinions(console: Console, audit: Audit) -> None:
+    if audit.hindered:
+        console.print(f"the auditor gave no more opinions: {audit.hindered}")
+    if (residual := audit.residual()) is None:
+        return
+    confusion = audit.confusion()
+    print_heading(console, "The auditor against the filter")
+    columns = (
+        TableColumn("auditor"),
+        TableColumn("filter kept", ColumnKind.NUMBER),
+        TableColumn("filter dropped", ColumnKind.NUMBER),
+    )
+    rows = [(opinion.value, str(confusion[opinion, True]), str(confusion[opinion, False])) for opinion in Opinion]
+    console.print(make_table(columns, rows))
+    console.print(f"leaks among all that was kept, by the auditor: {format_number(100 * residual, 1)} %")
+
+
+def _print_leaks(console: Console, leaks: Sequence[Audited]) -> None:
+    if not leaks:
+        console.print("nothing was found that should not have been read")
+        return
+    print_heading(console, "What should not have been read")
+    columns = (
+        TableColumn("question"),
+        TableColumn("document"),
+        TableColumn("name", ColumnKind.TITLE),
+        TableColumn("why", ColumnKind.TEXT),
+    )
+    console.print(make_table(columns, [_leak_cells(one) for one in leaks[:MAX_LEAKS_SHOWN]]))
+    if len(leaks) > MAX_LEAKS_SHOWN:
+        console.print(f"and {len(leaks) - MAX_LEAKS_SHOWN} more; all of them: foxcast leaks --json")
+
+
+def _leak_cells(one: Audited) -> tuple[TableCell, ...]:
+    return (one.ref, one.met.kind.value, one.met.name[:NAME_CHARS_SHOWN], _leak_reason(one))
+
+
+def _proof_cells(proof: Proof) -> tuple[TableCell, ...]:
+    return (
+        proof.leak.name,
+        proof.leak.layer.value,
+        "came through" if proof.came_through else f"caught {proof.count}",
+        *("came through" if layer in proof.passes_without else "caught" for layer in LAYERS),
+        "as it should" if proof.holds else "WRONG",
+    )
+
+
+def _leak_to_json(one: Audited) -> dict[str, Any]:
+    return {
+        "forecast": one.scope,
+        "question": one.ref,
+        "trial": one.met.trial,
+        "document": one.met.kind.value,
+        "name": one.met.name,
+        "dated": None if one.met.dated is None else stamp(one.met.dated),
+        "finding": None if one.finding is None else one.finding.value,
+        "opinion": None if one.opinion is None else one.opinion.value,
+        "why": _leak_reason(one),
+    }
+
+
+def _leak_reason(one: Audited) -> str:
+    said = f"the auditor: {one.reason or 'tells of later'}" if one.opinion is Opinion.LEAK else ""
+    return "; ".join(part for part in (one.finding.value if one.finding else "", said) if part)
+
+
+def _fate_name(fate: Layer | None) -> str:
+    return "kept" if fate is None else fate.value
+
+
+def _fate_title(fate: Layer | None) -> str:
+    return "dropped unchecked" if fate is Layer.UNCHECKED else _fate_name(fate)
+
+
 app = typer.Typer(add_completion=False)
+
+
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class LeaksOptions:
     """What is audited, and by whom."""
 
     since: Annotated[
-        date | None, typer.Option(parser=day, metavar="DATE", help="Only what was read on this day (UTC) or later.")
+        date | None,
+        typer.Option(parser=parse_date, metavar="DATE", help="Only what was read on this day (UTC) or later."),
     ] = None
     backtests: Annotated[bool, typer.Option("--backtests", help="Audit backtests instead of the ledger.")] = False
     rules_only: Annotated[
@@ -54,43 +236,43 @@ class Options:
 
 
 @app.command()
-@spread(Options)
-def leaks(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(LeaksOptions)
+def leaks(ctx: typer.Context, options: LeaksOptions) -> None:
     """Check everything that forecasts read for knowledge of the future."""
     if options.self_test:
-        configured(ctx)
-        _prove(as_json=options.as_json)
+        load_command_config(ctx)
+        _run_self_test(as_json=options.as_json)
         return
-    config, registry = equipped(ctx)
-    audit, memory = asyncio.run(_audited(config, registry, options))
+    config, registry = load_config_and_plugins(ctx)
+    audit, memory = asyncio.run(_run_audit(config, registry, options))
     if options.as_json:
-        emit({**audit_as_plain(audit), "memory": memory_as_plain(memory)})
+        print_json({**leak_audit_to_json(audit), "memory": memory_to_json(memory)})
     else:
-        print_audit(stdout(), audit)
-        print_memory(stdout(), memory)
+        print_leak_audit(stdout_console(), audit)
+        print_memory(stdout_console(), memory)
     # A model's opinion is one; what a rule finds is a fault.
     if any(one.finding is not None for one in audit.documents):
         raise typer.Exit(ExitCode.LEAK)
 
 
-def _prove(*, as_json: bool) -> None:
-    proofs = asyncio.run(_proofs())
+def _run_self_test(*, as_json: bool) -> None:
+    proofs = asyncio.run(_plant_leaks())
     if as_json:
-        emit(proofs_as_plain(proofs))
+        print_json(self_test_to_json(proofs))
     else:
-        print_proofs(stdout(), proofs)
+        print_self_test(stdout_console(), proofs)
     if not all(proof.holds for proof in proofs):
         raise typer.Exit(ExitCode.LEAK)
 
 
-async def _proofs() -> list[Proof]:
+async def _plant_leaks() -> list[Proof]:
     clock = SystemClock()
     with tempfile.TemporaryDirectory() as folder:
         async with open_ledger(Path(folder) / LEDGER_FILE, now=clock.now()) as ledger:
             return await Planting(ledger, clock).prove()
 
 
-async def _audited(config: Config, registry: Registry, options: Options) -> tuple[Audit, MemoryReport]:
+async def _run_audit(config: Config, registry: Registry, options: LeaksOptions) -> tuple[Audit, MemoryReport]:
     path = (config.state / LAB_FOLDER if options.backtests else folder_of(config)) / LEDGER_FILE
     if not path.exists():
         first = "foxcast backtest" if options.backtests else "foxcast run --once"
@@ -99,7 +281,7 @@ async def _audited(config: Config, registry: Registry, options: Options) -> tupl
     since = None if options.since is None else datetime.combine(options.since, time(), UTC)
     asks = ROLE in config.llm.roles and not options.rules_only
     async with AsyncExitStack() as stack:
-        models = await stack.enter_async_context(_models(config, registry)) if asks else None
+        models = await stack.enter_async_context(_open_auditor_models(config, registry)) if asks else None
         ledger = await stack.enter_async_context(read_ledger(path))
         audition = Audition(
             ledger=ledger,
@@ -113,7 +295,7 @@ async def _audited(config: Config, registry: Registry, options: Options) -> tupl
 
 
 @asynccontextmanager
-async def _models(config: Config, registry: Registry) -> AsyncIterator[Models]:
+async def _open_auditor_models(config: Config, registry: Registry) -> AsyncIterator[Models]:
     """Open the gateway for the auditor alone; what it is asked is kept beside backtests, as nothing of a forecast is.
 
     Raises InstanceLocked where a backtest with models runs.
@@ -134,8 +316,8 @@ async def _models(config: Config, registry: Registry) -> AsyncIterator[Models]:
         outfitter = Outfitter(
             config=alone, registry=registry, clock=clock, random=random, http=http, folder=folder, stack=stack
         )
-        yield await outfitter.gateway(ledger, _told)
+        yield await outfitter.gateway(ledger, _log_warning)
 
 
-async def _told(subject: str, text: str) -> None:
+async def _log_warning(subject: str, text: str) -> None:
     log.warning(subject, text=text)

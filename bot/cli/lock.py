@@ -1,7 +1,4 @@
-"""``foxcast lock``, ``unlock`` and ``locks``: leave a question alone for a time, and why.
-
-The daemon alone writes the ledger, so a request is left for it; a run that begins later finds it too.
-"""
+"""`foxcast lock`, `unlock` and `locks`: exclude a question from forecasting and submission for a time."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,12 +8,12 @@ from typing import Annotated
 import typer
 
 from bot.app import folder_of
-from bot.cli.leaving import TokenFile, signed
-from bot.cli.options import spread
-from bot.cli.output.console import Column, Kind, emit, stdout, table
-from bot.cli.output.figures import day
-from bot.cli.records import question_named, read
-from bot.cli.session import configured
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import find_question, query_ledger
+from bot.cli.options import options_from_dataclass
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
+from bot.cli.output.formatting import format_day
+from bot.cli.signed_requests import TokenFileOption, sign_request
 from bot.clock import SystemClock
 from bot.config.model import Config
 from bot.domain.question import QuestionRef
@@ -24,14 +21,19 @@ from bot.domain.request import LockQuestion, UnlockQuestion
 from bot.errors import ConfigError
 from bot.store.requests import ask
 
-COLUMNS = (Column("question", Kind.TEXT), Column("forecaster"), Column("until"), Column("reason", Kind.TEXT))
-ID_HELP = "A question: venue:key, a key, or a unique part of it."
-WHOSE_HELP = "Only for this forecaster; otherwise for all."
+COLUMNS = (
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("forecaster"),
+    TableColumn("until"),
+    TableColumn("reason", ColumnKind.TEXT),
+)
+QUESTION_HELP = "A question: venue:key, a key, or a unique part of it."
+FORECASTER_HELP = "Only for this forecaster; otherwise for all."
 
-locking, unlocking, listing = (typer.Typer(add_completion=False) for _ in range(3))
+lock_app, unlock_app, locks_app = (typer.Typer(add_completion=False) for _ in range(3))
 
 
-def moment(text: str) -> datetime:
+def parse_moment(text: str) -> datetime:
     """Read a moment of an option, in UTC unless it says otherwise; raises a usage error that shows the form."""
     try:
         read_as = datetime.fromisoformat(text)
@@ -42,56 +44,57 @@ def moment(text: str) -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class LockOptions:
     """Which question is locked, for whom, why and until when."""
 
-    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)]
+    name: Annotated[str, typer.Argument(metavar="ID", help=QUESTION_HELP)]
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown wherever the lock holds something back.")]
     until: Annotated[
-        datetime | None, typer.Option(parser=moment, metavar="MOMENT", help="When it ends (UTC); else with unlock.")
+        datetime | None,
+        typer.Option(parser=parse_moment, metavar="MOMENT", help="When it ends (UTC); else with unlock."),
     ] = None
-    forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=WHOSE_HELP)] = None
+    forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None
 
 
-@locking.command()
-@spread(Options)
-def lock(ctx: typer.Context, options: Options) -> None:
+@lock_app.command()
+@options_from_dataclass(LockOptions)
+def lock(ctx: typer.Context, options: LockOptions) -> None:
     """Leave a question alone: no forecast, no submission."""
-    config, now = configured(ctx), SystemClock().now()
+    config, now = load_command_config(ctx), SystemClock().now()
     if options.until is not None and options.until <= now:
         message = f"--until {options.until.isoformat()} is already over; name a later moment"
         raise ConfigError(message)
     if not options.reason.strip():
         message = "--reason is empty; say in a few words why the question is left alone"
         raise ConfigError(message)
-    ref = _named(config, options.name)
-    _leave(
+    ref = _find_question_ref(config, options.name)
+    _send_lock_request(
         config, LockQuestion(ref=ref, reason=options.reason, forecaster=options.forecaster, until=options.until), now
     )
 
 
-@unlocking.command()
+@unlock_app.command()
 def unlock(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)],
+    name: Annotated[str, typer.Argument(metavar="ID", help=QUESTION_HELP)],
     *,
-    forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=WHOSE_HELP)] = None,
-    token_file: TokenFile = None,
+    forecaster: Annotated[str | None, typer.Option(metavar="NAME", help=FORECASTER_HELP)] = None,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Take a lock off a question."""
-    config = configured(ctx)
-    request = UnlockQuestion(ref=_named(config, name), forecaster=forecaster)
-    mine = asyncio.run(signed(folder_of(config), request, token_file=token_file))
-    _leave(config, mine, SystemClock().now())
+    config = load_command_config(ctx)
+    request = UnlockQuestion(ref=_find_question_ref(config, name), forecaster=forecaster)
+    mine = asyncio.run(sign_request(folder_of(config), request, token_file=token_file))
+    _send_lock_request(config, mine, SystemClock().now())
 
 
-@listing.command()
+@locks_app.command()
 def locks(ctx: typer.Context, *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the locks that hold now, with their reasons."""
     now = SystemClock().now()
-    found = read(configured(ctx), lambda records: records.ledger.schedule.locks(now))
+    found = query_ledger(load_command_config(ctx), lambda records: records.ledger.schedule.locks(now))
     if as_json:
-        emit(
+        print_json(
             [
                 {
                     "ref": str(one.ref),
@@ -103,14 +106,16 @@ def locks(ctx: typer.Context, *, as_json: Annotated[bool, typer.Option("--json",
             ]
         )
         return
-    rows = [(str(one.ref), one.forecaster or "all", day(one.until), one.reason) for one in found]
-    stdout().print(table(COLUMNS, rows) if rows else "nothing is locked")
+    rows = [(str(one.ref), one.forecaster or "all", format_day(one.until), one.reason) for one in found]
+    stdout_console().print(make_table(COLUMNS, rows) if rows else "nothing is locked")
 
 
-def _named(config: Config, name: str) -> QuestionRef:
-    return read(config, lambda records: question_named(records, name))
+def _find_question_ref(config: Config, name: str) -> QuestionRef:
+    return query_ledger(config, lambda records: find_question(records, name))
 
 
-def _leave(config: Config, request: LockQuestion | UnlockQuestion, now: datetime) -> None:
+def _send_lock_request(config: Config, request: LockQuestion | UnlockQuestion, now: datetime) -> None:
     ask(folder_of(config), request, at=now)
-    stdout().print(f"{request.kind} of {request.ref} asked for; the daemon does it within seconds, else the next run")
+    stdout_console().print(
+        f"{request.kind} of {request.ref} asked for; the daemon does it within seconds, else the next run"
+    )

@@ -1,4 +1,4 @@
-"""The entry point: global options, and one line on stderr for each error, with the exit code that says who must act."""
+"""The entry point: global options, one line on stderr for each error, and the exit code."""
 
 import os
 import sys
@@ -10,12 +10,10 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from bot.cli.call import Call
-from bot.cli.exits import ExitCode, exit_code, explained
-from bot.cli.group import CommandGroup
-from bot.cli.interrupt import Terminated
-from bot.cli.output.plain import plain
-from bot.cli.output.veil import veiled
+from bot.cli.command_exit import ExitCode, TerminatedBySignal, exit_code, exit_code_help
+from bot.cli.command_table import CommandGroup
+from bot.cli.options import CommandInvocation
+from bot.cli.output.safe_output import redacted_streams, replace_invisible
 from bot.config.process import settle_process
 from bot.errors import FoxcastError, named
 from bot.redact import foreign, said
@@ -25,7 +23,7 @@ GLOBAL_OPTIONS = frozenset({"--config", "--debug", "--version"})
 app = typer.Typer(
     cls=CommandGroup,
     help="Foxcast forecasts questions of prediction markets and tournaments, and writes down why.",
-    epilog=explained(),
+    epilog=exit_code_help(),
     add_completion=False,
     pretty_exceptions_enable=False,
     invoke_without_command=True,
@@ -54,7 +52,7 @@ def foxcast(
     ] = False,
 ) -> None:
     """Keep the options that stand before the command; without a command print the help."""
-    call = ctx.ensure_object(Call)
+    call = ctx.ensure_object(CommandInvocation)
     call.config_path, call.debug = config, debug
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help(), nl=False)
@@ -67,14 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             # A title in a script that the terminal cannot show must not end the command.
             stream.reconfigure(errors="backslashreplace")
-    with veiled():
-        return _run(arguments)
+    with redacted_streams():
+        return _run_command(arguments)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
-    call = Call(given=tuple(sys.argv[1:] if arguments is None else arguments))
+def _run_command(arguments: Sequence[str] | None) -> int:
+    call = CommandInvocation(arguments=tuple(sys.argv[1:] if arguments is None else arguments))
     try:
-        result = get_command(app).main([*call.given], prog_name="foxcast", standalone_mode=False, obj=call)
+        result = get_command(app).main([*call.arguments], prog_name="foxcast", standalone_mode=False, obj=call)
         sys.stdout.flush()
     except BrokenPipeError:
         # The interpreter flushes stdout once more at its end, which must not fail again.
@@ -87,33 +85,33 @@ def _run(arguments: Sequence[str] | None) -> int:
         raise
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    except Terminated:
+    except TerminatedBySignal:
         return ExitCode.TERMINATED
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into one line
-        return _told(error, call)
+        return _report_error(error, call)
     return result if isinstance(result, int) else ExitCode.DONE
 
 
-def _told(error: Exception, call: Call) -> int:
+def _report_error(error: Exception, call: CommandInvocation) -> int:
     if call.debug:
-        typer.echo(plain(foreign("".join(traceback.format_exception(error)))), err=True, nl=False)
-    message, code = _line(error)
-    typer.echo(f"foxcast: {plain(message)}", err=True)
+        typer.echo(replace_invisible(foreign("".join(traceback.format_exception(error)))), err=True, nl=False)
+    message, code = _error_line(error)
+    typer.echo(f"foxcast: {replace_invisible(message)}", err=True)
     return code
 
 
-def _line(error: Exception) -> tuple[str, ExitCode]:
+def _error_line(error: Exception) -> tuple[str, ExitCode]:
     match error:
         case FoxcastError():
             return said(str(error)), exit_code(error)
         case typer.TyperException():
-            return _usage(error), ExitCode.USAGE
+            return _usage_message(error), ExitCode.USAGE
         case _:
             what = named(error).rstrip(": ")
             return f"unexpected {what}; run again as foxcast --debug ... and report the traceback", ExitCode.FAILED
 
 
-def _usage(error: typer.TyperException) -> str:
+def _usage_message(error: typer.TyperException) -> str:
     # Typer passes on what its own checks say with the kind of error in front.
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
     message = message[:1].lower() + message[1:]

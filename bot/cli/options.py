@@ -1,21 +1,64 @@
-"""Options that several commands share, and a command's options as one value instead of many parameters."""
+"""Options that all or several commands share.
+
+The global ones, help texts, date parsing, and a command's options as one dataclass. Imports little, so that `--help`
+is fast.
+"""
 
 import dataclasses
 import inspect
+import shlex
+import shutil
+import sys
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
+
+@dataclass(slots=True)
+class CommandInvocation:
+    """One call of ``foxcast``, filled in as its options are read: where the configuration is, and how errors look.
+
+    ``given`` are its arguments as they were typed.
+    """
+
+    config_path: Path | None = None
+    debug: bool = False
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> str:
+        """How to call the program again: by its name where the shell finds it, else by its place."""
+        place = Path(sys.argv[0])
+        if shutil.which(place.name):
+            return place.name
+        return str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
+
+    @property
+    def command_line(self) -> str:
+        """The same command line once more, for a shell."""
+        return shlex.join([self.program, *self.arguments])
+
+    def command_line_for(self, *arguments: str) -> str:
+        """Return another command line for a shell, with the configuration that this call was given."""
+        config = () if self.config_path is None else ("--config", str(self.config_path))
+        return shlex.join([self.program, *config, *arguments])
+
+
 ROUNDS_HELP = "A folder with question_sets/ and resolution_sets/ in the published form, plain or gzip."
-VENUE_HELP = "The venue whose rounds these are, where several can read past rounds."
+
+
+ROUNDS_VENUE_HELP = "The venue whose rounds these are, where several can read past rounds."
+
 
 O = TypeVar("O")  # noqa: E741 - as in Options
 
 
-def spread(options: type[O]) -> Callable[[Callable[[typer.Context, O], None]], Callable[..., None]]:
+def options_from_dataclass(options: type[O]) -> Callable[[Callable[[typer.Context, O], None]], Callable[..., None]]:
     """Give a command one parameter for each field of a dataclass, whose annotations and defaults Typer then reads.
 
     The command itself takes the context and one value of the dataclass.
@@ -26,7 +69,7 @@ def spread(options: type[O]) -> Callable[[Callable[[typer.Context, O], None]], C
             command(ctx, options(**values))
 
         hints = typing.get_type_hints(options, include_extras=True)
-        parameters = [_parameter(field, hints[field.name]) for field in dataclasses.fields(options)]  # type: ignore[arg-type]  # a dataclass by contract
+        parameters = [_field_parameter(field, hints[field.name]) for field in dataclasses.fields(options)]  # type: ignore[arg-type]  # a dataclass by contract
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         spread_out.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]  # read by inspect
         spread_out.__annotations__ = {"ctx": typer.Context, **hints}
@@ -36,7 +79,7 @@ def spread(options: type[O]) -> Callable[[Callable[[typer.Context, O], None]], C
     return decorate
 
 
-def day(text: str) -> date:
+def parse_date(text: str) -> date:
     """Read a date of an option; raises a usage error that shows the form."""
     try:
         return date.fromisoformat(text)
@@ -45,6 +88,6 @@ def day(text: str) -> date:
         raise typer.BadParameter(message) from error
 
 
-def _parameter(field: "dataclasses.Field[Any]", annotation: object) -> inspect.Parameter:
+def _field_parameter(field: "dataclasses.Field[Any]", annotation: object) -> inspect.Parameter:
     default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

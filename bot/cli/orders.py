@@ -1,40 +1,280 @@
-"""``foxcast orders``: what was to leave and what became of it; taking back what rests, settling what is in doubt."""
+"""`foxcast orders`: orders and submissions with status and fills.
+
+Cancel a resting order, settle one whose fate is unknown.
+"""
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from bot.app import Records, folder_of
-from bot.cli.leaving import TokenFile, submit_request, terminal_user
-from bot.cli.options import spread
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.orders import as_plain, print_order, print_orders, state_of
-from bot.cli.records import read
-from bot.cli.session import configured, equipped
+from bot.cli.command_setup import load_command_config, load_config_and_plugins
+from bot.cli.lookup import query_ledger
+from bot.cli.options import options_from_dataclass
+from bot.cli.output.console import (
+    ColumnKind,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_indented,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
+from bot.cli.signed_requests import TokenFileOption, submit_request, terminal_user
 from bot.clock import SystemClock
 from bot.config.model import Config
+from bot.domain.order import Order, Side
 from bot.domain.request import AdoptIntent, CancelOrder
-from bot.domain.submission import Mode
+from bot.domain.submission import IntentState, Mode
 from bot.errors import ConfigError, NotFound, Rejected
 from bot.paper.book import book_path
 from bot.paper.report import TicketReport, read_tickets
 from bot.store.cancels import ask
+from bot.store.codec import PREDICTIONS, stamp
+from bot.store.intents import ORDER
 from bot.store.orders import Asked, OrderRow, listed_of
+
+ORDER_COLUMNS = (
+    TableColumn("order", ColumnKind.TEXT),
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("what", ColumnKind.TEXT),
+    TableColumn("limit", ColumnKind.NUMBER),
+    TableColumn("filled", ColumnKind.NUMBER),
+    TableColumn("cash", ColumnKind.NUMBER),
+    TableColumn("state"),
+    TableColumn("mode"),
+    TableColumn("age"),
+    TableColumn("why", ColumnKind.TEXT),
+)
+
+
+FILL_COLUMNS = (
+    TableColumn("fill"),
+    TableColumn("at"),
+    TableColumn("shares", ColumnKind.NUMBER),
+    TableColumn("price", ColumnKind.NUMBER),
+    TableColumn("fee", ColumnKind.NUMBER),
+    TableColumn("cash", ColumnKind.NUMBER),
+)
+
+
+# Narrower than this a table of so many columns says nothing.
+MIN_TABLE_WIDTH = 110
+
+
+def print_orders(console: Console, rows: Sequence[OrderRow], now: datetime) -> None:
+    """Print a line for each, or where there is little room a few short ones."""
+    if console.width >= MIN_TABLE_WIDTH:
+        console.print(make_table(ORDER_COLUMNS, [_order_cells(one, now) for one in rows]))
+    else:
+        for one in rows:
+            _print_order_lines(console, one, now)
+    for line in in_doubt_advice(rows, now):
+        console.print(line)
+
+
+def in_doubt_advice(rows: Sequence[OrderRow], now: datetime) -> Iterator[str]:
+    """Yield what a person can do about what is in doubt, and what becomes of the rest by itself."""
+    for one in rows:
+        if one.row.state is IntentState.IN_DOUBT:
+            name, venue = one.row.intent.id, one.row.intent.ref.venue
+            yield (
+                f"{name} is in doubt and counts as spent: look at {venue}, then run: foxcast orders adopt {name} "
+                "--ref NAME if it is there, --absent if not"
+            )
+    if unknown := sum(one.row.state is IntentState.UNKNOWN for one in rows):
+        fences = [until for one in rows if (until := _effective_until(one)) is not None and until > now]
+        sure = f" from {format_minute(max(fences))} UTC on" if fences else ""
+        yield f"{unknown} without an answer: read back by the daemon or the next run, which knows for sure{sure}"
+
+
+def _effective_until(one: OrderRow) -> datetime | None:
+    if one.row.state is not IntentState.UNKNOWN:
+        return None
+    return next((attempt.sealed.fence for attempt in one.attempts if attempt.sealed is not None), None)
+
+
+def _print_order_lines(console: Console, one: OrderRow, now: datetime) -> None:
+    name, question, what, limit, filled, cash, state, mode, age, why = _order_cells(one, now)
+    console.print(f"{name}  {state}, {mode}, {age}")
+    print_indented(console, question)
+    print_indented(console, f"{what}, limit {limit}, filled {filled}, cash {cash}" if limit != NO_VALUE else what)
+    if why:
+        print_indented(console, why)
+
+
+def print_order_details(console: Console, one: OrderRow, now: datetime, ticket: TicketReport | None = None) -> None:
+    """Print all that is known of one; ``ticket`` is what its paper book says of it."""
+    row, order = one.row, one.row.intent.order
+    console.print(f"{row.intent.id}: {row.intent.action} on {row.intent.ref}, {order_status(one, now)}, {row.mode}")
+    if one.title:
+        print_indented(console, one.title)
+    console.print(
+        f"forecast {format_predictions_short(row.intent.predictions)}" if row.intent.predictions else "no forecast"
+    )
+    if order is not None:
+        console.print(
+            f"{order_description(order)} of {order.contract} at {order.limit:.4f} or better, "
+            f"for {order.cost:.2f} {order.currency} at most (fees {order.fees:.2f}, edge {order.edge:.4f})"
+        )
+    if one.decided:
+        console.print(f"let go because: {one.decided}")
+    _print_attempts(console, one, now)
+    _print_fills(console, one)
+    if ticket is not None:
+        _print_ticket(console, ticket)
+    for line in in_doubt_advice([one], now):
+        console.print(line)
+
+
+def _print_attempts(console: Console, one: OrderRow, now: datetime) -> None:
+    print_heading(console, f"Attempts ({len(one.attempts)})")
+    for attempt in reversed(one.attempts):
+        ended = f", settled {format_minute(attempt.settled_at)}" if attempt.settled_at else ""
+        named = f", {attempt.reference}" if attempt.reference else ""
+        fence = attempt.sealed.fence if attempt.sealed else None
+        until = f", may take effect until {format_minute(fence)}" if fence is not None and fence > now else ""
+        console.print(f"{attempt.number}. {format_minute(attempt.started_at)}: {attempt.state}{named}{ended}{until}")
+        if attempt.detail:
+            print_indented(console, attempt.detail)
+
+
+def _print_fills(console: Console, one: OrderRow) -> None:
+    if not one.fills:
+        return
+    print_heading(console, f"Fills ({len(one.fills)})")
+    rows = [
+        (
+            fill.reference,
+            format_minute(fill.at),
+            format_number(fill.shares),
+            format_number(fill.price, 4),
+            format_number(fill.fee, 4),
+            format_number(fill.cash),
+        )
+        for fill in one.fills
+    ]
+    console.print(make_table(FILL_COLUMNS, rows))
+
+
+def _print_ticket(console: Console, ticket: TicketReport) -> None:
+    print_heading(console, "In the paper book")
+    console.print(f"{ticket.state}: {ticket.why}" if ticket.why else ticket.state)
+    for name, value in ticket.report.items():
+        if value not in (None, "", ticket.why):
+            print_indented(console, f"{name.replace('_', ' ')} {value}")
+
+
+def order_to_json(one: OrderRow, now: datetime, ticket: TicketReport | None = None) -> dict[str, Any]:
+    """Return all that is known of one as JSON values; ``ticket`` is what its paper book says of it."""
+    row, order = one.row, one.row.intent.order
+    return {
+        "id": row.intent.id,
+        "venue": row.intent.ref.venue,
+        "account": row.intent.account,
+        "question": str(row.intent.ref),
+        "title": one.title,
+        "action": row.intent.action.value,
+        "mode": row.mode.value,
+        "state": row.state.value,
+        "rests": one.rests(now),
+        "planned_at": stamp(row.planned_at),
+        "changed_at": stamp(row.changed_at),
+        "decided": one.decided,
+        "why": one.why,
+        "forecast": row.intent.forecast,
+        "predictions": PREDICTIONS.plain(row.intent.predictions),
+        "order": None if order is None else ORDER.plain(order),
+        "filled": one.filled,
+        "fees": one.fees,
+        "cash": one.cash,
+        "paper": None if ticket is None else _ticket_to_json(ticket),
+        "attempts": [
+            {
+                "number": attempt.number,
+                "state": attempt.state.value,
+                "started_at": stamp(attempt.started_at),
+                "settled_at": stamp(attempt.settled_at),
+                "reference": attempt.reference,
+                "detail": attempt.detail,
+                "tag": attempt.sealed.tag if attempt.sealed else None,
+                "fence": stamp(attempt.sealed.fence) if attempt.sealed else None,
+            }
+            for attempt in one.attempts
+        ],
+        "fills": [
+            {
+                "reference": fill.reference,
+                "at": stamp(fill.at),
+                "shares": fill.shares,
+                "price": fill.price,
+                "fee": fill.fee,
+                "cash": fill.cash,
+            }
+            for fill in one.fills
+        ],
+    }
+
+
+def _ticket_to_json(ticket: TicketReport) -> dict[str, Any]:
+    return {"state": ticket.state, "why": ticket.why, "report": dict(ticket.report) or None}
+
+
+def order_status(one: OrderRow, now: datetime) -> str:
+    """Return where it stands in a word or two."""
+    if one.row.intent.order is None or one.row.state is not IntentState.ACKED:
+        return one.row.state.value
+    if one.whole:
+        return "filled"
+    if one.rests(now):
+        return "resting"
+    return "partly filled" if one.fills else "not filled"
+
+
+def order_description(order: Order) -> str:
+    """Return what an order is for in a few words."""
+    what = f"{order.side} {order.shares:.2f} {order.leg}"
+    return f"{what} ({order.option})" if order.option else what
+
+
+def _order_cells(one: OrderRow, now: datetime) -> tuple[str, ...]:
+    row, order = one.row, one.row.intent.order
+    what = row.intent.action.value if order is None else order_description(order)
+    if order is None and row.intent.predictions:
+        what = f"{what} {format_predictions_short(row.intent.predictions)}"
+    return (
+        row.intent.id,
+        str(row.intent.ref),
+        what,
+        NO_VALUE if order is None else f"{'at least ' if order.side is Side.SELL else ''}{order.limit:.3f}",
+        NO_VALUE if order is None else f"{one.filled:.2f}",
+        NO_VALUE if order is None else f"{one.cash:+.2f}",
+        order_status(one, now),
+        row.mode.value,
+        format_age(now - row.planned_at),
+        one.why,
+    )
+
 
 app = typer.Typer(add_completion=False, invoke_without_command=True)
 
-ID_HELP = "An order, as foxcast orders names it; the beginning of its name is enough where it is the only one."
+
+ORDER_HELP = "An order, as foxcast orders names it; the beginning of its name is enough where it is the only one."
+
+
 # Names are looked for among so many of the newest.
-KNOWN = 10_000
+MAX_ORDERS_SEARCHED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class OrdersOptions:
     """Which orders."""
 
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only at this venue.")] = None
@@ -50,23 +290,23 @@ class Options:
 
 
 @app.callback()
-@spread(Options)
-def orders(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(OrdersOptions)
+def orders(ctx: typer.Context, options: OrdersOptions) -> None:
     """List what was to leave, what became of it, and what was filled."""
     if ctx.invoked_subcommand is not None:
         return
     now = SystemClock().now()
     limit = None if options.show_all else options.limit
     asked = Asked(now=now, venue=options.venue, open=options.is_open, limit=limit, paper=options.on_paper)
-    found, count = _counted(configured(ctx), asked)
+    found, count = _load_orders_and_count(load_command_config(ctx), asked)
     if left_out := count - len(found):
         # Beside the answer, so that a program sees it too.
         sys.stderr.write(f"{left_out} of {count} orders are not shown, the oldest; see: foxcast orders --all\n")
     if options.as_json:
-        tickets = _tickets(configured(ctx), found)
-        emit([as_plain(one, now, tickets.get(one.row.intent.id)) for one in found])
+        tickets = _load_tickets(load_command_config(ctx), found)
+        print_json([order_to_json(one, now, tickets.get(one.row.intent.id)) for one in found])
         return
-    console = stdout()
+    console = stdout_console()
     if not found:
         console.print("nothing is under way" if options.is_open else "nothing was to leave yet")
         return
@@ -76,70 +316,72 @@ def orders(ctx: typer.Context, options: Options) -> None:
 @app.command()
 def show(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)],
+    name: Annotated[str, typer.Argument(metavar="ID", help=ORDER_HELP)],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show one order: why it was let go, each attempt, each fill, and what its paper book reports."""
-    config, now = configured(ctx), SystemClock().now()
-    one = _named(config, name)
-    ticket = _tickets(config, [one]).get(one.row.intent.id)
+    config, now = load_command_config(ctx), SystemClock().now()
+    one = _find_order(config, name)
+    ticket = _load_tickets(config, [one]).get(one.row.intent.id)
     if not as_json:
-        print_order(stdout(), one, now, ticket)
+        print_order_details(stdout_console(), one, now, ticket)
         return
-    told = as_plain(one, now, ticket)
+    told = order_to_json(one, now, ticket)
     if ticket is not None:
         # Of one order also the market that it met, which may be long.
         told["paper"]["market"] = ticket.market
-    emit(told)
+    print_json(told)
 
 
 @app.command()
-def cancel(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)]) -> None:
+def cancel(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="ID", help=ORDER_HELP)]) -> None:
     """Take an order back that rests at its venue or in the paper book. Open to all."""
-    config, now = configured(ctx), SystemClock().now()
-    one = _named(config, name)
+    config, now = load_command_config(ctx), SystemClock().now()
+    one = _find_order(config, name)
     if not one.rests(now):
-        message = f"order {one.row.intent.id} does not rest anywhere: it is {state_of(one, now)}"
+        message = f"order {one.row.intent.id} does not rest anywhere: it is {order_status(one, now)}"
         raise Rejected(message)
     ask(folder_of(config), CancelOrder(intent=one.row.intent.id, by=terminal_user(), asked_at=now))
-    stdout().print(f"cancel of {one.row.intent.id} asked for; the daemon does it within seconds, else the next run")
+    stdout_console().print(
+        f"cancel of {one.row.intent.id} asked for; the daemon does it within seconds, else the next run"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class AdoptOptions:
     """What a person says of one that is in doubt."""
 
-    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)]
+    name: Annotated[str, typer.Argument(metavar="ID", help=ORDER_HELP)]
     reference: Annotated[str, typer.Option("--ref", metavar="NAME", help="It is there, under this name.")] = ""
     absent: Annotated[bool, typer.Option("--absent", help="It is not there, and will not be.")] = False
     reason: Annotated[str, typer.Option(metavar="TEXT", help="How you know; kept in the audit.")] = ""
-    token_file: TokenFile = None
+    token_file: TokenFileOption = None
 
 
 @app.command()
-@spread(Word)
-def adopt(ctx: typer.Context, word: Word) -> None:
+@options_from_dataclass(AdoptOptions)
+def adopt(ctx: typer.Context, word: AdoptOptions) -> None:
     """Say what became of a submission that is in doubt, after a look at the venue."""
-    config, registry = equipped(ctx)
+    config, registry = load_config_and_plugins(ctx)
     if word.absent == bool(word.reference.strip()):
         message = "say one of two: --ref NAME where it is at the venue, --absent where it is not"
         raise ConfigError(message)
-    intent = _named(config, word.name).row.intent.id
+    intent = _find_order(config, word.name).row.intent.id
 
     def make(by: str, at: datetime) -> AdoptIntent:
         return AdoptIntent(
             by=by, asked_at=at, intent=intent, reference=word.reference, absent=word.absent, reason=word.reason
         )
 
-    stdout().print(submit_request(config, registry, make, token_file=word.token_file))
+    stdout_console().print(submit_request(config, registry, make, token_file=word.token_file))
 
 
-def _named(config: Config, name: str) -> OrderRow:
+def _find_order(config: Config, name: str) -> OrderRow:
     """Return the one order of that name; raises NotFound with the candidates where there are several."""
     found = [
         one
-        for one in _rows(config, Asked(now=SystemClock().now(), prefix=name, limit=KNOWN))
+        for one in _load_orders(config, Asked(now=SystemClock().now(), prefix=name, limit=MAX_ORDERS_SEARCHED))
         if one.row.intent.id.startswith(name)
     ]
     match [one for one in found if one.row.intent.id == name] or found:
@@ -154,7 +396,7 @@ def _named(config: Config, name: str) -> OrderRow:
             raise NotFound(message)
 
 
-def _tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, TicketReport]:
+def _load_tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, TicketReport]:
     """Return what the paper books say of those of the orders that are theirs."""
     wanted: dict[str, list[str]] = {}
     for one in rows:
@@ -171,12 +413,12 @@ def _tickets(config: Config, rows: Sequence[OrderRow]) -> Mapping[str, TicketRep
     return asyncio.run(tickets()) if wanted else {}
 
 
-def _rows(config: Config, asked: Asked) -> Sequence[OrderRow]:
-    return _counted(config, asked)[0]
+def _load_orders(config: Config, asked: Asked) -> Sequence[OrderRow]:
+    return _load_orders_and_count(config, asked)[0]
 
 
-def _counted(config: Config, asked: Asked) -> tuple[Sequence[OrderRow], int]:
+def _load_orders_and_count(config: Config, asked: Asked) -> tuple[Sequence[OrderRow], int]:
     async def rows(records: Records) -> tuple[Sequence[OrderRow], int]:
         return await records.ledger.submissions.readers.run(lambda database: listed_of(database, asked))
 
-    return read(config, rows)
+    return query_ledger(config, rows)

@@ -1,19 +1,27 @@
-"""``foxcast plugins``: everything that was found, imported only where it is enabled."""
+"""`foxcast plugins`: all plugins found, what they offer, and which are enabled or broken.
+
+Only enabled ones are imported.
+"""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
-from bot.cli.output.console import Column, Kind, emit, stdout, table
-from bot.cli.session import equipped
+from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.discovery import Candidate
 from bot.registry import Registry, Shelf
 from bot.specs import Spec
 
 app = typer.Typer(add_completion=False)
 
-COLUMNS = (Column("plugin"), Column("state"), Column("offers", Kind.TEXT), Column("from", Kind.TEXT))
+COLUMNS = (
+    TableColumn("plugin"),
+    TableColumn("state"),
+    TableColumn("offers", ColumnKind.TEXT),
+    TableColumn("from", ColumnKind.TEXT),
+)
 
 
 @app.command()
@@ -23,18 +31,18 @@ def plugins(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List plugins: what they offer, which are enabled, and what is broken."""
-    _, registry = equipped(ctx)
-    listed = [_listed(registry, plugin) for plugin in registry.found]
+    _, registry = load_config_and_plugins(ctx)
+    listed = [_plugin_to_json(registry, plugin) for plugin in registry.found]
     if as_json:
-        emit(listed)
+        print_json(listed)
         return
-    console = stdout()
-    console.print(table(COLUMNS, [_row(item) for item in listed]))
+    console = stdout_console()
+    console.print(make_table(COLUMNS, [_plugin_cells(item) for item in listed]))
     for broken in registry.broken:
         console.print(f"{broken.plugin.name} is broken: {broken.reason}")
 
 
-def _listed(registry: Registry, plugin: Candidate) -> dict[str, Any]:
+def _plugin_to_json(registry: Registry, plugin: Candidate) -> dict[str, Any]:
     reason = next((broken.reason for broken in registry.broken if broken.plugin is plugin), None)
     state = "broken" if reason else "enabled" if plugin in registry.enabled else "not enabled"
     return {
@@ -43,11 +51,11 @@ def _listed(registry: Registry, plugin: Candidate) -> dict[str, Any]:
         "where": plugin.where,
         "state": state,
         "reason": reason,
-        "offers": [*_offers(registry, plugin)],
+        "offers": [*_plugin_offers(registry, plugin)],
     }
 
 
-def _offers(registry: Registry, plugin: Candidate) -> Iterator[dict[str, Any]]:
+def _plugin_offers(registry: Registry, plugin: Candidate) -> Iterator[dict[str, Any]]:
     shelves: dict[str, Shelf[Any]] = {
         "venue": registry.venues,
         "forecaster": registry.forecasters,
@@ -65,7 +73,7 @@ def _offers(registry: Registry, plugin: Candidate) -> Iterator[dict[str, Any]]:
             yield {"kind": kind, "name": spec.name, "summary": spec.summary, "abilities": abilities}
 
 
-def _row(item: dict[str, Any]) -> tuple[str, str, str, str]:
+def _plugin_cells(item: dict[str, Any]) -> tuple[str, str, str, str]:
     offers = "; ".join(
         f"{offer['kind']} {offer['name']}" + (f" ({', '.join(offer['abilities'])})" if offer["abilities"] else "")
         for offer in item["offers"]

@@ -1,23 +1,41 @@
-"""``foxcast portfolio``: what each account has and gained.
+"""`foxcast portfolio`: cash.
 
-Paper books are read as they are, live accounts as read last. What was gained is worked out of the ledger for both.
+Positions and profit of each account, from paper books or the last reading of a live account.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from bot.app import Records
-from bot.cli.arm import require_venue
-from bot.cli.output.console import emit, heading, stdout
-from bot.cli.output.portfolio import Held, Holdings, as_plain, print_portfolio
-from bot.cli.output.profit import MARKET_COLUMNS, POINT_COLUMNS, as_csv, csv_market, plain_points, print_history
-from bot.cli.records import read
-from bot.cli.session import configured
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import query_ledger, require_configured_venue
+from bot.cli.output.console import (
+    ColumnKind,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_indented,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import NO_VALUE, format_age, format_day, format_number
+from bot.cli.profit_report import (
+    EQUITY_CSV_COLUMNS,
+    MARKET_CSV_COLUMNS,
+    equity_points_to_json,
+    market_csv_row,
+    print_equity_history,
+    print_profit,
+    profit_sums,
+    profit_to_json,
+    to_csv,
+)
 from bot.clock import SystemClock
 from bot.domain.account_profit import CENT, AccountProfit, account_profit
 from bot.domain.equity import EquityPoint, EquityReading, equity_points
@@ -29,11 +47,256 @@ from bot.errors import ConfigError
 from bot.paper.book import book_path
 from bot.paper.report import BookReport, read_report
 from bot.store import orders
+from bot.store.codec import stamp
 from bot.store.profits import AccountLane
+
+SUM_COLUMNS = (TableColumn("sum"), TableColumn("amount", ColumnKind.NUMBER))
+
+
+POSITION_COLUMNS = (
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("title", ColumnKind.TITLE),
+    TableColumn("side", ColumnKind.TEXT),
+    TableColumn("shares", ColumnKind.NUMBER),
+    TableColumn("cost", ColumnKind.NUMBER),
+    TableColumn("mark", ColumnKind.NUMBER),
+    TableColumn("value", ColumnKind.NUMBER),
+    TableColumn("gain", ColumnKind.NUMBER),
+    TableColumn("marked"),
+)
+
+
+EVENT_COLUMNS = (
+    TableColumn("event", ColumnKind.TEXT),
+    TableColumn("positions", ColumnKind.NUMBER),
+    TableColumn("cost", ColumnKind.NUMBER),
+    TableColumn("value", ColumnKind.NUMBER),
+    TableColumn("gain", ColumnKind.NUMBER),
+)
+
+
+# Narrower than this a table of so many columns says nothing.
+MIN_TABLE_WIDTH = 110
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldPosition:
+    """A position with its question; ``marked_at`` is when its price was looked at."""
+
+    position: Position
+    title: str
+    event: str
+    marked_at: datetime | None
+
+    @property
+    def value(self) -> float:
+        """What it would bring now, 0 where nobody buys."""
+        return self.position.shares * (self.position.mark or 0.0)
+
+    @property
+    def gain(self) -> float:
+        """What it would bring beyond what it cost."""
+        return self.value - self.position.paid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountHoldings:
+    """What an account of a venue has; without ``account`` nothing is traded there, and forecasts stand.
+
+    ``capital`` is known of paper books alone. ``titles`` are those of all questions that were traded, ``points`` the
+    equity over time.
+    """
+
+    venue: str
+    mode: Mode
+    name: str
+    standing: int = 0
+    account: Account | None = None
+    positions: tuple[HeldPosition, ...] = ()
+    fees: float = 0.0
+    profit: AccountProfit = field(default_factory=AccountProfit)
+    points: tuple[EquityPoint, ...] = ()
+    titles: Mapping[QuestionRef, str] = field(default_factory=dict)
+    capital: float | None = None
+    begun_at: datetime | None = None
+    faults: tuple[str, ...] = ()
+
+    @property
+    def reserved(self) -> float:
+        """What open orders hold back."""
+        return 0.0 if self.account is None else sum(order.reserves for order in self.account.orders)
+
+    @property
+    def value(self) -> float:
+        """What all positions would bring now."""
+        return sum(held.value for held in self.positions)
+
+    @property
+    def gain(self) -> float:
+        """What all positions would bring beyond what they cost."""
+        return sum(held.gain for held in self.positions)
+
+    @property
+    def by_event(self) -> Mapping[str, tuple[HeldPosition, ...]]:
+        """The positions of each event that has several."""
+        grouped: dict[str, list[HeldPosition]] = {}
+        for held in self.positions:
+            if held.event:
+                grouped.setdefault(held.event, []).append(held)
+        return {event: tuple(held) for event, held in grouped.items() if len(held) > 1}
+
+
+def print_holdings(console: Console, one: AccountHoldings, now: datetime) -> None:
+    """Print it for a person."""
+    account = one.account
+    print_heading(console, f"{one.venue}: {one.mode}, account {one.name}")
+    if one.standing:
+        console.print(f"forecasts stand on {one.standing} open questions")
+    if account is None:
+        return
+    if one.mode is not Mode.PAPER:
+        console.print(f"as it was read {format_age(now - account.at)}")
+    for fault in one.faults:
+        console.print(f"the book does not agree with itself: {fault}")
+    console.print(make_table(SUM_COLUMNS, _sum_rows(one, account)))
+    if account.orders:
+        console.print(f"{len(account.orders)} orders open; look at them with: foxcast orders --open")
+    if one.positions:
+        _print_positions(console, one, now)
+        _print_events(console, one)
+    else:
+        console.print("no positions")
+    print_profit(console, one.profit, one.titles)
+
+
+def holdings_to_json(one: AccountHoldings) -> dict[str, Any]:
+    """Return it as JSON values."""
+    account = one.account
+    return {
+        "venue": one.venue,
+        "mode": one.mode.value,
+        "account": one.name,
+        "standing_forecasts": one.standing,
+        "currency": None if account is None else account.currency,
+        "at": None if account is None else stamp(account.at),
+        "begun_at": stamp(one.begun_at),
+        "capital": one.capital,
+        "cash": None if account is None else account.cash,
+        "reserved": one.reserved,
+        "value": one.value,
+        "gain": one.gain,
+        "realised": None if account is None else one.profit.realised,
+        "fees": one.fees,
+        **profit_to_json(one.profit, one.titles),
+        "equity": None if account is None else account.equity,
+        "faults": [*one.faults],
+        "positions": [_position_to_json(held) for held in one.positions],
+        "orders": [
+            {
+                "id": order.id,
+                "question": None if order.ref is None else str(order.ref),
+                "contract": order.contract,
+                "leg": order.leg.value,
+                "side": order.side.value,
+                "limit": order.limit,
+                "shares": order.shares,
+                "reserves": order.reserves,
+                "expires_at": stamp(order.expires_at),
+            }
+            for order in (account.orders if account else ())
+        ],
+        "events": {event: {"gain": sum(h.gain for h in held)} for event, held in one.by_event.items()},
+    }
+
+
+def _position_to_json(held: HeldPosition) -> dict[str, Any]:
+    position = held.position
+    return {
+        "question": None if position.ref is None else str(position.ref),
+        "title": held.title,
+        "event": held.event or None,
+        "contract": position.contract,
+        "option": position.option or None,
+        "leg": position.leg.value,
+        "shares": position.shares,
+        "cost": position.paid,
+        "mark": position.mark,
+        "marked_at": stamp(held.marked_at),
+        "value": held.value,
+        "gain": held.gain,
+    }
+
+
+def _sum_rows(one: AccountHoldings, account: Account) -> list[tuple[str, str]]:
+    rows = [
+        ("cash, free", format_number(account.cash)),
+        ("held back by orders", format_number(one.reserved)),
+        ("positions, if sold now", format_number(one.value)),
+        (f"equity, {account.currency}", format_number(account.equity)),
+        ("gain of positions", f"{one.gain:+z.2f}"),
+        *profit_sums(one.profit),
+        ("fees paid", format_number(one.fees)),
+    ]
+    if one.capital is not None:
+        rows.append((f"begun {format_day(one.begun_at)} with", format_number(one.capital)))
+    return rows
+
+
+def _print_positions(console: Console, one: AccountHoldings, now: datetime) -> None:
+    print_heading(console, f"Positions ({len(one.positions)})")
+    rows = [_position_cells(held, now) for held in sorted(one.positions, key=lambda held: -held.position.paid)]
+    if console.width >= MIN_TABLE_WIDTH:
+        console.print(make_table(POSITION_COLUMNS, rows))
+        return
+    for name, title, side, shares, cost, mark, value, gain, marked in rows:
+        console.print(name)
+        if title:
+            print_indented(console, title)
+        print_indented(console, f"{shares} {side} for {cost}")
+        print_indented(console, f"mark {mark} ({marked}), value {value}, gain {gain}")
+
+
+def _print_events(console: Console, one: AccountHoldings) -> None:
+    if not one.by_event:
+        return
+    print_heading(console, "By event")
+    rows = [
+        (
+            event,
+            str(len(held)),
+            format_number(sum(one.position.paid for one in held)),
+            format_number(sum(one.value for one in held)),
+            f"{sum(one.gain for one in held):+z.2f}",
+        )
+        for event, held in one.by_event.items()
+    ]
+    if console.width >= MIN_TABLE_WIDTH:
+        console.print(make_table(EVENT_COLUMNS, rows))
+        return
+    for event, count, cost, value, gain in rows:
+        console.print(event)
+        print_indented(console, f"{count} positions, cost {cost}, value {value}, gain {gain}")
+
+
+def _position_cells(held: HeldPosition, now: datetime) -> tuple[str, ...]:
+    position = held.position
+    return (
+        position.contract if position.ref is None else str(position.ref),
+        held.title,
+        f"{position.leg} ({position.option})" if position.option else position.leg.value,
+        format_number(position.shares),
+        format_number(position.paid),
+        format_number(position.mark, 3),
+        format_number(held.value),
+        f"{held.gain:+z.2f}",
+        NO_VALUE if held.marked_at is None else format_age(now - held.marked_at),
+    )
+
 
 app = typer.Typer(add_completion=False)
 
-_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @app.command()
@@ -48,52 +311,52 @@ def portfolio(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what each account has and gained, on paper and live, per market and forecaster."""
-    config, now = configured(ctx), SystemClock().now()
+    config, now = load_command_config(ctx), SystemClock().now()
     if venue is not None:
-        require_venue(config, venue)
-    found = read(config, lambda records: gathered(records, venue, now))
+        require_configured_venue(config, venue)
+    found = query_ledger(config, lambda records: load_portfolio(records, venue, now))
     count = 0
     if csv_file is not None:
         count = _write_csv(csv_file, found, history=history)
     if as_json:
-        emit([_plain_history(one) for one in found] if history else [as_plain(one) for one in found])
+        print_json([_history_to_json(one) for one in found] if history else [holdings_to_json(one) for one in found])
     elif csv_file is not None:
-        stdout().print(f"{count} rows written to {csv_file}")
+        stdout_console().print(f"{count} rows written to {csv_file}")
     else:
-        _print(found, now, history=history)
+        _print_portfolio(found, now, history=history)
 
 
-def _print(found: Sequence[Holdings], now: datetime, *, history: bool) -> None:
-    console = stdout()
+def _print_portfolio(found: Sequence[AccountHoldings], now: datetime, *, history: bool) -> None:
+    console = stdout_console()
     if not found:
         console.print("no account has anything yet, and no forecast stands; foxcast run --once begins")
     for one in found:
         if not history:
-            print_portfolio(console, one, now)
+            print_holdings(console, one, now)
         elif one.points:
-            heading(console, f"{one.venue}: {one.mode}, account {one.name}")
-            print_history(console, one.points)
+            print_heading(console, f"{one.venue}: {one.mode}, account {one.name}")
+            print_equity_history(console, one.points)
         else:
             console.print(f"{one.venue}: {one.mode}, account {one.name} was never read")
 
 
-def _plain_history(one: Holdings) -> dict[str, Any]:
-    return {**_named_account(one), "history": plain_points(one.points)}
+def _history_to_json(one: AccountHoldings) -> dict[str, Any]:
+    return {**_account_to_json(one), "history": equity_points_to_json(one.points)}
 
 
-def _named_account(one: Holdings) -> dict[str, Any]:
+def _account_to_json(one: AccountHoldings) -> dict[str, Any]:
     currency = None if one.account is None else one.account.currency
     return {"venue": one.venue, "mode": one.mode.value, "account": one.name, "currency": currency}
 
 
-def _write_csv(path: Path, found: Sequence[Holdings], *, history: bool) -> int:
+def _write_csv(path: Path, found: Sequence[AccountHoldings], *, history: bool) -> int:
     """Write a row for each market, or each reading; return how many. Raises ConfigError for a file that cannot be."""
     rows = [
-        {**_named_account(one), **row} if history else csv_market(row, _named_account(one))
+        {**_account_to_json(one), **row} if history else market_csv_row(row, _account_to_json(one))
         for one in found
-        for row in (plain_points(one.points) if history else as_plain(one)["markets"])
+        for row in (equity_points_to_json(one.points) if history else holdings_to_json(one)["markets"])
     ]
-    text = as_csv(rows, POINT_COLUMNS if history else MARKET_COLUMNS)
+    text = to_csv(rows, EQUITY_CSV_COLUMNS if history else MARKET_CSV_COLUMNS)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -102,13 +365,13 @@ def _write_csv(path: Path, found: Sequence[Holdings], *, history: bool) -> int:
     return len(rows)
 
 
-async def gathered(records: Records, venue: str | None, now: datetime) -> list[Holdings]:
+async def load_portfolio(records: Records, venue: str | None, now: datetime) -> list[AccountHoldings]:
     """Return what the accounts of the venues in config have, those without anything left out."""
-    found = [await _of(records, name, now) for name in records.config.venues if venue in {None, name}]
+    found = [await _load_holdings(records, name, now) for name in records.config.venues if venue in {None, name}]
     return [one for one in found if one is not None]
 
 
-async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
+async def _load_holdings(records: Records, venue: str, now: datetime) -> AccountHoldings | None:
     mode, name = records.config.mode_of(venue), records.config.venues[venue].account
     submissions, path = records.ledger.submissions, book_path(records.folder, venue)
     standing = await submissions.readers.run(lambda database: orders.standing_forecasts(database, venue, name))
@@ -117,30 +380,30 @@ async def _of(records: Records, venue: str, now: datetime) -> Holdings | None:
         await records.ledger.readings.last(venue, name, paper=mode is Mode.PAPER) if report is None else report.account
     )
     if account is None:
-        return Holdings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
-    account = await _named(records, venue, account)
+        return AccountHoldings(venue=venue, mode=mode, name=name, standing=standing) if standing else None
+    account = await _with_known_questions(records, venue, account)
     fees = await submissions.readers.run(lambda database: orders.fees(database, venue, name))
-    profit, points, titles = await _profit(
+    profit, points, titles = await _load_profit(
         records, AccountLane(venue=venue, account=name, paper=mode is Mode.PAPER), account, report
     )
-    return Holdings(
+    return AccountHoldings(
         venue=venue,
         mode=mode,
         name=name,
         standing=standing,
         account=account,
-        positions=await _positions(records, account, report),
+        positions=await _load_positions(records, account, report),
         fees=fees if report is None else report.fees,
         profit=profit,
         points=points,
         titles=titles,
         capital=None if report is None else report.capital,
         begun_at=None if report is None else report.begun_at,
-        faults=() if report is None else (*report.faults, *_contradictions(profit, report)),
+        faults=() if report is None else (*report.faults, *_profit_contradictions(profit, report)),
     )
 
 
-async def _profit(
+async def _load_profit(
     records: Records, lane: AccountLane, account: Account, report: BookReport | None
 ) -> tuple[AccountProfit, tuple[EquityPoint, ...], Mapping[QuestionRef, str]]:
     """Return what the orders of an account gained, its equity over time, and the titles of what was traded."""
@@ -148,10 +411,10 @@ async def _profit(
     # What a paper book says of itself has no word of pairs; what was read of it has.
     last = await ledger.readings.last(lane.venue, lane.account, paper=lane.paper)
     redeems = account.redeems or (last is not None and last.redeems)
-    found = await ledger.profits.record(lane, _EVER, redeems=redeems)
+    found = await ledger.profits.record(lane, _BEGINNING, redeems=redeems)
     refs = {one.ref for one in found.book.contracts}
     known = await ledger.submissions.readers.run(lambda database: orders.subjects(database, refs))
-    points = equity_points([*_begun(report), *found.readings], found.book, found.fees)
+    points = equity_points([*_starting_reading(report), *found.readings], found.book, found.fees)
     profit = account_profit(
         found.book,
         account,
@@ -163,7 +426,7 @@ async def _profit(
     return profit, points, {ref: subject.title for ref, subject in known.items()}
 
 
-def _begun(report: BookReport | None) -> list[EquityReading]:
+def _starting_reading(report: BookReport | None) -> list[EquityReading]:
     """Return what a paper book began with as a reading; a live account begins with the first that there is."""
     if report is None:
         return []
@@ -171,7 +434,7 @@ def _begun(report: BookReport | None) -> list[EquityReading]:
     return [EquityReading(at=before, until=before, cash=report.capital, equity=report.capital)]
 
 
-def _contradictions(profit: AccountProfit, report: BookReport) -> Iterator[str]:
+def _profit_contradictions(profit: AccountProfit, report: BookReport) -> Iterator[str]:
     """Say where a paper book booked other gains than its orders come to; what waits for its payout is left out."""
     waiting = {one.contract for one in report.account.positions} & {
         one.contract for one in profit.markets if one.closed_at is not None
@@ -180,7 +443,7 @@ def _contradictions(profit: AccountProfit, report: BookReport) -> Iterator[str]:
         yield f"it realised {report.realised:+.2f}, and its orders come to {profit.realised:+.2f}"
 
 
-async def _named(records: Records, venue: str, account: Account) -> Account:
+async def _with_known_questions(records: Records, venue: str, account: Account) -> Account:
     """Return the account with the questions of what was bought here where the venue knows contracts alone."""
     name = records.config.venues[venue].account
     held: list[Position | OpenOrder] = [*account.positions, *account.orders]
@@ -204,14 +467,14 @@ async def _named(records: Records, venue: str, account: Account) -> Account:
     )
 
 
-async def _positions(records: Records, account: Account, report: BookReport | None) -> tuple[Held, ...]:
+async def _load_positions(records: Records, account: Account, report: BookReport | None) -> tuple[HeldPosition, ...]:
     refs = [position.ref for position in account.positions if position.ref is not None]
     known = await records.ledger.submissions.readers.run(lambda database: orders.subjects(database, refs))
 
-    def held(position: Position) -> Held:
+    def held(position: Position) -> HeldPosition:
         subject = known.get(position.ref) if position.ref is not None else None
         key = (position.contract, position.leg.value)
-        return Held(
+        return HeldPosition(
             position=position,
             title=subject.title if subject else "",
             event=(report.events.get(key, "") if report else "") or (subject.event if subject else ""),

@@ -1,30 +1,45 @@
-"""``foxcast preflight``: what would leave to a venue now, what it would cost, and why all else would not.
+"""`foxcast preflight`: what would be submitted to a venue now.
 
-The requests are made as they would be sent, by the venue's own writer, which is given a wire that takes nothing; a
-paper book is not opened. Whatever is read of the venue is read anew.
+What it would cost, and why everything else is held. Requests are built as they would be sent, with a write client
+that sends nothing.
 """
 
 import asyncio
 import math
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from bot.app import LEDGER_FILE, Records, folder_of, open_records
-from bot.cli.arm import VENUE_HELP, require_venue
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.preflight import Shown, as_plain, print_shown
-from bot.cli.paced import rates_beside
-from bot.cli.session import equipped
+from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.lookup import CONFIGURED_VENUE_HELP, require_configured_venue
+from bot.cli.output.console import (
+    ColumnKind,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_indented,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import format_predictions_short
+from bot.cli.output.predictions import describe_prediction_short as in_words
+from bot.cli.output.predictions import order_options
+from bot.cli.shared_rates import open_shared_rates
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.config.plugin_settings import settings_of
-from bot.domain.order import Account
+from bot.domain.order import Account, Order
 from bot.domain.permission import Arm
-from bot.domain.submission import Mode, Send
+from bot.domain.prediction import Shape
+from bot.domain.submission import Hold, Intent, Mode, Send
 from bot.errors import ConfigError, FoxcastError
 from bot.gate.armed import unarmed
 from bot.gate.brake import STOP_FILE, Brake
@@ -34,15 +49,251 @@ from bot.gate.lanes import lane_in
 from bot.gate.readiness import Readiness
 from bot.guards import comment_fee, credentials_of
 from bot.http import HttpReader
+from bot.ids import digest
 from bot.jobs.cases import Around
 from bot.jobs.preflight import Look, Preflight, look
 from bot.jobs.ready import Preparing, make_ready
-from bot.jobs.rehearse import Rehearsing, no_wire, rehearse
+from bot.jobs.rehearse import Rehearsal, Rehearsing, no_wire, rehearse
 from bot.outfit import Outfitter
 from bot.ports import Submitter
 from bot.registry import Registry
+from bot.store.codec import PREDICTIONS, stamp
+from bot.store.intents import ORDER
 from bot.store.lock import is_running, last_holder
 from bot.venues import Venues
+
+ORDER_COLUMNS = (
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("order", ColumnKind.TEXT),
+    TableColumn("shares", ColumnKind.NUMBER),
+    TableColumn("limit", ColumnKind.NUMBER),
+    TableColumn("price", ColumnKind.NUMBER),
+    TableColumn("cost", ColumnKind.NUMBER),
+    TableColumn("fees", ColumnKind.NUMBER),
+    TableColumn("edge", ColumnKind.NUMBER),
+    TableColumn("content"),
+)
+
+
+FORECAST_COLUMNS = (
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("forecast", ColumnKind.TEXT),
+    TableColumn("why", ColumnKind.TEXT),
+    TableColumn("content"),
+)
+
+
+HELD_COLUMNS = (
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("asked again"),
+    TableColumn("held because", ColumnKind.TEXT),
+)
+
+
+REASON_COLUMNS = (TableColumn("forecasts", ColumnKind.NUMBER), TableColumn("held because", ColumnKind.TEXT))
+
+
+# Beyond so many, those that are held are counted by reason.
+MAX_HELD_SHOWN = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightReport:
+    """What was found: ``armed`` says whether a live venue is, ``account`` how the account is known.
+
+    ``is_supposed``: it is not, and all is shown as if it were.
+    ``lacking`` is what a live venue needs besides; ``rehearsals`` are the requests, by intent, of the first that leave.
+    """
+
+    venue: str
+    mode: Mode
+    armed: str
+    account: str
+    looks: tuple[Look, ...]
+    missing_requirements: tuple[str, ...] = ()
+    assumes_armed: bool = False
+    rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
+
+    @property
+    def sends(self) -> tuple[tuple[Look, Send], ...]:
+        """What would leave."""
+        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, Send))
+
+    @property
+    def holds(self) -> tuple[tuple[Look, Hold], ...]:
+        """What would not."""
+        return tuple((look, look.decision) for look in self.looks if isinstance(look.decision, Hold))
+
+    @property
+    def cost(self) -> float:
+        """What all orders together would cost at most."""
+        return sum(send.intent.order.cost for _, send in self.sends if send.intent.order is not None)
+
+
+def print_preflight(console: Console, shown: PreflightReport) -> None:
+    """Print it for a person."""
+    console.print(f"{shown.venue}: mode {shown.mode}" + (f", {shown.armed}" if shown.armed else ""))
+    for what in shown.missing_requirements:
+        console.print(f"not ready, {what}")
+    if shown.account:
+        console.print(f"account: {shown.account}")
+    if shown.assumes_armed:
+        console.print("shown as if it were armed, without bounds of an arm record")
+    elif shown.armed not in {"", "armed"}:
+        console.print(f"to see what would leave once it is armed: foxcast preflight {shown.venue} --as-if-armed")
+    where = "into the paper book" if shown.mode is Mode.PAPER else "to the venue"
+    console.print(f"{len(shown.sends)} would leave {where}, {len(shown.holds)} are held; nothing was sent")
+    orders = [send.intent for _, send in shown.sends if send.intent.order is not None]
+    if orders:
+        print_heading(console, f"Orders, {shown.cost:.2f} {_order_currency(orders)} at most".rstrip())
+        console.print(
+            make_table(
+                ORDER_COLUMNS, [_order_cells(intent, intent.order) for intent in orders if intent.order is not None]
+            )
+        )
+    forecasts = [(look, send.intent, send.why) for look, send in shown.sends if send.intent.order is None]
+    if forecasts:
+        print_heading(console, "Forecasts")
+        rows = [
+            (
+                str(intent.ref),
+                _short_predictions(intent, look.case.question.shape),
+                why,
+                request_content_summary(intent),
+            )
+            for look, intent, why in forecasts
+        ]
+        console.print(make_table(FORECAST_COLUMNS, rows))
+    if shown.rehearsals and shown.mode is not Mode.PAPER:
+        _print_requests(console, shown)
+    _print_held(console, shown)
+
+
+def preflight_to_json(shown: PreflightReport) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "venue": shown.venue,
+        "mode": shown.mode.value,
+        "armed": shown.armed or None,
+        "account": shown.account or None,
+        "cost": shown.cost,
+        "as_if_armed": shown.assumes_armed,
+        "lacking": list(shown.missing_requirements),
+        "sends": [
+            order_options(_send_to_json(send, shown.rehearsals.get(send.intent.id)), look.case.question.shape)
+            for look, send in shown.sends
+        ],
+        "holds": [
+            {
+                "question": str(look.case.forecast.ref),
+                "forecast": look.case.forecast.id,
+                "why": hold.why,
+                "until": stamp(hold.until),
+            }
+            for look, hold in shown.holds
+        ],
+    }
+
+
+def _short_predictions(intent: Intent, shape: Shape) -> str:
+    return format_predictions_short(intent.predictions, partial(in_words, shape=shape))
+
+
+def request_content_summary(intent: Intent) -> str:
+    """Return the size of what its request would be made of, and the beginning of its digest."""
+    return _size_and_digest(_request_content(intent))
+
+
+def _size_and_digest(text: str) -> str:
+    body = text.encode()
+    return f"{len(body)} bytes, {digest(body)[:12]}"
+
+
+def _request_content(intent: Intent) -> str:
+    return PREDICTIONS.encode(intent.predictions) if intent.order is None else ORDER.encode(intent.order)
+
+
+def _print_requests(console: Console, shown: PreflightReport) -> None:
+    """Print each request as it would be sent, without secrets."""
+    print_heading(console, f"Requests ({len(shown.rehearsals)} of {len(shown.sends)}), as they would be sent now")
+    for preflight_look, send in shown.sends:
+        if (one := shown.rehearsals.get(send.intent.id)) is None:
+            continue
+        console.print(f"{send.intent.ref}  {preflight_look.case.question.title}")
+        if one.why:
+            print_indented(console, f"it would be refused before sending: {one.why}")
+        elif one.sealed is None:
+            print_indented(console, f"no request is made beforehand; {request_content_summary(send.intent)}")
+        else:
+            until = one.sealed.fence
+            bound = "read back at once" if until is None else f"may take effect until {until:%Y-%m-%d %H:%M:%S} UTC"
+            print_indented(console, f"{_size_and_digest(one.sealed.body)}, {bound}, found again by {one.sealed.tag}")
+            print_indented(console, one.sealed.body)
+        if one.comment:
+            print_indented(console, "then, once it stands, the comment:")
+            print_indented(console, one.comment, by=6)
+
+
+def _print_held(console: Console, shown: PreflightReport) -> None:
+    if not shown.holds:
+        return
+    print_heading(console, "Held")
+    if len(shown.holds) <= MAX_HELD_SHOWN:
+        rows = [
+            (str(look.case.forecast.ref), f"{hold.until:%Y-%m-%d %H:%M}" if hold.until else "not by itself", hold.why)
+            for look, hold in shown.holds
+        ]
+        console.print(make_table(HELD_COLUMNS, rows))
+        return
+    counted = Counter(hold.why for _, hold in shown.holds)
+    console.print(make_table(REASON_COLUMNS, [(str(count), why) for why, count in counted.most_common()]))
+
+
+def _order_cells(intent: Intent, order: Order) -> tuple[str, ...]:
+    what = f"{order.side} {order.leg}" + (f" {order.option}" if order.option else "")
+    return (
+        str(intent.ref),
+        what,
+        f"{order.shares:.2f}",
+        f"{order.limit:.4f}",
+        f"{order.expected:.4f}",
+        f"{order.cost:.2f}",
+        f"{order.fees:.2f}",
+        f"{order.edge:.4f}",
+        request_content_summary(intent),
+    )
+
+
+def _send_to_json(send: Send, rehearsal: Rehearsal | None) -> dict[str, Any]:
+    body = _request_content(send.intent).encode()
+    order = send.intent.order
+    return {
+        "question": str(send.intent.ref),
+        "forecast": send.intent.forecast,
+        "intent": send.intent.id,
+        "why": send.why,
+        "predictions": PREDICTIONS.plain(send.intent.predictions),
+        "order": None if order is None else ORDER.plain(order),
+        "bytes": len(body),
+        "sha256": digest(body),
+        "request": None if rehearsal is None else _request_to_json(rehearsal),
+    }
+
+
+def _request_to_json(rehearsal: Rehearsal) -> dict[str, Any]:
+    sealed = rehearsal.sealed
+    return {
+        "body": None if sealed is None else sealed.body,
+        "tag": None if sealed is None else sealed.tag,
+        "fence": None if sealed is None else stamp(sealed.fence),
+        "why_not": rehearsal.why or None,
+        "comment": rehearsal.comment or None,
+    }
+
+
+def _order_currency(intents: list[Intent]) -> str:
+    return next((intent.order.currency for intent in intents if intent.order is not None), "")
+
 
 app = typer.Typer(add_completion=False)
 
@@ -50,7 +301,7 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def preflight(
     ctx: typer.Context,
-    venue: Annotated[str, typer.Argument(metavar="VENUE", help=VENUE_HELP)],
+    venue: Annotated[str, typer.Argument(metavar="VENUE", help=CONFIGURED_VENUE_HELP)],
     *,
     requests: Annotated[int, typer.Option(min=0, metavar="N", help="Show so many requests in full.")] = 10,
     as_if_armed: Annotated[bool, typer.Option("--as-if-armed", help="Show what would leave once it is armed.")] = False,
@@ -60,33 +311,35 @@ def preflight(
 
     Each request is shown as it would be sent, without secrets; nothing is sent.
     """
-    config, registry = equipped(ctx)
-    require_venue(config, venue)
+    config, registry = load_config_and_plugins(ctx)
+    require_configured_venue(config, venue)
     if config.mode_of(venue) is Mode.OFF or venue not in registry.venues:
         message = f"{venue} is off, or its plugin is not enabled; nothing would leave"
         raise ConfigError(message)
-    shown = asyncio.run(_shown(config, registry, venue, _Wish(requests=requests, as_if_armed=as_if_armed)))
+    shown = asyncio.run(
+        _load_preflight(config, registry, venue, _PreflightOptions(requests=requests, as_if_armed=as_if_armed))
+    )
     if as_json:
-        emit(as_plain(shown))
+        print_json(preflight_to_json(shown))
     else:
-        print_shown(stdout(), shown)
+        print_preflight(stdout_console(), shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wish:
+class _PreflightOptions:
     """How many requests are shown in full, and whether a live venue is taken for armed."""
 
     requests: int
     as_if_armed: bool
 
 
-async def _shown(config: Config, registry: Registry, venue: str, wish: _Wish) -> Shown:
+async def _load_preflight(config: Config, registry: Registry, venue: str, wish: _PreflightOptions) -> PreflightReport:
     clock, random = SystemClock(), SeededRandom(config.seed)
     spec = registry.venues[venue]
     async with AsyncExitStack() as stack:
         records = await stack.enter_async_context(open_records(config))
         wanted = spec.rates(settings_of(spec, config))
-        rates = await rates_beside(config, wanted, clock=clock, random=random, stack=stack)
+        rates = await open_shared_rates(config, wanted, clock=clock, random=random, stack=stack)
         http = await stack.enter_async_context(HttpReader(clock=clock, random=random, rates=rates))
         outfitter = Outfitter(
             config=config,
@@ -99,16 +352,18 @@ async def _shown(config: Config, registry: Registry, venue: str, wish: _Wish) ->
             rates=rates,
             open_wire=no_wire,
         )
-        return await _Room(outfitter, records, http, lane_in(config, venue, registry.configurable)).shown(wish)
+        return await _PreflightVenue(
+            outfitter, records, http, lane_in(config, venue, registry.configurable)
+        ).load_report(wish)
 
 
-class _Room:
+class _PreflightVenue:
     """One venue, opened to be looked at."""
 
     def __init__(self, outfitter: Outfitter, records: Records, http: HttpReader, lane: Lane) -> None:
         self._outfitter, self._records, self._http, self._lane = outfitter, records, http, lane
 
-    async def shown(self, wish: _Wish) -> Shown:
+    async def load_report(self, wish: _PreflightOptions) -> PreflightReport:
         """Return all that is to be shown."""
         lane, now = self._lane, self._outfitter.clock.now()
         planner, reader = await self._outfitter.planner(lane.venue), await self._outfitter.venue(lane.venue)
@@ -116,9 +371,9 @@ class _Room:
         leaves = await self._records.ledger.leave.standing({lane.venue: lane.account}, now=now, paper=paper)
         why_not = unarmed(lane, leaves.arms.get(lane.venue), now) if lane.live else None
         if why_not and wish.as_if_armed:
-            leaves = replace(leaves, arms={lane.venue: _armed(lane, now)})
+            leaves = replace(leaves, arms={lane.venue: _assumed_arm_record(lane, now)})
         readiness = await self._readiness(now)
-        account, said = await _account(self._outfitter.config, self._records, lane.venue)
+        account, said = await _load_account(self._outfitter.config, self._records, lane.venue)
         parts = Preflight(
             around=Around(
                 ledger=self._records.ledger,
@@ -133,16 +388,16 @@ class _Room:
             accounts={} if account is None else {lane.venue: account},
         )
         looks = await look(parts, lane.venue)
-        rehearsing, fault = await self._rehearsing()
-        return Shown(
+        rehearsing, fault = await self._open_rehearsal()
+        return PreflightReport(
             venue=lane.venue,
             mode=lane.mode,
             armed=(why_not or "armed") if lane.live else "",
-            is_supposed=why_not is not None and wish.as_if_armed,
-            lacking=(*readiness.lacking(lane.venue), *fault) if lane.live else (),
+            assumes_armed=why_not is not None and wish.as_if_armed,
+            missing_requirements=(*readiness.lacking(lane.venue), *fault) if lane.live else (),
             account=said if planner is not None else "",
             looks=tuple(looks),
-            rehearsals=await rehearse(rehearsing, _sends(looks)[: wish.requests]),
+            rehearsals=await rehearse(rehearsing, _planned_sends(looks)[: wish.requests]),
         )
 
     @property
@@ -170,7 +425,7 @@ class _Room:
         await make_ready(preparing)
         return readiness
 
-    async def _rehearsing(self) -> tuple[Rehearsing, tuple[str, ...]]:
+    async def _open_rehearsal(self) -> tuple[Rehearsing, tuple[str, ...]]:
         """Return what requests are made with, and why that cannot be, which would keep a daemon from starting."""
         registry, lane = self._outfitter.registry, self._lane
         writer: Submitter | None = None
@@ -187,7 +442,7 @@ class _Room:
         return rehearsing, fault
 
 
-def _armed(lane: Lane, now: datetime) -> Arm:
+def _assumed_arm_record(lane: Lane, now: datetime) -> Arm:
     """Return an arm record that nobody made, without bounds of its own; the caps of config hold."""
     return Arm(
         id="",
@@ -203,11 +458,11 @@ def _armed(lane: Lane, now: datetime) -> Arm:
     )
 
 
-def _sends(looks: list[Look]) -> list[tuple[Case, Send]]:
+def _planned_sends(looks: list[Look]) -> list[tuple[Case, Send]]:
     return [(one.case, one.decision) for one in looks if isinstance(one.decision, Send)]
 
 
-async def _account(config: Config, records: Records, venue: str) -> tuple[Account | None, str]:
+async def _load_account(config: Config, records: Records, venue: str) -> tuple[Account | None, str]:
     """Return the account as it was read last, or as a paper book would begin, and how it is known."""
     table, paper = config.venues[venue], config.mode_of(venue) is Mode.PAPER
     known = await records.ledger.leave.last_account(venue, table.account, paper=paper)

@@ -1,4 +1,7 @@
-"""A question of somebody's own, as TOML or JSON: read, checked, and told what to mend."""
+"""A person's own question as a TOML or JSON file.
+
+Its tables, their validation with messages that say what to correct, and how they become a question.
+"""
 
 import json
 import math
@@ -6,29 +9,287 @@ import re
 import stat
 import tomllib
 import unicodedata
-from datetime import datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
-from bot.cli.question_tables import QuestionTable
 from bot.config.document import Key
 from bot.config.nearest import instead
 from bot.config.problems import KINDS, TEXTS, dotted
 from bot.config.shape import at, known, names
+from bot.domain.curves import curve_through
 from bot.domain.invisible import visible
-from bot.domain.question import Question, QuestionRef
+from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
+from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.errors import ContractError, NotFound
 
+DATE_KIND = "date"
+
+
+DEFAULT_GRID_POINTS = 201
+
+
+MAX_TEXT_CHARS = 200_000
+
+
+# Names of files and columns are made of keys.
+_FORBIDDEN_KEY_CHARS = frozenset("/\\ \u00a0")
+
+
+def parse_moment(value: object) -> datetime:
+    """Return a date, a moment or the text of one, in UTC unless it says otherwise; raises ValueError with the form."""
+    try:
+        read = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        read = None
+    if isinstance(read, datetime):
+        return read if read.tzinfo else read.replace(tzinfo=UTC)
+    if isinstance(read, date):
+        return datetime(read.year, read.month, read.day, tzinfo=UTC)
+    message = f"should be a moment such as 2026-12-31 or 2026-12-31T18:00:00Z, and is {str(value)[:40]!r}"
+    raise ValueError(message)
+
+
+def _validate_key(text: str) -> str:
+    if (
+        text != visible(text)
+        or not text.isprintable()
+        or text.startswith(".")
+        or not _FORBIDDEN_KEY_CHARS.isdisjoint(text)
+    ):
+        message = 'should have printable characters alone, no blanks, slashes or dot in front; such as "rain-in-paris"'
+        raise ValueError(message)
+    return text
+
+
+def _wrap_target(value: object) -> object:
+    return value if isinstance(value, dict) else {"resolves_at": value}
+
+
+LongText = Annotated[str, StringConstraints(max_length=MAX_TEXT_CHARS, strict=True)]
+
+
+TextLine = Annotated[str, StringConstraints(max_length=1000, min_length=1, strip_whitespace=True, strict=True)]
+
+
+MomentValue = Annotated[datetime, BeforeValidator(parse_moment)]
+
+
+FiniteNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+ProbabilityValue = Annotated[float, Field(strict=True, ge=0, le=1)]
+
+
+# A number, or where the question asks for a date, a date.
+GridPoint: TypeAlias = FiniteNumber | datetime | date | str
+
+
+class QuestionFileTable(BaseModel):
+    """A table: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class ShapeTable(QuestionFileTable):
+    """What is asked for: yes or no, one of the ``options``, or a number or date on a grid.
+
+    The grid is given point by point, or as a ``range`` that is divided evenly into ``points``.
+    """
+
+    kind: Literal["binary", "choice", "number", "date"] = "binary"
+    options: tuple[TextLine, ...] = Field(default=(), max_length=500)
+    grid: tuple[GridPoint, ...] = Field(default=(), max_length=10_000)
+    range: tuple[GridPoint, GridPoint] | None = None
+    points: int = Field(default=DEFAULT_GRID_POINTS, strict=True, ge=2, le=10_000)
+    unit: Annotated[str, StringConstraints(max_length=100)] = ""
+    open_lower: bool = False
+    open_upper: bool = False
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "ShapeTable":
+        self.shape()
+        return self
+
+    def shape(self) -> Shape:
+        """Return the shape; raises ValueError that says what is missing, too much, or out of order."""
+        curved = self.kind in {"number", DATE_KIND}
+        unused = {*({"grid", "range", "points", "unit", "open_lower", "open_upper"} if not curved else ())}
+        unused |= {"options"} if self.kind != "choice" else set()
+        if odd := sorted(unused & self.model_fields_set):
+            message = f"{', '.join(odd)} is nothing that a {self.kind} question has; take it out, or change kind"
+            raise ValueError(message)
+        if self.kind == "binary":
+            return BinaryShape()
+        if self.kind == "choice":
+            return ChoiceShape(options=self.options)
+        return self._curve()
+
+    def value(self, point: GridPoint) -> float:
+        """Return a point of the grid as a number: a date is seconds since 1970; raises ValueError."""
+        if self.kind == DATE_KIND:
+            return parse_moment(point).timestamp()
+        if isinstance(point, float | int):
+            return float(point)
+        message = f'{str(point)!r} is no number; for dates write kind = "date"'
+        raise ValueError(message)
+
+    def _curve(self) -> CurveShape:
+        if self.kind == DATE_KIND and self.unit:
+            message = "unit is for numbers; take it out"
+            raise ValueError(message)
+        if (self.range is None) == (not self.grid):
+            message = f"a {self.kind} needs either grid = [...] or range = [LOW, HIGH]"
+            raise ValueError(message)
+        if self.grid and "points" in self.model_fields_set:
+            message = "points divides a range, and goes with no grid; take it out"
+            raise ValueError(message)
+        return CurveShape(
+            grid=tuple(map(self.value, self.grid)) or self._even(),
+            unit=DATE_KIND if self.kind == DATE_KIND else self.unit,
+            open_lower=self.open_lower,
+            open_upper=self.open_upper,
+        )
+
+    def _even(self) -> tuple[float, ...]:
+        low, high = (self.value(point) for point in self.range or ())
+        if low >= high:
+            message = "range should go from the lower to the higher bound"
+            raise ValueError(message)
+        steps = self.points - 1
+        return (*(low + (high - low) * index / steps for index in range(steps)), high)
+
+
+class TargetTable(QuestionFileTable):
+    """One scored event: named by its date, unless it has a ``key``."""
+
+    key: TextLine | None = None
+    resolves_at: MomentValue | None = None
+
+    @model_validator(mode="after")
+    def _is_named(self) -> "TargetTable":
+        if self.key is None and self.resolves_at is None:
+            message = "a target needs resolves_at or a key"
+            raise ValueError(message)
+        return self
+
+    def target(self) -> Target:
+        """Return the target."""
+        day = "" if self.resolves_at is None else self.resolves_at.astimezone(UTC).date().isoformat()
+        return Target(key=self.key or day, resolves_at=self.resolves_at)
+
+
+class CrowdTable(QuestionFileTable):
+    """What others believe, in one of the forms, and when they did."""
+
+    probability: ProbabilityValue | None = None
+    probabilities: dict[str, ProbabilityValue] | None = None
+    cdf: tuple[ProbabilityValue, ...] | None = None
+    quantiles: dict[str, GridPoint] | None = None
+    at: MomentValue | None = None
+    explanation: LongText = ""
+
+    def prediction(self, table: ShapeTable, shape: Shape) -> Prediction:
+        """Return what they believe; raises ValueError for a form that does not answer the shape."""
+        wanted = {"binary": "probability", "choice": "probabilities"}.get(shape.kind, "quantiles or cdf")
+        given = {"probability", "probabilities", "cdf", "quantiles"} & self.model_fields_set
+        if len(given) != 1 or not given <= {*wanted.split(" or ")}:
+            message = f"crowd: a {table.kind} question has a crowd with {wanted}, and nothing beside"
+            raise ValueError(message)
+        if self.probability is not None:
+            return Binary(self.probability)
+        if self.probabilities is not None:
+            return Choice(self.probabilities)
+        return self._curve(table, shape)
+
+    def _curve(self, table: ShapeTable, shape: Shape) -> Curve:
+        if self.cdf is not None or not isinstance(shape, CurveShape):
+            return Curve(self.cdf or ())
+        try:
+            levels = {float(level): table.value(point) for level, point in (self.quantiles or {}).items()}
+            return curve_through(levels, shape)
+        except ValueError as error:
+            message = f'crowd.quantiles: {error}; write them as {{ "0.1" = ..., "0.5" = ..., "0.9" = ... }}'
+            raise ValueError(message) from error
+
+
+class QuestionTable(QuestionFileTable):
+    """A whole file."""
+
+    title: TextLine
+    key: Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_validate_key)] | None = None
+    criteria: LongText = ""
+    background: LongText = ""
+    url: Annotated[str, StringConstraints(pattern=r"^https?://\S+$", max_length=2000)] | None = None
+    source: Annotated[str, StringConstraints(max_length=100)] = ""
+    closes_at: MomentValue | None = None
+    as_of: MomentValue | None = None
+    facts: dict[str, str] = Field(default_factory=dict)
+    shape: ShapeTable = ShapeTable()
+    targets: tuple[Annotated[TargetTable, BeforeValidator(_wrap_target)], ...] = Field(default=(), max_length=100)
+    crowd: CrowdTable | None = None
+
+    def question(self, ref: QuestionRef, *, now: datetime) -> Question:
+        """Return the question; raises ValueError."""
+        shape = self.shape.shape()
+        if self.as_of is not None and self.as_of > now:
+            message = "as_of: lies in the future; leave it out to forecast with all that is known now"
+            raise ValueError(message)
+        given: dict[str, Any] = self.model_dump(
+            include={"title", "criteria", "background", "url", "source", "closes_at", "as_of", "facts"}
+        )
+        return Question(
+            **given,
+            ref=ref,
+            shape=shape,
+            targets=tuple(table.target() for table in self.targets) or (Target(),),
+            family=self.shape.kind,
+            crowd=self._crowd(shape, now),
+        )
+
+    def _crowd(self, shape: Shape, now: datetime) -> Crowd | None:
+        if self.crowd is None:
+            return None
+        known_at = self.as_of or now
+        at = self.crowd.at or known_at
+        if at > known_at:
+            message = f"crowd.at: {at.isoformat()} is after {known_at.isoformat()}, up to which all is known"
+            raise ValueError(message)
+        prediction = self.crowd.prediction(self.shape, shape)
+        return Crowd(prediction=prediction, at=at, explanation=self.crowd.explanation)
+
+
 FILE_VENUE = "file"
-ENDINGS = (".toml", ".json")
+
+
+FILE_SUFFIXES = (".toml", ".json")
+
+
 MAX_BYTES = 1024 * 1024
-SLUG_CHARS = 80
+
+
+MAX_KEY_CHARS = 80
+
+
 # No key has more than three parts; the parser needs a time that grows with the square of them.
-_PART = r"(?:[\w-]++|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+')"
-_DEEP_KEY = re.compile(rf"(?<![\w\\-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{16}}")
+_KEY_PART = r"(?:[\w-]++|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+')"
+
+
+_DEEP_KEY = re.compile(rf"(?<![\w\\-]){_KEY_PART}(?:[ \t]*+\.[ \t]*+{_KEY_PART}){{16}}")
+
+
 EXAMPLES = {"title": 'title = "Will it rain in Paris on 24 December 2026?"'}
 
 
@@ -38,27 +299,27 @@ def read_question(path: Path, *, now: datetime) -> Question:
     Raises NotFound for a file that is not there, and ContractError, with a line for each fault that names file, key and
     remedy, for one that is not of the documented form.
     """
-    table = _checked(path, _parsed(path))
+    table = _validate_table(path, _parse_file(path))
     try:
-        key = table.key or slug(table.title)
+        key = table.key or title_to_key(table.title)
         return table.question(QuestionRef(FILE_VENUE, key), now=now)
     except ValueError as error:
         message = f"{path}: {str(error).removeprefix(f'{FILE_VENUE}:')}"
         raise ContractError(message) from error
 
 
-def slug(title: str) -> str:
+def title_to_key(title: str) -> str:
     """Return a title as a key: lower-case letters and digits of any script with hyphens between; raises ValueError."""
     words = re.findall(r"\w+", visible(unicodedata.normalize("NFKC", title)).casefold().replace("_", " "))
     joined = "-".join(words)
     if not joined:
         message = 'title: has no letter or digit to make a key of; add one, such as key = "rain-in-paris"'
         raise ValueError(message)
-    return joined[:SLUG_CHARS].rstrip("-")
+    return joined[:MAX_KEY_CHARS].rstrip("-")
 
 
-def _parsed(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
-    text = _text(path)
+def _parse_file(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
+    text = _read_text(path)
     is_json = path.suffix.lower() == ".json"
     if not is_json and (deep := _DEEP_KEY.search(text)) is not None:
         line = text.count("\n", 0, deep.start()) + 1
@@ -77,7 +338,7 @@ def _parsed(path: Path) -> Any:  # noqa: ANN401 - the edge of JSON and TOML
     raise ContractError(message)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         # To open a pipe would wait for somebody who writes, and a device may never end.
         if not stat.S_ISREG(path.stat().st_mode):
@@ -98,28 +359,28 @@ def _text(path: Path) -> str:
         raise ContractError(message) from error
 
 
-def _checked(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - as it was parsed
+def _validate_table(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - as it was parsed
     if not isinstance(plain, dict):
         message = f"{path}: should be one table (in JSON an object) with a title"
         raise ContractError(message)
     try:
         return QuestionTable.model_validate(plain)
     except ValidationError as error:
-        lines = _lines(path, error.errors(include_url=False))
+        lines = _fault_lines(path, error.errors(include_url=False))
     # Without its cause: pydantic repeats the whole file.
     raise ContractError("\n".join(lines)) from None
 
 
-def _lines(path: Path, faults: list[ErrorDetails]) -> list[str]:
+def _fault_lines(path: Path, faults: list[ErrorDetails]) -> list[str]:
     """Tell the first fault of each key: where several types would do, each of them has its own."""
     told: dict[Key, str] = {}
     for fault in faults:
         key = known(QuestionTable, fault["loc"])
-        told.setdefault(key, ": ".join(filter(None, (str(path), dotted(key), _said(key, fault)))))
+        told.setdefault(key, ": ".join(filter(None, (str(path), dotted(key), _fault_text(key, fault)))))
     return [*told.values()]
 
 
-def _said(key: Key, fault: ErrorDetails) -> str:
+def _fault_text(key: Key, fault: ErrorDetails) -> str:
     given = fault["input"]
     if isinstance(given, float) and math.isnan(given):
         # It breaks whichever bound is looked at first.

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from bot.app import Records
-from bot.cli.options import spread
-from bot.cli.output.console import Column, Kind, emit, stdout, table
-from bot.cli.output.figures import day, in_short, percent
-from bot.cli.records import read
-from bot.cli.session import configured
-from bot.cli.venues import require_venue
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import query_ledger, require_known_venue
+from bot.cli.options import options_from_dataclass
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
+from bot.cli.output.formatting import format_day, format_percent, format_predictions_short
 from bot.clock import SystemClock
 from bot.domain.forecast import Forecast
 from bot.store.codec import PREDICTIONS
@@ -21,18 +20,18 @@ from bot.store.questions import QuestionFilter, QuestionRow, QuestionState
 app = typer.Typer(add_completion=False)
 
 COLUMNS = (
-    Column("question", Kind.TEXT),
-    Column("title", Kind.TITLE),
-    Column("state"),
-    Column("closes"),
-    Column("crowd", Kind.NUMBER),
-    Column("forecast"),
-    Column("resolved", Kind.NUMBER),
+    TableColumn("question", ColumnKind.TEXT),
+    TableColumn("title", ColumnKind.TITLE),
+    TableColumn("state"),
+    TableColumn("closes"),
+    TableColumn("crowd", ColumnKind.NUMBER),
+    TableColumn("forecast"),
+    TableColumn("resolved", ColumnKind.NUMBER),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class QuestionsOptions:
     """Which questions."""
 
     venue: Annotated[str | None, typer.Option(metavar="NAME", help="Only this venue.")] = None
@@ -43,7 +42,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedQuestion:
     """A question with the newest forecast of the forecaster whose forecasts leave, if there is one."""
 
     row: QuestionRow
@@ -51,52 +50,52 @@ class Listed:
 
 
 @app.command()
-@spread(Options)
-def questions(ctx: typer.Context, options: Options) -> None:
+@options_from_dataclass(QuestionsOptions)
+def questions(ctx: typer.Context, options: QuestionsOptions) -> None:
     """List questions, soonest close first."""
-    config, now = configured(ctx), SystemClock().now()
+    config, now = load_command_config(ctx), SystemClock().now()
     chosen = QuestionFilter(venue=options.venue, source=options.source, state=options.state, limit=options.limit)
-    found = read(config, lambda records: listed(records, chosen, now))
+    found = query_ledger(config, lambda records: list_questions(records, chosen, now))
     if options.as_json:
-        emit([_plain(item, now) for item in found])
+        print_json([_question_to_json(item, now) for item in found])
         return
-    console = stdout()
-    console.print(table(COLUMNS, [_cells(item, now) for item in found]))
+    console = stdout_console()
+    console.print(make_table(COLUMNS, [_question_cells(item, now) for item in found]))
     console.print("look at one with: foxcast show QUESTION" if found else "no question fits")
 
 
-async def listed(records: Records, chosen: QuestionFilter, now: datetime) -> list[Listed]:
+async def list_questions(records: Records, chosen: QuestionFilter, now: datetime) -> list[ListedQuestion]:
     """Return the chosen questions with their forecasts; raises ConfigError for a venue that nobody knows."""
-    await require_venue(records, chosen.venue)
+    await require_known_venue(records, chosen.venue)
     ledger = records.ledger
     found = []
     for row in await ledger.questions.rows(chosen, now=now):
-        primary = await _primary(records, row)
-        found.append(Listed(row, await ledger.forecasts.latest(row.ref, primary) if primary else None))
+        primary = await _primary_forecaster(records, row)
+        found.append(ListedQuestion(row, await ledger.forecasts.latest(row.ref, primary) if primary else None))
     return found
 
 
-async def _primary(records: Records, row: QuestionRow) -> str | None:
+async def _primary_forecaster(records: Records, row: QuestionRow) -> str | None:
     venue = records.config.venues.get(row.ref.venue)
     if venue is None or not venue.choose:
         return venue.forecasters[0] if venue else None
     return venue.forecasters_of(await records.ledger.questions.get(row.ref))[0]
 
 
-def _cells(item: Listed, now: datetime) -> tuple[str, ...]:
+def _question_cells(item: ListedQuestion, now: datetime) -> tuple[str, ...]:
     row = item.row
     return (
         str(row.ref),
         row.title,
         str(row.state(now)),
-        day(row.closes_at),
-        percent(row.crowd),
-        in_short(item.forecast.predictions) if item.forecast else "-",
+        format_day(row.closes_at),
+        format_percent(row.crowd),
+        format_predictions_short(item.forecast.predictions) if item.forecast else "-",
         f"{row.resolved}/{row.targets}",
     )
 
 
-def _plain(item: Listed, now: datetime) -> dict[str, Any]:
+def _question_to_json(item: ListedQuestion, now: datetime) -> dict[str, Any]:
     row = item.row
     return {
         "ref": str(row.ref),

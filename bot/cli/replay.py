@@ -1,29 +1,169 @@
-"""``foxcast replay``: a forecast run again on what is on record, to see that it comes to the same number."""
+"""`foxcast replay`: run a recorded forecast again offline.
+
+Compare every step with the record, and say what a difference means.
+"""
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from bot.app import Records, open_records
-from bot.cli.exits import ExitCode
-from bot.cli.named import FORECAST_HELP, FORECASTER_HELP, trace_named
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.replay import as_plain, print_replayed
-from bot.cli.session import configured
+from bot.cli.command_exit import ExitCode
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP, find_trace
+from bot.cli.output.console import print_indented, print_json, stdout_console
+from bot.cli.output.formatting import format_predictions_short
+from bot.cli.output.predictions import describe_prediction_short, order_options
 from bot.clock import SeededRandom, SystemClock
 from bot.config.model import Config
 from bot.desk.workshop import Workshop
 from bot.discovery import discover
 from bot.domain.setup import Setup
+from bot.domain.step import Json
 from bot.errors import ConfigError, NotFound
 from bot.jobs.sitting import Seat
-from bot.lab.replay import Offline, Replayed, replay
+from bot.lab.replay import Discrepancy, Offline, Replayed, ReplayedTrial, replay
 from bot.outfit import Outfitter
 from bot.registry import Registry, assemble, load_registry
+from bot.store.codec import PREDICTIONS
 from bot.store.forecasts import Trace
+
+EXCERPT_CHARS = 300
+
+
+EXCERPT_CHARS_BEFORE = 60
+
+
+# Which version made a forecast is not on record.
+CHANGED_SINCE = "changed since, or another version of Foxcast made it"
+
+
+INPUTS_CHANGED = (
+    f"The forecaster, its settings, its prompts or the seed {CHANGED_SINCE}: the record lacks what is asked now"
+)
+
+
+PROMPTS_CHANGED = f"The forecaster works with other texts now: its prompts, or what the tools say, {CHANGED_SINCE}"
+
+
+CODE_CHANGED = (
+    f"The forecaster makes something else of the same record now: it, its settings or the seed {CHANGED_SINCE}"
+)
+
+
+AGGREGATION_CHANGED = (
+    "The trials are as on record, so they are pooled in another way now; see aggregate in [forecasters]"
+)
+
+
+def print_replay(console: Console, trace: Trace, again: Replayed) -> None:
+    """Print it for a person."""
+    each = partial(describe_prediction_short, shape=trace.question.shape)
+    name = f"forecast {trace.id} of {trace.question.ref}"
+    trials = _count_text(len(again.trials), "trial")
+    verdict = "identical" if again.identical else "not identical"
+    console.print(Text(f"{name}: {verdict} ({trials}, {_count_text(again.steps, 'step')} made again)", style="bold"))
+    for trial in again.trials:
+        _print_replayed_trial(console, trial)
+    if again.raw is None:
+        console.print("aggregate: none, because no step could be made again")
+    elif again.aggregate is not None:
+        console.print(f"aggregate of what was made again: {format_predictions_short(again.raw, each)}")
+        _print_discrepancy(console, again.aggregate)
+    else:
+        console.print(f"aggregate: {format_predictions_short(again.raw, each)}, as on record")
+    if (meaning := explain_difference(again)) is not None:
+        console.print(f"{meaning}.")
+
+
+def explain_difference(again: Replayed) -> str | None:
+    """Say what the first difference tells of what changed; None where there is none."""
+    first = next((trial.discrepancy for trial in again.trials if trial.discrepancy is not None), None)
+    if first is None:
+        return None if again.aggregate is None else AGGREGATION_CHANGED
+    if first.missing:
+        return f"{INPUTS_CHANGED} ({first.missing})"
+    return PROMPTS_CHANGED if first.part.startswith("observation.documents") else CODE_CHANGED
+
+
+def replay_to_json(trace: Trace, again: Replayed) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "forecast": trace.id,
+        "identical": again.identical,
+        "steps": again.steps,
+        "trials": [
+            {
+                "number": trial.number,
+                "recorded_steps": trial.recorded,
+                "replayed_steps": trial.replayed,
+                "agreed_steps": trial.agreed,
+                "difference": _discrepancy_to_json(trial.discrepancy),
+            }
+            for trial in again.trials
+        ],
+        "raw": None if again.raw is None else order_options(PREDICTIONS.plain(again.raw), trace.question.shape),
+        "aggregate_difference": _discrepancy_to_json(again.aggregate),
+        "meaning": explain_difference(again),
+    }
+
+
+def _count_text(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _print_replayed_trial(console: Console, trial: ReplayedTrial) -> None:
+    if trial.discrepancy is None:
+        console.print(f"trial {trial.number}: {_count_text(trial.recorded, 'step')}, as on record")
+        return
+    console.print(
+        f"trial {trial.number}: {_count_text(trial.recorded, 'step')} on record, {trial.replayed} now, "
+        f"the first {trial.agreed} alike; it differs"
+    )
+    _print_discrepancy(console, trial.discrepancy)
+
+
+def _print_discrepancy(console: Console, found: Discrepancy) -> None:
+    where = "at the end" if found.step is None else f"in step {found.step}"
+    print_indented(console, f"first {where}, {found.part or 'all of it'}", by=2)
+    recorded, replayed = _value_text(found.recorded), _value_text(found.replayed)
+    pairs = enumerate(zip(recorded, replayed, strict=False))
+    shared = next((place for place, (known, again) in pairs if known != again), min(len(recorded), len(replayed)))
+    print_indented(console, f"on record: {_excerpt_around(recorded, shared)}", by=4, style="dim")
+    print_indented(console, f"now:       {_excerpt_around(replayed, shared)}", by=4)
+
+
+def _value_text(value: Json) -> str:
+    if value is None:
+        return "nothing"
+    return " ".join((value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).split())
+
+
+def _excerpt_around(text: str, shared: int) -> str:
+    """Cut a text around the place where it begins to differ."""
+    start = max(0, shared - EXCERPT_CHARS_BEFORE) if len(text) > EXCERPT_CHARS else 0
+    cut = text[start : start + EXCERPT_CHARS]
+    return f"{'... ' if start else ''}{cut}{' ...' if start + EXCERPT_CHARS < len(text) else ''}"
+
+
+def _discrepancy_to_json(found: Discrepancy | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "step": found.step,
+        "part": found.part,
+        "recorded": found.recorded,
+        "replayed": found.replayed,
+        "missing": found.missing or None,
+    }
+
 
 app = typer.Typer(add_completion=False)
 
@@ -37,31 +177,31 @@ def replay_forecast(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run a forecast again on what is on record, offline, and compare every step."""
-    config = configured(ctx)
-    trace, again = asyncio.run(_replayed(config, name, forecaster))
+    config = load_command_config(ctx)
+    trace, again = asyncio.run(_run_replay(config, name, forecaster))
     if as_json:
-        emit(as_plain(trace, again))
+        print_json(replay_to_json(trace, again))
     else:
-        print_replayed(stdout(), trace, again)
+        print_replay(stdout_console(), trace, again)
     if not again.identical:
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _replayed(config: Config, name: str, forecaster: str | None) -> tuple[Trace, Replayed]:
+async def _run_replay(config: Config, name: str, forecaster: str | None) -> tuple[Trace, Replayed]:
     async with open_records(config) as records, AsyncExitStack() as stack:
-        trace = await trace_named(records, name, forecaster)
+        trace = await find_trace(records, name, forecaster)
         forecast = trace.forecast
         if forecast is None:
             message = f"forecast {trace.id} is {trace.state}; only what was completed can be replayed"
             raise NotFound(message)
         random = SeededRandom(config.seed)
-        seat = await _Stand(config, records, random, stack).seat(forecast.forecaster, trace.setup)
+        seat = await _ForecasterOpener(config, records, random, stack).open_forecaster(forecast.forecaster, trace.setup)
         fitted = None if forecast.fitted is None else await records.ledger.learning.get(forecast.fitted)
-        return trace, await replay(trace, seat, _workshop(config, records), random, fitted)
+        return trace, await replay(trace, seat, _offline_tools(config, records), random, fitted)
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
+class _ForecasterOpener:
     """Opens the forecaster alone."""
 
     config: Config
@@ -69,10 +209,10 @@ class _Stand:
     random: SeededRandom
     stack: AsyncExitStack
 
-    async def seat(self, name: str, setup: Setup | None) -> Seat:
+    async def open_forecaster(self, name: str, setup: Setup | None) -> Seat:
         """Open it as the forecast was made, whatever config says today; as config says where that is not on record."""
         config = self.config if setup is None else _with_variant(self.config, name, setup)
-        registry = registry_for(config, name)
+        registry = load_forecaster_registry(config, name)
         if name not in registry.forecasters:
             blamed = "".join(f"; {broken.plugin} is broken: {broken.reason}" for broken in registry.broken)
             message = f"no enabled plugin offers the forecaster {name} any more, so it cannot be replayed{blamed}"
@@ -95,7 +235,7 @@ def _with_variant(config: Config, name: str, setup: Setup) -> Config:
     return config.model_copy(update={"forecasters": {**config.forecasters, name: table}})
 
 
-def _workshop(config: Config, records: Records) -> Workshop:
+def _offline_tools(config: Config, records: Records) -> Workshop:
     nowhere = Offline()
     return Workshop(
         section=config.desk,
@@ -107,7 +247,7 @@ def _workshop(config: Config, records: Records) -> Workshop:
     )
 
 
-def registry_for(config: Config, forecaster: str) -> Registry:
+def load_forecaster_registry(config: Config, forecaster: str) -> Registry:
     """Return a registry with the plugin alone that is named like the forecaster, if that offers it; else with all.
 
     So a provider's library is not even imported, as long as plugins are called what they offer.

@@ -1,19 +1,416 @@
-"""``foxcast show``: everything on record of one question, or of one of its forecasts."""
+"""`foxcast show`: everything on record about one question or one of its forecasts: trials step by step.
+
+Decisions, outcomes and scores.
+"""
 
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from bot.app import Records
-from bot.cli.dossier import Dossier, dossier_of
-from bot.cli.output.console import emit, stdout
-from bot.cli.output.dossier import as_plain, print_dossier
-from bot.cli.records import question_named, read
-from bot.cli.session import configured
-from bot.errors import NotFound
+from bot.cli.command_setup import load_command_config
+from bot.cli.lookup import find_question, query_ledger
+from bot.cli.output.console import (
+    ColumnKind,
+    TableColumn,
+    make_table,
+    print_heading,
+    print_indented,
+    print_json,
+    stdout_console,
+)
+from bot.cli.output.formatting import (
+    format_argument,
+    format_minute,
+    format_prediction,
+    format_predictions,
+    format_predictions_short,
+)
+from bot.cli.output.outcomes import describe_outcome, score_cells, score_columns
+from bot.cli.output.predictions import describe_prediction_short, order_options
+from bot.cli.output.safe_output import replace_invisible
+from bot.clock import SystemClock
+from bot.domain.belief import Belief, Evidence
+from bot.domain.forecast import Forecast
+from bot.domain.prediction import CurveShape, Prediction
+from bot.domain.question import Question, QuestionRef
+from bot.domain.question_changes import describe_changes
+from bot.domain.resolution import Resolution, is_taken_back
+from bot.domain.score import BRIER, CHOICE_BRIER
+from bot.domain.step import Json, Step, Usage
+from bot.domain.submission import Decision, Hold, Send
+from bot.errors import NotFound, unnamed
+from bot.judging import Answer, Marks, marks_of
+from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
+from bot.store.forecasts import Trace
+from bot.store.questions import QuestionState
+from bot.store.submissions import DecisionRow, IntentRow
+from bot.store.trials import TrialRecord
+
+PredictionFormatter = Callable[[Prediction], str]
+
+
+ARGUMENT_CHARS_SHOWN = 60
+
+
+OBSERVATION_CHARS_SHOWN = 300
+
+
+def print_trial_trace(
+    console: Console, record: TrialRecord, each: PredictionFormatter = format_prediction, *, several: bool
+) -> None:
+    """Print one trial, its number only where there are several; ``each`` tells a prediction."""
+    end = f"ended: {record.end}" if record.end else "not ended yet"
+    title = f"Trial {record.number}, {end}" if several else f"Steps, {end}"
+    console.print(Text(title, style="underline"))
+    before: Mapping[str, Prediction] | None = None
+    for logged in record.steps:
+        _print_trace_step(console, logged.number, logged.step, before, each)
+        before = logged.step.belief.predictions
+    if record.trial is not None and record.trial.detail:
+        console.print(f"  {unnamed(record.trial.detail)}")
+
+
+def _print_trace_step(
+    console: Console, number: int, step: Step, before: Mapping[str, Prediction] | None, each: PredictionFormatter
+) -> None:
+    belief = step.belief
+    console.print(Text(f"{number}. {step.action.name}{_arguments_text(step.action.arguments)}", style="cyan"))
+    seen = _truncate(step.observation.text, OBSERVATION_CHARS_SHOWN)
+    if seen:
+        print_indented(console, seen, style="dim")
+    for remark in [remark for remark in step.remarks if remark not in seen]:
+        print_indented(console, remark, style="yellow")
+    _print_belief_change(console, before, belief, each)
+    if before is None and belief.anchor:
+        print_indented(console, f"anchor: {belief.anchor}")
+    if belief.reason:
+        print_indented(console, f"reason: {belief.reason}")
+    _print_evidence(console, belief)
+    if cost := _usage_text(step.usage):
+        print_indented(console, cost, style="dim")
+
+
+def _print_evidence(console: Console, belief: Belief) -> None:
+    for sign, side in (("+", belief.evidence_for), ("-", belief.evidence_against)):
+        for evidence in side:
+            print_indented(console, f"{sign} {_evidence_text(evidence)}", style="green" if sign == "+" else "red")
+    for question in belief.open_questions:
+        print_indented(console, f"? {question}")
+
+
+def _evidence_text(evidence: Evidence) -> str:
+    moved = "" if evidence.log_odds is None else f"{evidence.log_odds:+.2f} log-odds: "
+    source = f" [{evidence.source}]" if evidence.source else ""
+    return f"{moved}{evidence.text}{source}"
+
+
+def _print_belief_change(
+    console: Console, before: Mapping[str, Prediction] | None, belief: Belief, each: PredictionFormatter
+) -> None:
+    """Print the belief in a line, or in one for each target where they differ."""
+    after = belief.predictions
+    sure = f"({belief.confidence} confidence)"
+    if len({*map(each, after.values())}) == 1:
+        print_indented(
+            console,
+            f"belief: {_change_text(format_predictions_short(before, each) if before else None, format_predictions_short(after, each))} {sure}",
+        )
+        return
+    print_indented(console, f"belief {sure}:")
+    for key, value in after.items():
+        move = _change_text(each(before[key]) if before else None, each(value))
+        print_indented(console, f"{key}: {move}", by=5)
+
+
+def _change_text(before: str | None, after: str) -> str:
+    if before is None:
+        return after
+    return f"{after}, as before" if before == after else f"{before} -> {after}"
+
+
+def _arguments_text(arguments: Mapping[str, Json]) -> str:
+    if not arguments:
+        return ""
+    return (
+        "("
+        + ", ".join(
+            f"{name}={_truncate(format_argument(value), ARGUMENT_CHARS_SHOWN)}" for name, value in arguments.items()
+        )
+        + ")"
+    )
+
+
+def _usage_text(usage: Usage) -> str:
+    if usage == Usage():
+        return ""
+    return f"{usage.calls} calls, {usage.tokens_in} tokens in, {usage.tokens_out} out, {usage.cost_usd:.4f} USD"
+
+
+def _truncate(text: str, length: int) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else f"{flat[:length].rstrip()} ..."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedForecast:
+    """One forecast with its trace, what was decided over it, and the intents that came of that."""
+
+    forecast: Forecast
+    trace: Trace
+    decisions: tuple[DecisionRow, ...]
+    intents: tuple[IntentRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRecord:
+    """One question as it stands, its forecasts (all of them, oldest first), and its outcomes by target.
+
+    ``state`` is what its venue said last. ``cases`` are the forecasts told in full: the one asked for, or the newest of
+    each forecaster. ``versions`` are the questions that the forecasts were made for, by digest: each forecast is shown
+    on the grid, and with the options, of its own.
+    ``excluded`` says why config leaves the question out, "" where it does not.
+    """
+
+    question: Question
+    state: QuestionState
+    versions: Mapping[str, Question]
+    history: tuple[Forecast, ...]
+    recorded_forecasts: tuple[RecordedForecast, ...]
+    outcomes: Mapping[str, Resolution]
+    excluded: str = ""
+
+    def question_changes(self, version: str) -> tuple[str, ...]:
+        """Return what the question asks otherwise now than in that version of it."""
+        return describe_changes(self.versions[version], self.question)
+
+    def target_scores(self, case: RecordedForecast, target: str) -> Marks:
+        """Return the scores of one target by rule; none while it has no outcome or where no rule applies."""
+        resolution = self.outcomes.get(target)
+        if resolution is None:
+            return {}
+        answer = Answer(case.forecast.predictions[target], case.trace.question.shape, resolution.outcome)
+        return marks_of([answer])[0]
+
+
+async def load_question_record(records: Records, ref: QuestionRef, forecast: Forecast | None = None) -> QuestionRecord:
+    """Gather all about a question, with one forecast in full, or with the newest of each forecaster."""
+    ledger = records.ledger
+    history = await ledger.forecasts.history(ref)
+    told = [forecast] if forecast else [*{past.forecaster: past for past in history}.values()]
+    question, venue = await ledger.questions.get(ref), records.config.venues.get(ref.venue)
+    outcomes = {resolution.target: resolution for resolution in await ledger.resolutions.current(ref)}
+    return QuestionRecord(
+        question=question,
+        excluded=(venue and venue.exclude.why(question)) or "",
+        state=_question_state(question, outcomes),
+        versions=await ledger.forecasts.questions_of(history),
+        history=tuple(history),
+        recorded_forecasts=tuple([await _load_recorded_forecast(records, one) for one in told]),
+        outcomes=outcomes,
+    )
+
+
+def _question_state(question: Question, outcomes: Mapping[str, Resolution]) -> QuestionState:
+    known = {key for key, found in outcomes.items() if not is_taken_back(found.outcome)}
+    if known.issuperset(target.key for target in question.targets):
+        return QuestionState.RESOLVED
+    is_open = question.closes_at is None or question.closes_at > SystemClock().now()
+    return QuestionState.OPEN if is_open else QuestionState.CLOSED
+
+
+async def _load_recorded_forecast(records: Records, forecast: Forecast) -> RecordedForecast:
+    ledger, ref = records.ledger, forecast.ref
+    trace = await ledger.forecasts.trace(forecast.id)
+    venue = records.config.venues.get(ref.venue)
+    account, batch = venue.account if venue else "default", trace.question.batch
+    rows = await ledger.submissions.intents(ref.venue, account, batch) if batch else []
+    return RecordedForecast(
+        forecast=forecast,
+        trace=trace,
+        decisions=tuple(await ledger.submissions.decisions(forecast.id)),
+        intents=tuple(row for row in rows if row.intent.forecast == forecast.id),
+    )
+
+
+TEXT_CHARS_SHOWN = 600
+
+
+CATEGORY_FACTS = {"category": "category", "creator": "creator_name"}
+
+
+TARGET_COLUMNS = (TableColumn("target"), TableColumn("resolves (UTC)"))
+
+
+def print_question_record(console: Console, found: QuestionRecord) -> None:
+    """Print all of it for a person; each forecast on the grid, and with the options, for which it was made."""
+    _print_question_header(console, found.question, found.state)
+    if found.excluded:
+        print_heading(console, "Left out")
+        console.print(f"{found.excluded}: it is neither forecast nor bet on")
+    elif not found.recorded_forecasts:
+        print_heading(console, "Not forecast yet")
+        console.print("forecast what is due with: foxcast run --once")
+    for case in found.recorded_forecasts:
+        _print_recorded_forecast(console, found, case)
+    if len(found.history) > len(found.recorded_forecasts):
+        print_heading(console, "All forecasts")
+        columns = (
+            *map(TableColumn, ("made (UTC)", "id", "forecaster", "forecast")),
+            TableColumn("why", ColumnKind.TEXT),
+        )
+        rows = [
+            (
+                format_minute(one.made_at),
+                one.id,
+                one.forecaster,
+                format_predictions_short(one.predictions, _prediction_formatter(found, one)),
+                one.why,
+            )
+            for one in found.history
+        ]
+        console.print(make_table(columns, rows))
+
+
+def _prediction_formatter(found: QuestionRecord, forecast: Forecast) -> Callable[[Prediction], str]:
+    return partial(describe_prediction_short, shape=found.versions[forecast.version].shape)
+
+
+def _print_question_header(console: Console, question: Question, state: QuestionState) -> None:
+    console.print(Text(question.title, style="bold"))
+    about = [str(question.ref), state.value, *(part for part in (question.source, question.family) if part)]
+    console.print(", ".join(about))
+    if question.url:
+        console.print(question.url)
+    filed = {"tags": question.tags, "tournaments": question.tournaments}
+    filed |= {name: (question.facts.get(fact, ""),) for name, fact in CATEGORY_FACTS.items()}
+    for name, under in filed.items():
+        if any(under):
+            console.print(f"{name}: {replace_invisible(', '.join(under))}")
+    for name, at in (("opens", question.opens_at), ("closes", question.closes_at), ("known up to", question.as_of)):
+        if at is not None:
+            console.print(f"{name} {format_minute(at)} UTC")
+    if question.crowd is not None:
+        console.print(
+            f"crowd: {describe_prediction_short(question.crowd.prediction, question.shape)} at {format_minute(question.crowd.at)} UTC"
+        )
+    for text in (question.background, question.criteria):
+        if text.strip():
+            words = text.strip() if len(text) <= TEXT_CHARS_SHOWN else f"{text.strip()[:TEXT_CHARS_SHOWN]} ..."
+            console.print()
+            print_indented(console, words, by=2, style="dim")
+
+
+def _print_recorded_forecast(console: Console, found: QuestionRecord, case: RecordedForecast) -> None:
+    forecast = case.forecast
+    print_heading(
+        console, f"{forecast.forecaster}, forecast {forecast.id} (revision {forecast.revision}, {forecast.why})"
+    )
+    console.print(
+        f"made {format_minute(forecast.made_at)} UTC with what was known until {format_minute(forecast.cutoff)} UTC"
+    )
+    if forecast.fitted:
+        console.print(f"parameters {forecast.fitted[:12]}")
+    if changes := found.question_changes(forecast.version):
+        print_indented(console, f"the question has changed since: {'; '.join(changes)}", by=0)
+    question = case.trace.question
+    # Quantiles are too long for a line of their own width.
+    kind = ColumnKind.TEXT if isinstance(question.shape, CurveShape) else ColumnKind.NUMBER
+    columns = (*TARGET_COLUMNS, TableColumn("forecast", kind), TableColumn("outcome"), *score_columns(question.shape))
+    console.print(make_table(columns, [_target_cells(found, case, target.key) for target in question.targets]))
+    for record in case.trace.trials:
+        print_trial_trace(
+            console,
+            record,
+            partial(describe_prediction_short, shape=question.shape),
+            several=len(case.trace.trials) > 1,
+        )
+    if forecast.raw != forecast.predictions:
+        each = partial(describe_prediction_short, shape=question.shape)
+        console.print(
+            f"calibrated from {format_predictions(forecast.raw, each)} to {format_predictions(forecast.predictions, each)}"
+        )
+    for row in case.decisions:
+        console.print(f"decision {format_minute(row.at)} UTC: {_decision_text(row.decision)}")
+    for intent in case.intents:
+        detail = f" ({intent.detail})" if intent.detail else ""
+        console.print(f"intent {intent.intent.id}: {intent.state}{detail}, {intent.mode}")
+
+
+def _target_cells(found: QuestionRecord, case: RecordedForecast, key: str) -> tuple[str, ...]:
+    target, resolution = case.trace.question.target(key), found.outcomes.get(key)
+    return (
+        key,
+        format_minute(target.resolves_at),
+        describe_prediction_short(case.forecast.predictions[key], case.trace.question.shape),
+        describe_outcome(resolution.outcome if resolution else None, case.trace.question.shape),
+        *score_cells(found.target_scores(case, key), case.trace.question.shape),
+    )
+
+
+def _decision_text(decision: Decision) -> str:
+    match decision:
+        case Send(mode=mode, why=why):
+            return f"send in mode {mode}: {why}"
+        case Hold(why=why, until=None):
+            return f"hold: {why}"
+        case Hold(why=why, until=until):
+            return f"hold: {why}; asked again from {format_minute(until)} UTC on"
+
+
+def question_record_to_json(found: QuestionRecord) -> dict[str, Any]:
+    """Return all of it as JSON values; under ``versions`` is what each forecast of an earlier version was made for."""
+    older = {
+        one: question for one, question in found.versions.items() if question.as_stated != found.question.as_stated
+    }
+    told = {
+        "question": QUESTION.plain(found.question),
+        "excluded": found.excluded or None,
+        "state": found.state.value,
+        "versions": {
+            one: {"question": QUESTION.plain(question), "changes": list(found.question_changes(one))}
+            for one, question in older.items()
+        },
+        "forecasts": [_recorded_forecast_to_json(found, case) for case in found.recorded_forecasts],
+        "history": [FORECAST.plain(forecast) for forecast in found.history],
+        "outcomes": {target: RESOLUTION.plain(resolution) for target, resolution in found.outcomes.items()},
+    }
+    plain: dict[str, Any] = order_options(told, found.question.shape)
+    return plain
+
+
+def _recorded_forecast_to_json(found: QuestionRecord, case: RecordedForecast) -> dict[str, Any]:
+    scores = {target: found.target_scores(case, target) for target in case.forecast.predictions}
+    return {
+        **FORECAST.plain(case.forecast),
+        "trials": [
+            {
+                "number": record.number,
+                "trial": None if record.trial is None else TRIAL.plain(record.trial),
+                "steps": [
+                    {"number": one.number, "at": one.at.isoformat(), **STEP.plain(one.step)} for one in record.steps
+                ],
+            }
+            for record in case.trace.trials
+        ],
+        "decisions": [{"at": row.at.isoformat(), "decision": _decision_text(row.decision)} for row in case.decisions],
+        "intents": [
+            {"id": row.intent.id, "state": row.state.value, "mode": row.mode.value, "detail": row.detail}
+            for row in case.intents
+        ],
+        "brier": {target: marks.get(BRIER, marks.get(CHOICE_BRIER)) for target, marks in scores.items()},
+        "scores": scores,
+    }
+
 
 app = typer.Typer(add_completion=False)
+
 
 # The beginning of a forecast's id; fewer characters would be words of a title.
 FORECAST_ID = re.compile(r"[0-9a-f]{6,24}")
@@ -29,20 +426,20 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show one question: forecasts, every change of mind, decision, outcome, score."""
-    found = read(configured(ctx), lambda records: _found(records, name))
+    found = query_ledger(load_command_config(ctx), lambda records: _find_question_record(records, name))
     if as_json:
-        emit(as_plain(found))
+        print_json(question_record_to_json(found))
     else:
-        print_dossier(stdout(), found)
+        print_question_record(stdout_console(), found)
 
 
-async def _found(records: Records, name: str) -> Dossier:
+async def _find_question_record(records: Records, name: str) -> QuestionRecord:
     forecasts: list[Any] = await records.ledger.forecasts.find(name) if FORECAST_ID.fullmatch(name) else []
     match forecasts:
         case []:
-            return await dossier_of(records, await question_named(records, name))
+            return await load_question_record(records, await find_question(records, name))
         case [forecast]:
-            return await dossier_of(records, forecast.ref, forecast=forecast)
+            return await load_question_record(records, forecast.ref, forecast=forecast)
         case several:
             listed = [f"  {forecast.id}  {forecast.ref}" for forecast in several]
             message = "\n".join([f"{name} begins several forecasts; name one of", *listed])

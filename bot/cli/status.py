@@ -1,30 +1,126 @@
-"""``foxcast status``: how things stand, also while a daemon runs."""
+"""`foxcast status`: venues, daemon, halts, today's budgets, failed trials, counts and last runs.
+
+Works while a daemon runs.
+"""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from bot.cli.costs import today_of
-from bot.cli.failed_trials import failures_code, failures_line, out_of_steps
-from bot.cli.output.console import Column, Kind, emit, heading, stdout, table
-from bot.cli.output.costs import Today, today_as_plain, today_in_words
-from bot.cli.output.figures import ago
-from bot.cli.overview import Overview, overview_of
-from bot.cli.records import read
-from bot.cli.session import configured
+from bot.app import LEDGER_FILE, folder_of, open_records
+from bot.cli.command_setup import load_command_config
+from bot.cli.costs import TodayCosts, load_today_costs, today_lines, today_to_json
+from bot.cli.lookup import query_ledger
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
+from bot.cli.output.formatting import format_age
+from bot.cli.trial_failures import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
 from bot.clock import SystemClock
-from bot.domain.submission import IntentState
-from bot.gate.brake import reason_of
+from bot.config.model import Config
+from bot.daemon.recorder import read_last_heartbeat
+from bot.domain.submission import IntentState, Mode
+from bot.gate.brake import STOP_FILE, besides, reason_of
+from bot.store import stops
+from bot.store.backup import Backup, backups
 from bot.store.codec import stamp
-from bot.store.failures import RecentFailures
+from bot.store.failures import RecentFailures, failures_since
+from bot.store.journal import Event, JobRun
+from bot.store.ledger import BACKUP_FOLDER, Ledger
+from bot.store.lock import is_running, last_holder
+from bot.store.restore import Restored, restored
 from bot.store.stops import Stop
+
+MAX_UNDECIDED_COUNTED = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusOverview:
+    """How one Foxcast stands: ``counts`` is None without a ledger, ``halted`` is the stop file if it is there.
+
+    ``failures`` is what went wrong with trials in the last day; None without a ledger. ``stops`` are those that nobody
+    has resumed, but for the one that made the stop file. ``halt`` is how the disk ended the last run, ``restored`` the
+    restore that still holds everything back.
+    """
+
+    modes: Mapping[str, Mode]
+    running: bool
+    heartbeat: datetime | None
+    stop_file: Path | None
+    stops: Sequence[Stop]
+    halt: Event | None
+    restored: Restored | None
+    ledger: Path
+    counts: Mapping[str, int] | None
+    last_backup: Backup | None
+    failures: RecentFailures | None
+    runs: tuple[JobRun, ...]
+
+
+async def load_status_overview(config: Config, now: datetime) -> StatusOverview:
+    """Gather how things stand at the moment."""
+    folder = folder_of(config)
+    path, stop = folder / LEDGER_FILE, config.state / STOP_FILE
+    holder = last_holder(folder)
+    copies = backups(folder / BACKUP_FOLDER, path.stem)
+    counts: dict[str, int] | None = None
+    runs: tuple[JobRun, ...] = ()
+    halt: Event | None = None
+    standing: Sequence[Stop] = ()
+    failures: RecentFailures | None = None
+    if path.exists():
+        async with open_records(config) as records:
+            counts, runs = await _load_counts(records.ledger, now), tuple(await records.ledger.journal.last_runs())
+            halt = await records.ledger.journal.standing_halt()
+            standing = await records.ledger.leave.read(stops.standing)
+            failures = await failures_since(records.ledger.forecasts.readers, now - RECENT_PERIOD)
+    return StatusOverview(
+        modes={name: config.mode_of(name) for name in config.venues},
+        running=holder is not None and is_running(holder),
+        heartbeat=read_last_heartbeat(folder),
+        stop_file=stop if stop.exists() else None,
+        stops=besides(stop, standing),
+        halt=halt,
+        restored=restored(path),
+        ledger=path,
+        counts=counts,
+        last_backup=copies[0] if copies else None,
+        failures=failures,
+        runs=runs,
+    )
+
+
+async def _load_counts(ledger: Ledger, now: datetime) -> dict[str, int]:
+    planned = await ledger.schedule.counts(now)
+    intents: dict[str, int] = {}
+    for row in await ledger.submissions.batches(states=[*IntentState]):
+        for state, count in row.counts.items():
+            intents[f"intents {state}"] = intents.get(f"intents {state}", 0) + count
+    return {
+        "questions": await ledger.questions.count(),
+        "forecasts": await ledger.forecasts.count(),
+        "due": planned.due,
+        "leased": planned.leased,
+        "locked": planned.locked,
+        "waiting": planned.waiting,
+        "undecided": len(await ledger.forecasts.undecided(MAX_UNDECIDED_COUNTED)),
+        **dict(sorted(intents.items())),
+    }
+
 
 app = typer.Typer(add_completion=False)
 
-RUNS = (Column("job"), Column("ended"), Column("took", Kind.NUMBER), Column("what it did", Kind.TEXT))
+
+JOB_RUN_COLUMNS = (
+    TableColumn("job"),
+    TableColumn("ended"),
+    TableColumn("took", ColumnKind.NUMBER),
+    TableColumn("what it did", ColumnKind.TEXT),
+)
 
 
 @app.command()
@@ -34,90 +130,92 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say how things stand: modes, heartbeat, failed trials, counts, last runs."""
-    config, now = configured(ctx), SystemClock().now()
-    found = asyncio.run(overview_of(config, now))
-    today = None if found.counts is None else read(config, lambda records: today_of(records, now))
+    config, now = load_command_config(ctx), SystemClock().now()
+    found = asyncio.run(load_status_overview(config, now))
+    today = None if found.counts is None else query_ledger(config, lambda records: load_today_costs(records, now))
     if as_json:
-        emit(_plain(found) | {"models": None if today is None else today_as_plain(today)})
+        print_json(_status_to_json(found) | {"models": None if today is None else today_to_json(today)})
     else:
-        _print(stdout(), found, today, now, models=bool(config.llm.roles))
-    if found.failures is not None and (code := failures_code(found.failures)):
+        _print_status(stdout_console(), found, today, now, models=bool(config.llm.roles))
+    if found.failures is not None and (code := failures_exit_code(found.failures)):
         raise typer.Exit(code)
 
 
-def _print(console: Console, found: Overview, today: Today | None, now: datetime, *, models: bool) -> None:
+def _print_status(
+    console: Console, found: StatusOverview, today: TodayCosts | None, now: datetime, *, models: bool
+) -> None:
     console.print("venues: " + (", ".join(f"{name} ({mode})" for name, mode in found.modes.items()) or "none"))
-    console.print(f"daemon: {_daemon(found, now)}")
-    if found.halted:
-        why = reason_of(found.halted)
-        said = f"nothing leaves while {found.halted} is there ({why or 'nobody said why'})"
+    console.print(f"daemon: {_daemon_text(found, now)}")
+    if found.stop_file:
+        why = reason_of(found.stop_file)
+        said = f"nothing leaves while {found.stop_file} is there ({why or 'nobody said why'})"
         console.print(f"halted: {said}; to go on: foxcast resume")
     for stop in found.stops:
-        console.print(_stopped(stop))
+        console.print(_stop_text(stop))
     if found.halt:
-        console.print(f"halted: the last run ended {ago(now - found.halt.at)}, {found.halt.text}")
+        console.print(f"halted: the last run ended {format_age(now - found.halt.at)}, {found.halt.text}")
     if found.restored:
         console.print(f"restored: nothing leaves until what was sent since {found.restored.backup.name} is settled")
     if found.counts is None:
         console.print(f"there is no ledger at {found.ledger} yet; make one with: foxcast run --once")
         return
     # Nobody who asks no model wants to read about them.
-    if today is not None and (models or today.left[0].spent_usd):
-        for line in today_in_words(today):
+    if today is not None and (models or today.budgets[0].spent_usd):
+        for line in today_lines(today):
             console.print(f"today, {line}")
     if found.failures is not None:
-        for line in filter(None, (failures_line(found.failures), *out_of_steps(found.failures))):
+        for line in filter(None, (failures_summary(found.failures), *step_limit_warnings(found.failures))):
             console.print(f"in the last 24 hours: {line}")
     _print_counts(console, found, now)
 
 
-def _stopped(stop: Stop) -> str:
+def _stop_text(stop: Stop) -> str:
     said = f"{stop.venue or 'everything'}, by {stop.by or 'itself'}, {stop.at:%Y-%m-%d %H:%M} UTC: {stop.why}"
     return f"stopped: {said}; {stop.remedy}"
 
 
-def _daemon(found: Overview, now: datetime) -> str:
-    beat = f", last heartbeat {ago(now - found.heartbeat)}" if found.heartbeat else ""
+def _daemon_text(found: StatusOverview, now: datetime) -> str:
+    beat = f", last heartbeat {format_age(now - found.heartbeat)}" if found.heartbeat else ""
     return f"{'runs' if found.running else 'does not run'}{beat}"
 
 
-def _print_counts(console: Console, found: Overview, now: datetime) -> None:
+def _print_counts(console: Console, found: StatusOverview, now: datetime) -> None:
     for what, count in (found.counts or {}).items():
         console.print(f"{what}: {count}")
     if (found.counts or {}).get(f"intents {IntentState.IN_DOUBT}"):
         console.print("in doubt: foxcast orders --open names them; look at the venue, then run: foxcast orders adopt")
     backup = found.last_backup
-    console.print(f"last backup: {ago(now - backup.made_at)}, {backup.path}" if backup else "last backup: none")
+    console.print(f"last backup: {format_age(now - backup.made_at)}, {backup.path}" if backup else "last backup: none")
     if found.runs:
-        heading(console, "Last runs")
+        print_heading(console, "Last runs")
         rows = [
             (
                 run.name,
-                ago(now - run.ended_at),
+                format_age(now - run.ended_at),
                 f"{(run.ended_at - run.started_at).total_seconds():.1f} s",
                 run.detail if run.ok else f"failed: {run.detail}",
             )
             for run in found.runs
         ]
-        console.print(table(RUNS, rows))
+        console.print(make_table(JOB_RUN_COLUMNS, rows))
 
 
-def _failures(found: RecentFailures) -> dict[str, Any]:
+def _failures_to_json(found: RecentFailures) -> dict[str, Any]:
     return {
         "trials": len(found.trials),
         "questions_without_forecast": found.put_off,
         "forecasts_of_fewer_trials": found.short,
-        "told": failures_line(found),
-        "out_of_steps": [*out_of_steps(found)],
+        "told": failures_summary(found),
+        "out_of_steps": [*step_limit_warnings(found)],
     }
 
 
-def _plain(found: Overview) -> dict[str, Any]:
+def _status_to_json(found: StatusOverview) -> dict[str, Any]:
     return {
         "modes": {name: str(mode) for name, mode in found.modes.items()},
         "running": found.running,
         "heartbeat": stamp(found.heartbeat),
-        "halted": str(found.halted) if found.halted else None,
+        "halted": str(found.stop_file) if found.stop_file else None,
         "stops": [
             {"venue": stop.venue or None, "at": stamp(stop.at), "by": stop.by or None, "why": stop.why}
             for stop in found.stops
@@ -126,7 +224,7 @@ def _plain(found: Overview) -> dict[str, Any]:
         "restored": str(found.restored.backup) if found.restored else None,
         "ledger": str(found.ledger) if found.counts is not None else None,
         "counts": found.counts,
-        "failures": None if found.failures is None else _failures(found.failures),
+        "failures": None if found.failures is None else _failures_to_json(found.failures),
         "last_backup": {"path": str(found.last_backup.path), "made_at": stamp(found.last_backup.made_at)}
         if found.last_backup
         else None,

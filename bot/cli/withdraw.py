@@ -1,15 +1,15 @@
-"""``foxcast withdraw ID``: take back the forecast of a question that stands at its venue, or on paper."""
+"""`foxcast withdraw`: withdraw the submitted forecast of a question from its venue or paper account."""
 
 from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from bot.cli.leaving import TokenFile, submit_request
-from bot.cli.lock import ID_HELP
-from bot.cli.output.console import stdout
-from bot.cli.records import question_named, read
-from bot.cli.session import equipped
+from bot.cli.command_setup import load_config_and_plugins
+from bot.cli.lock import QUESTION_HELP
+from bot.cli.lookup import find_question, query_ledger
+from bot.cli.output.console import stdout_console
+from bot.cli.signed_requests import TokenFileOption, submit_request
 from bot.domain.request import WithdrawForecast
 
 app = typer.Typer(add_completion=False)
@@ -18,16 +18,16 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def withdraw(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="ID", help=ID_HELP)],
+    name: Annotated[str, typer.Argument(metavar="ID", help=QUESTION_HELP)],
     *,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept in the audit and beside the intent.")] = "",
-    token_file: TokenFile = None,
+    token_file: TokenFileOption = None,
 ) -> None:
     """Take back the forecast of a question that stands at its venue."""
-    config, registry = equipped(ctx)
-    ref = read(config, lambda records: question_named(records, name))
+    config, registry = load_config_and_plugins(ctx)
+    ref = query_ledger(config, lambda records: find_question(records, name))
 
     def make(by: str, at: datetime) -> WithdrawForecast:
         return WithdrawForecast(by=by, asked_at=at, ref=ref, reason=reason)
 
-    stdout().print(submit_request(config, registry, make, token_file=token_file))
+    stdout_console().print(submit_request(config, registry, make, token_file=token_file))

@@ -5,14 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bot.config.document import Document, Key, read_document
-from bot.config.environment import (
-    CONFIG_VARIABLE,
-    decode,
-    misspelt,
-    overlay,
-    read_variables,
-    strangers,
-)
+from bot.config.environment import CONFIG_VARIABLE, decode, misspelt, overlay, read_variables, strangers
 from bot.config.model import Config
 from bot.config.problems import Problems
 from bot.config.sources import Sources

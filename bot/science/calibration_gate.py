@@ -18,14 +18,7 @@ from numpy.typing import ArrayLike
 from bot.errors import LeakError
 from bot.science.arrays import BoolArray, DateArray, FloatArray, unit_interval
 from bot.science.brier import mean_brier
-from bot.science.platt import (
-    STANDARD_PENALTY,
-    CalibrationRows,
-    Penalty,
-    Platt,
-    calibration_rows,
-    fit_platt,
-)
+from bot.science.platt import STANDARD_PENALTY, CalibrationRows, Penalty, Platt, calibration_rows, fit_platt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

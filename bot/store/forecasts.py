@@ -20,14 +20,7 @@ from bot.store.codec import clean, listed, moment, pack_prediction, stamp, unpac
 from bot.store.runs import Runs
 from bot.store.schedule import Next, answer
 from bot.store.setups import keep_setup, setup_at, unfit
-from bot.store.trials import (
-    StepRow,
-    TrialRecord,
-    end_trial,
-    log_step,
-    require_documents,
-    trials_of,
-)
+from bot.store.trials import StepRow, TrialRecord, end_trial, log_step, require_documents, trials_of
 from bot.store.versions import pin_price, stated
 
 # A live forecast has the moment it began as its cutoff; one that was cut off by a kill is taken up again this long.

@@ -12,16 +12,7 @@ from sqlite_utils import Database
 
 from bot.domain.order import Fill
 from bot.domain.question import QuestionRef
-from bot.domain.submission import (
-    FINAL_STATES,
-    Decision,
-    Intent,
-    IntentAction,
-    IntentState,
-    Mode,
-    Receipt,
-    Sealed,
-)
+from bot.domain.submission import FINAL_STATES, Decision, Intent, IntentAction, IntentState, Mode, Receipt, Sealed
 from bot.errors import StoreError
 from bot.ids import derive_id
 from bot.store import approvals, intents, writes

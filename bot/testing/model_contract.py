@@ -16,20 +16,9 @@ import pytest
 from pydantic import ValidationError
 
 from bot.clock import SeededRandom, SystemClock
-from bot.domain.prompt import (
-    Message,
-    Prompt,
-    Sampling,
-    Speaker,
-    Tool,
-    ToolCall,
-)
+from bot.domain.prompt import Message, Prompt, Sampling, Speaker, Tool, ToolCall
 from bot.domain.step import Json
-from bot.errors import (
-    ContractError,
-    FoxcastError,
-    Unavailable,
-)
+from bot.errors import ContractError, FoxcastError, Unavailable
 from bot.http import HttpReader
 from bot.llm.defaults import defaults_of
 from bot.llm.faults import is_unreached, may_be_billed

@@ -5,15 +5,7 @@ from dataclasses import replace
 
 from bot.domain.prompt import Completion, Finish, ToolCall
 from bot.domain.step import Usage
-from bot.errors import (
-    ContextExceeded,
-    ContractError,
-    FoxcastError,
-    QuotaExhausted,
-    Rejected,
-    Unauthorized,
-    Unavailable,
-)
+from bot.errors import ContextExceeded, ContractError, FoxcastError, QuotaExhausted, Rejected, Unauthorized, Unavailable
 from bot.testing.model_server import Reply, cut_short, fail, hang_up, huge, page, refuse, say, torn
 
 USAGE = Usage(calls=1, tokens_in=100, tokens_out=20)

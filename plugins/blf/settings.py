@@ -11,18 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from bot.api import (
-    QUANTILES,
-    SEARCH,
-    SUBMIT,
-    Levels,
-    LocalPath,
-    Manner,
-    Margin,
-    Settings,
-    Tool,
-    checked_prompts,
-)
+from bot.api import QUANTILES, SEARCH, SUBMIT, Levels, LocalPath, Manner, Margin, Settings, Tool, checked_prompts
 
 # Where the prompt files of this forecaster are.
 HERE = "plugins.blf"

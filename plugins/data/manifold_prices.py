@@ -13,18 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from bot.api import (
-    Can,
-    DataSource,
-    DataSpec,
-    NotFound,
-    Question,
-    Rejected,
-    Series,
-    Settings,
-    Workplace,
-    hookimpl,
-)
+from bot.api import Can, DataSource, DataSpec, NotFound, Question, Rejected, Series, Settings, Workplace, hookimpl
 from plugins.data._reading import ADDRESS, Probability, address, daily, in_order, midnight, parsed, unknown, url_parts
 
 SOURCE = "manifold_prices"

@@ -17,18 +17,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from bot.api import (
-    Can,
-    DataSource,
-    DataSpec,
-    NotFound,
-    Question,
-    Rejected,
-    Series,
-    Settings,
-    Workplace,
-    hookimpl,
-)
+from bot.api import Can, DataSource, DataSpec, NotFound, Question, Rejected, Series, Settings, Workplace, hookimpl
 from plugins.data._reading import (
     ADDRESS,
     Probability,

@@ -12,13 +12,7 @@ from bot.api import SINGLE_TARGET, ContractError, Round, Sheet
 from plugins.forecastbench.complaints import Complaints
 from plugins.forecastbench.missing import Row, excesses
 from plugins.forecastbench.parse import frame
-from plugins.forecastbench.terms import (
-    DATASET,
-    HORIZON_DAYS,
-    MARKET,
-    SOURCES,
-    reference,
-)
+from plugins.forecastbench.terms import DATASET, HORIZON_DAYS, MARKET, SOURCES, reference
 
 
 @dataclass(slots=True)

@@ -11,16 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
 
-from bot.api import (
-    Batch,
-    ConfigError,
-    ContractError,
-    IntentState,
-    NotFound,
-    Receipt,
-    Submitter,
-    Workplace,
-)
+from bot.api import Batch, ConfigError, ContractError, IntentState, NotFound, Receipt, Submitter, Workplace
 from plugins.forecastbench.files import decode, read_bytes
 from plugins.forecastbench.forecast_set import draft, serialise
 from plugins.forecastbench.parse import frame

@@ -9,14 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.api import (
-    Chosen,
-    ContractError,
-    Happened,
-    Landed,
-    Outcome,
-    Void,
-)
+from bot.api import Chosen, ContractError, Happened, Landed, Outcome, Void
 from plugins.manifold.parse import KINDS, answers_of, options_of, scale_of
 from plugins.manifold.raw import RawAnswer, RawMarket, moment_of, name_of, parsed
 

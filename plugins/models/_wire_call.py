@@ -11,18 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bot.api import (
-    Completion,
-    ContractError,
-    Json,
-    Message,
-    NativeMessage,
-    Prompt,
-    Sampling,
-    Speaker,
-    ToolCall,
-    Usage,
-)
+from bot.api import Completion, ContractError, Json, Message, NativeMessage, Prompt, Sampling, Speaker, ToolCall, Usage
 from plugins.models._faults import FaultRemedy
 from plugins.models._profiles import ModelProfile
 

@@ -34,16 +34,7 @@ from bot.api import (
 from plugins.orchestra import memory
 from plugins.orchestra.catalogue import HERE, Kind
 from plugins.orchestra.memory import SharedMemory, memory_tool
-from plugins.orchestra.report import (
-    ASK,
-    REPORT,
-    Report,
-    Request,
-    ask_tool,
-    read_report,
-    read_request,
-    report_tool,
-)
+from plugins.orchestra.report import ASK, REPORT, Report, Request, ask_tool, read_report, read_request, report_tool
 from plugins.orchestra.settings import OrchestraSettings
 
 ROLE, MAIN = "subagent", "main"

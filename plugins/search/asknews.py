@@ -15,16 +15,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from bot.api import (
-    Can,
-    Hit,
-    SearchEngine,
-    SearchSpec,
-    Settings,
-    Unavailable,
-    Workplace,
-    hookimpl,
-)
+from bot.api import Can, Hit, SearchEngine, SearchSpec, Settings, Unavailable, Workplace, hookimpl
 from plugins.search._results import Address, hit, in_time, is_web, parsed
 
 MAX_BYTES = 16_000_000

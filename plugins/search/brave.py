@@ -12,17 +12,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from bot.api import (
-    Can,
-    Hit,
-    SearchEngine,
-    SearchSpec,
-    Settings,
-    Workplace,
-    hookimpl,
-    parse_date,
-    plain_snippet,
-)
+from bot.api import Can, Hit, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, parse_date, plain_snippet
 from plugins.search._results import Address, in_time, is_web, last_day, parsed
 
 MAX_BYTES = 4_000_000

@@ -11,18 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from bot.api import (
-    Can,
-    Hit,
-    Json,
-    SearchEngine,
-    SearchSpec,
-    Settings,
-    Workplace,
-    hookimpl,
-    parse_date,
-    plain_snippet,
-)
+from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, parse_date, plain_snippet
 from plugins.search._results import Address, in_time, is_web, parsed
 
 MAX_BYTES = 32_000_000

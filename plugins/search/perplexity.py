@@ -13,17 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from bot.api import (
-    Can,
-    Hit,
-    Json,
-    SearchEngine,
-    SearchSpec,
-    Settings,
-    Workplace,
-    hookimpl,
-    plain_snippet,
-)
+from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, plain_snippet
 from plugins.search._results import Address, hit, in_time, is_web, parsed
 
 MAX_BYTES = 8_000_000

@@ -13,15 +13,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.api import (
-    Hit,
-    LeakError,
-    SearchEngine,
-    SearchSpec,
-    Settings,
-    Workplace,
-    hookimpl,
-)
+from bot.api import Hit, LeakError, SearchEngine, SearchSpec, Settings, Workplace, hookimpl
 from plugins.search._results import hit, is_web, parsed
 
 MAX_BYTES = 8_000_000

@@ -10,16 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from bot.api import (
-    Can,
-    Hit,
-    Json,
-    SearchEngine,
-    SearchSpec,
-    Settings,
-    Workplace,
-    hookimpl,
-)
+from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl
 from plugins.search._results import Address, hit, in_time, is_web, parsed
 
 MAX_BYTES = 4_000_000

@@ -12,18 +12,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-from bot.api import (
-    Can,
-    Hit,
-    Json,
-    SearchEngine,
-    SearchSpec,
-    Settings,
-    Workplace,
-    hookimpl,
-    parse_date,
-    plain_snippet,
-)
+from bot.api import Can, Hit, Json, SearchEngine, SearchSpec, Settings, Workplace, hookimpl, parse_date, plain_snippet
 from plugins.search._results import Address, in_time, is_web, last_day, parsed
 
 MAX_BYTES = 32_000_000

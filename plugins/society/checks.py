@@ -8,15 +8,7 @@ from collections.abc import Iterator
 from plugins.society.lines import Key
 from plugins.society.names import instead
 from plugins.society.scenario import JURY, ActionType, Agent, Kind, Move, Scenario, laid_out
-from plugins.society.variables import (
-    BUILT_IN,
-    MOST_CHARS,
-    UNSET,
-    cycle,
-    placeholders,
-    whole_length,
-    whole_lengths,
-)
+from plugins.society.variables import BUILT_IN, MOST_CHARS, UNSET, cycle, placeholders, whole_length, whole_lengths
 
 MOST_MOVES = 500
 

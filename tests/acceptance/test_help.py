@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.exits import MEANINGS
-from bot.cli.table import COMMANDS
+from bot.cli.command_exit import EXIT_CODE_MEANINGS
+from bot.cli.command_table import COMMANDS
 from tests.acceptance.conftest import COMMAND, Foxcast, Inside, installed
 
 # Each takes longer to import than help takes to be read.
@@ -26,7 +26,7 @@ def test_help_lists_every_command_and_every_exit_code(fresh: Foxcast) -> None:
     for name, entry in COMMANDS.items():
         assert name in said
         assert entry.summary in said
-    for code, meaning in MEANINGS.items():
+    for code, meaning in EXIT_CODE_MEANINGS.items():
         assert f"{code.value} {meaning}" in said
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.app import LEDGER_FILE
-from bot.cli.leaving import terminal_user
+from bot.cli.signed_requests import terminal_user
 from bot.clock import SystemClock
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.kit import serve

@@ -20,7 +20,7 @@ LAYERS = (
     ("bot.outbox", "bot.api"),
     ("bot.jobs",),
     ("bot.members", "bot.limits"),
-    ("bot.lab", "bot.outfit"),
+    ("bot.lab", "bot.outfit", "bot.evaluation"),
     ("bot.venues",),
     ("bot.guards",),
     ("bot.means",),

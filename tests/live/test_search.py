@@ -16,17 +16,7 @@ from pydantic import ValidationError
 from bot.api import Can, Hit, SearchSpec, Workplace
 from bot.clock import SeededRandom, SystemClock
 from bot.http import HttpReader
-from plugins.search import (
-    asknews,
-    brave,
-    duckduckgo,
-    exa,
-    google_news,
-    perplexity,
-    searxng,
-    serper,
-    tavily,
-)
+from plugins.search import asknews, brave, duckduckgo, exa, google_news, perplexity, searxng, serper, tavily
 
 PLUGINS = (asknews, brave, duckduckgo, exa, google_news, perplexity, searxng, serper, tavily)
 SPECS: list[SearchSpec[Any]] = [spec for plugin in PLUGINS for spec in plugin.foxcast_search_engines()]

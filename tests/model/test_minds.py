@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.exits import ExitCode
+from bot.cli.command_exit import ExitCode
 from tests.model.conftest import SmallModel
 
 pytestmark = [pytest.mark.xdist_group("small model"), pytest.mark.model_campaign, pytest.mark.timeout(1800)]

@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 from bot.errors import ContractError, FoxcastError, Rejected, Unavailable
 from bot.testing.llm import Hang, Slow, Turn, said
 from tests.simulation.gateway_stage import DOWN, Stage, failure, waiting
-from tests.unit.llm.rig import (
-    MAIN,
-    SPARE,
-    Rig,
-    charge,
-    inquiry,
-    revive,
-    section,
-    with_fallback,
-)
+from tests.unit.llm.rig import MAIN, SPARE, Rig, charge, inquiry, revive, section, with_fallback
 
 
 @pytest.mark.parametrize(("role_s", "caller_s", "ends_s"), [(120.0, 600.0, 120.0), (120.0, 7.0, 7.0)])

@@ -250,7 +250,7 @@ async def test_a_backtest_with_models_has_a_ledger_of_its_own(tmp_path: Path) ->
     async with AsyncExitStack() as stack:
         outfit = outfitter(tmp_path, stack)
     async with open_bay(outfit.config, outfit.registry, "blf", clock=FakeClock()) as bay:
-        assert isinstance(bay.seat, Seat)
+        assert isinstance(bay.forecaster, Seat)
         assert bay.gateway is not None
     assert (tmp_path / "state" / "lab" / "ledger.sqlite").is_file()
     async with open_bay(outfit.config, outfit.registry, "keeper", clock=FakeClock()) as bay:

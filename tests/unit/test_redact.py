@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot import redact
-from bot.cli.session import DiscreetRecord
+from bot.cli.command_setup import RedactedLogRecord
 from bot.redact import MARK, Redactor, foreign, hide, hide_bytes, learn, learn_logins, said
 
 KEY = "Zq7-canary/+key=42&sp\"ace'<x>\\end"
@@ -175,7 +175,7 @@ def test_what_a_library_logs_has_neither_the_secret_in_its_message_nor_in_its_tr
     with pytest.raises(ValueError, match="invalid literal") as caught:
         int(KEY)
     raised = (caught.type, caught.value, caught.tb)
-    record = DiscreetRecord("lib", logging.ERROR, __file__, 1, "sent %s", (KEY,), raised)
+    record = RedactedLogRecord("lib", logging.ERROR, __file__, 1, "sent %s", (KEY,), raised)
     text = logging.Formatter("%(message)s").format(record)
     assert text.startswith(f"sent {MARK}\nTraceback")
     assert "ValueError: invalid literal" in text

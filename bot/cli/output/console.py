@@ -1,4 +1,7 @@
-"""Where answers go: stdout, as plain text where no terminal reads it; progress goes to stderr, to a terminal alone."""
+"""Tables, headings and JSON on stdout, plain where no terminal reads it.
+
+Progress bars on stderr, on a terminal only.
+"""
 
 import json
 import os
@@ -19,19 +22,19 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from bot.cli.output.plain import escaped, plain
+from bot.cli.output.safe_output import escape_json_text, replace_invisible
 
 # Lines for a pipe are not broken, unless COLUMNS says how wide they may be: one row is one line for grep and cut.
-UNBROKEN = 20_000
-LINES = 40
-WIDEST = 70
+UNLIMITED_WIDTH = 20_000
+DEFAULT_HEIGHT = 40
+MAX_TITLE_WIDTH = 70
 # A column that may be cut or folded is not made narrower than this; where that takes too much room, rows become blocks.
-NARROWEST = 12
+MIN_FLEXIBLE_WIDTH = 12
 
-Cell = str | Text
+TableCell = str | Text
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """What becomes of a column where room is scarce: whole for short values, cut for titles, folded for the rest."""
 
     SHORT = "short"
@@ -40,58 +43,60 @@ class Kind(StrEnum):
     TEXT = "text"
 
 
-WHOLE = frozenset({Kind.SHORT, Kind.NUMBER})
+UNBROKEN_KINDS = frozenset({ColumnKind.SHORT, ColumnKind.NUMBER})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table; numbers stand on the right."""
 
     title: str
-    kind: Kind = Kind.SHORT
+    kind: ColumnKind = ColumnKind.SHORT
 
 
-class PlainConsole(Console):
-    """Prints text as ``plain`` shows it, wherever in a table it stands; only its own styles reach the terminal."""
+class SafeConsole(Console):
+    """Prints text as ``replace_invisible`` shows it, wherever in a table it stands; only its own styles reach the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield the parts of what is printed, those that are text made plain."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+            yield segment if segment.control else Segment(replace_invisible(segment.text), segment.style)
 
 
-def stdout() -> Console:
+def stdout_console() -> Console:
     """Return the console for answers: what it prints is text, never markup."""
     # Of a terminal that calls itself dumb the library believes no width alone.
-    size = _size()
-    return PlainConsole(width=size.columns, height=size.lines, markup=False, highlight=False, emoji=False)
+    size = _terminal_size()
+    return SafeConsole(width=size.columns, height=size.lines, markup=False, highlight=False, emoji=False)
 
 
-def _size() -> os.terminal_size:
-    return shutil.get_terminal_size((UNBROKEN, LINES))
+def _terminal_size() -> os.terminal_size:
+    return shutil.get_terminal_size((UNLIMITED_WIDTH, DEFAULT_HEIGHT))
 
 
-def emit(value: object) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON; raises ValueError for a number that JSON does not have."""
-    sys.stdout.write(f"{as_json(value)}\n")
+    sys.stdout.write(f"{to_json_text(value)}\n")
 
 
-def as_json(value: object) -> str:
+def to_json_text(value: object) -> str:
     """Return a value as JSON text for people and programs."""
-    return escaped(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+    return escape_json_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str))
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, title: str = "") -> "Sheet":
+def make_table(
+    columns: Sequence[TableColumn], rows: Iterable[Sequence[TableCell]], *, title: str = ""
+) -> "ResponsiveTable":
     """Return a table; without a terminal it has no lines."""
-    return Sheet(columns=columns, rows=[*rows], title=title)
+    return ResponsiveTable(columns=columns, rows=[*rows], title=title)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class ResponsiveTable:
     """Rows under columns where there is room for them, else a block for each row: nothing is cut but titles."""
 
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    columns: Sequence[TableColumn]
+    rows: Sequence[Sequence[TableCell]]
     title: str = ""
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -106,13 +111,13 @@ class Sheet:
         shown = [[column.title, *(str(row[place]) for row in self.rows)] for place, column in enumerate(self.columns)]
         widths = (max(cell_len(line) for text in texts for line in text.split("\n")) for texts in shown)
         return 2 * len(self.columns) + sum(
-            width if column.kind in WHOLE else max(min(width, NARROWEST), cell_len(column.title))
+            width if column.kind in UNBROKEN_KINDS else max(min(width, MIN_FLEXIBLE_WIDTH), cell_len(column.title))
             for column, width in zip(self.columns, widths, strict=True)
         )
 
     def _grid(self) -> Table:
         piped = not sys.stdout.isatty()
-        unbroken = piped and _size().columns == UNBROKEN
+        unbroken = piped and _terminal_size().columns == UNLIMITED_WIDTH
         grid = Table(
             title=self.title or None,
             title_justify="left",
@@ -125,12 +130,12 @@ class Sheet:
         for column in self.columns:
             grid.add_column(
                 column.title,
-                justify="right" if column.kind is Kind.NUMBER else "left",
-                no_wrap=unbroken or column.kind in WHOLE,
-                overflow="fold" if column.kind is Kind.TEXT else "ellipsis",
+                justify="right" if column.kind is ColumnKind.NUMBER else "left",
+                no_wrap=unbroken or column.kind in UNBROKEN_KINDS,
+                overflow="fold" if column.kind is ColumnKind.TEXT else "ellipsis",
             )
         for row in self.rows:
-            grid.add_row(*(_cell(cell, column) for cell, column in zip(row, self.columns, strict=True)))
+            grid.add_row(*(_column_text(cell, column) for cell, column in zip(row, self.columns, strict=True)))
         return grid
 
     def _blocks(self) -> Iterator[RenderableType]:
@@ -140,42 +145,42 @@ class Sheet:
         for first, *others in self.rows:
             yield Text(str(first), style="bold", overflow="fold")
             for whole, parts in groupby(
-                zip(self.columns[1:], others, strict=True), key=lambda pair: pair[0].kind in WHOLE
+                zip(self.columns[1:], others, strict=True), key=lambda pair: pair[0].kind in UNBROKEN_KINDS
             ):
-                told = [_told(column, cell) for column, cell in parts if str(cell).strip()]
+                told = [_labelled_cell(column, cell) for column, cell in parts if str(cell).strip()]
                 for text in [Text(", ").join(told)] if whole and told else told:
                     text.overflow = "fold"
                     yield Padding(text, (0, 0, 0, 2), expand=False)
 
 
-def _told(column: Column, cell: Cell) -> Text:
+def _labelled_cell(column: TableColumn, cell: TableCell) -> Text:
     return Text.assemble(f"{column.title}: " if column.title else "", cell)
 
 
-def _cell(cell: Cell, column: Column) -> Text:
+def _column_text(cell: TableCell, column: TableColumn) -> Text:
     shown = cell if isinstance(cell, Text) else Text(cell)
-    if column.kind is Kind.TITLE:
-        shown.truncate(WIDEST, overflow="ellipsis")
+    if column.kind is ColumnKind.TITLE:
+        shown.truncate(MAX_TITLE_WIDTH, overflow="ellipsis")
         shown.no_wrap, shown.overflow = True, "ellipsis"
     return shown
 
 
-def indented(console: Console, words: str, *, by: int = 3, style: str = "") -> None:
+def print_indented(console: Console, words: str, *, by: int = 3, style: str = "") -> None:
     """Print text that stays to the right of a margin when it is broken into lines."""
     for line in words.splitlines():
         console.print(Padding(Text(line, style=style), (0, 0, 0, by), expand=False) if line.strip() else "")
 
 
-def heading(console: Console, words: str) -> None:
+def print_heading(console: Console, words: str) -> None:
     """Print a line that begins a part of the answer."""
     console.print()
     console.print(Text(words, style="bold"))
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def progress_bars() -> Iterator[Progress]:
     """Show bars on stderr while the block runs, if a terminal reads it; nothing of them stays."""
-    console = PlainConsole(stderr=True, markup=False, highlight=False)
+    console = SafeConsole(stderr=True, markup=False, highlight=False)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),

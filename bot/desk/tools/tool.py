@@ -9,13 +9,7 @@ from bot.desk.notebook import Note
 from bot.desk.take import Take
 from bot.domain.prompt import Tool
 from bot.domain.step import Json
-from bot.errors import (
-    ContractError,
-    FoxcastError,
-    NotFound,
-    Rejected,
-    Unauthorized,
-)
+from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

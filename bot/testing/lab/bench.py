@@ -131,7 +131,7 @@ class _Room:
         return await together(partial(self._trial, case), numbers, places=1)
 
     async def _trial(self, case: Case, number: int) -> Trial:
-        seat, question = self.bay.seat, case.question
+        seat, question = self.bay.forecaster, case.question
         cutoff = self.hall.world.calendar.at(case.day)
         desk = TrialDesk(
             # The same for all forecasters: chance that they share is none of what they differ by.
@@ -162,8 +162,8 @@ class _Room:
             question,
             charge=charge,
             cutoff=self.hall.world.calendar.at(case.day),
-            limits=self.bay.seat.limits,
-            guarded=not self.bay.seat.clairvoyant,
+            limits=self.bay.forecaster.limits,
+            guarded=not self.bay.forecaster.clairvoyant,
         )
 
 

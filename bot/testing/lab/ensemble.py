@@ -72,7 +72,7 @@ async def run_ensemble(hall: Hall, members: Members) -> Run:
     assert isinstance(learner, Historian)  # noqa: S101 - it learns from what its members said
     async with open_bay(config, registry, SUBJECT, clock=hall.clock) as bay:
         trials = [
-            [await _trial(hall, bay.seat, members, place, _learned(hall, learner, members, place))]
+            [await _trial(hall, bay.forecaster, members, place, _learned(hall, learner, members, place))]
             for place in range(len(members.cases))
         ]
     return Run(setup=setup, trials=trials, seconds=0.0)

@@ -11,14 +11,7 @@ from typing import Any, ClassVar, NoReturn
 from bot.testing.model_server import Reply
 from bot.testing.providers.chat_form import ChatForm
 from bot.testing.providers.core import DialectDouble
-from bot.testing.providers.exchange import (
-    ChatRequest,
-    ModelProfile,
-    RequestRefusal,
-    TokenCount,
-    calls_of,
-    make_id,
-)
+from bot.testing.providers.exchange import ChatRequest, ModelProfile, RequestRefusal, TokenCount, calls_of, make_id
 from bot.testing.providers.openai_responses import ResponsesForm
 from bot.testing.providers.openai_rules import OpenAiProfile
 

@@ -20,10 +20,10 @@ from pydantic import TypeAdapter
 from rich.console import Console
 from rich.text import Text
 
-from bot.cli.exits import SIGNALS, ExitCode, exit_code
-from bot.cli.output.console import PlainConsole
-from bot.cli.output.deliver import require_writable, write_whole
-from bot.cli.output.plain import plain
+from bot.cli.command_exit import SIGNAL_EXIT_CODES, ExitCode, exit_code
+from bot.cli.output.console import SafeConsole
+from bot.cli.output.files import require_writable, write_text_atomically
+from bot.cli.output.safe_output import replace_invisible
 from bot.clock import SystemClock
 from bot.config.process import settle_process
 from bot.daemon.watch import ExitReason
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _demo(asked)
     except FoxcastError as error:
-        sys.stderr.write(f"foxcast: {plain(said(str(error)))}\n")
+        sys.stderr.write(f"foxcast: {replace_invisible(said(str(error)))}\n")
         return exit_code(error)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -107,7 +107,7 @@ def _shown(asked: Asked, plan: Plan) -> int:
         screen.console = paper
         paper.print(screen.picture())
         told(paper)
-        write_whole(asked.svg, paper.export_svg(title="foxcast demo (simulation)"))
+        write_text_atomically(asked.svg, paper.export_svg(title="foxcast demo (simulation)"))
     return _code(played)
 
 
@@ -131,17 +131,19 @@ def _tell(console: Console, *, screen: Screen, played: Played, asked: Asked, too
 
 def _code(played: Played) -> int:
     if played.signal is not None:
-        return SIGNALS[played.signal]
+        return SIGNAL_EXIT_CODES[played.signal]
     end = played.exit
     if end is None or end.clean:
         return ExitCode.DONE
-    sys.stderr.write(f"foxcast: the daemon ended: {plain(end.reason.value)}: {plain(end.detail)}\n")
+    sys.stderr.write(
+        f"foxcast: the daemon ended: {replace_invisible(end.reason.value)}: {replace_invisible(end.detail)}\n"
+    )
     return _CODES.get(end.reason, ExitCode.FAILED)
 
 
 def _console() -> Console:
     width = None if sys.stdout.isatty() else shutil.get_terminal_size((_UNBROKEN, 40)).columns
-    return PlainConsole(width=width, markup=False, highlight=False, emoji=False)
+    return SafeConsole(width=width, markup=False, highlight=False, emoji=False)
 
 
 def _log_to(path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bot.cli.output.console import Column, Kind, heading, table
-from bot.cli.output.figures import NOTHING, number
-from bot.cli.portfolio import gathered
-from bot.cli.score_ledger import rows_by_forecaster
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
+from bot.cli.output.formatting import NO_VALUE, format_number
+from bot.cli.portfolio import load_portfolio
+from bot.cli.score import rows_by_forecaster
 from bot.clock import SeededRandom
 from bot.domain.submission import Mode
 from bot.lab.kinds import RESAMPLES
@@ -35,29 +35,29 @@ BINS = 5
 CROWD = "crowd"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SCORES = (
-    Column("forecaster"),
-    Column("n", Kind.NUMBER),
-    Column("Brier", Kind.NUMBER),
-    Column("beside", Kind.TEXT),
-    Column("on", Kind.NUMBER),
-    Column("its Brier", Kind.NUMBER),
-    Column("difference [95 %]"),
+    TableColumn("forecaster"),
+    TableColumn("n", ColumnKind.NUMBER),
+    TableColumn("Brier", ColumnKind.NUMBER),
+    TableColumn("beside", ColumnKind.TEXT),
+    TableColumn("on", ColumnKind.NUMBER),
+    TableColumn("its Brier", ColumnKind.NUMBER),
+    TableColumn("difference [95 %]"),
 )
 _BINS = (
-    Column("forecaster"),
-    Column("said"),
-    Column("n", Kind.NUMBER),
-    Column("mean", Kind.NUMBER),
-    Column("came true", Kind.NUMBER),
+    TableColumn("forecaster"),
+    TableColumn("said"),
+    TableColumn("n", ColumnKind.NUMBER),
+    TableColumn("mean", ColumnKind.NUMBER),
+    TableColumn("came true", ColumnKind.NUMBER),
 )
 _MONEY = (
-    Column("venue"),
-    Column("mode"),
-    Column("begun with", Kind.NUMBER),
-    Column("now", Kind.NUMBER),
-    Column("gain", Kind.NUMBER),
-    Column("currency"),
-    Column("standing", Kind.NUMBER),
+    TableColumn("venue"),
+    TableColumn("mode"),
+    TableColumn("begun with", ColumnKind.NUMBER),
+    TableColumn("now", ColumnKind.NUMBER),
+    TableColumn("gain", ColumnKind.NUMBER),
+    TableColumn("currency"),
+    TableColumn("standing", ColumnKind.NUMBER),
 )
 
 
@@ -186,7 +186,7 @@ def _bins(name: str, rows: Sequence[Row]) -> list[Bin]:
 
 
 async def _purses(records: Records, now: datetime, money: Collection[str]) -> tuple[Purse, ...]:
-    known = {one.venue: one for one in await gathered(records, None, now)}
+    known = {one.venue: one for one in await load_portfolio(records, None, now)}
     purses = []
     for venue in records.config.venues:
         mode, one = records.config.mode_of(venue), known.get(venue)
@@ -214,20 +214,20 @@ def print_figures(console: Console, found: Figures, *, early: bool = False) -> N
         advice = "" if early else "; give it more days with --days"
         console.print(f"\nnothing has resolved yet, so there are no scores{advice}")
     else:
-        heading(console, "Scores: Brier, less is better; a difference below 0 is a gain over the one beside")
-        console.print(table(_SCORES, [_score_cells(one) for one in found.compared]))
-        heading(console, "Calibration: what was said, and how often it came true")
-        console.print(table(_BINS, [_bin_cells(one) for one in found.bins]))
+        print_heading(console, "Scores: Brier, less is better; a difference below 0 is a gain over the one beside")
+        console.print(make_table(_SCORES, [_score_cells(one) for one in found.compared]))
+        print_heading(console, "Calibration: what was said, and how often it came true")
+        console.print(make_table(_BINS, [_bin_cells(one) for one in found.bins]))
     if found.purses:
-        heading(console, "Profit and loss")
-        console.print(table(_MONEY, [_money_cells(one) for one in found.purses]))
+        print_heading(console, "Profit and loss")
+        console.print(make_table(_MONEY, [_money_cells(one) for one in found.purses]))
 
 
 def print_next(console: Console, plan: Plan, program: str, example: str) -> None:
     """Print the commands that look further, as they can be typed."""
     ours, real = (f"{program} --config {shlex.quote(str(path))}" for path in (plan.folder / CONFIG, REAL))
     shown = shlex.quote(example) if example else "QUESTION"
-    heading(console, "Look further")
+    print_heading(console, "Look further")
     for arguments, words in (
         ("questions", "what was asked"),
         (f"show {shown}", "one question: every change of mind, what was decided, what became of it"),
@@ -238,7 +238,7 @@ def print_next(console: Console, plan: Plan, program: str, example: str) -> None
     ):
         console.print(Text(f"  {ours} {arguments}", style="bold"), soft_wrap=True)
         console.print(Text(f"      {words}", style="dim"), soft_wrap=True)
-    heading(console, "The same at the real venues, on paper")
+    print_heading(console, "The same at the real venues, on paper")
     for line in (f"cp {shlex.quote(str(plan.folder / REAL))} {REAL}", f"{real} doctor", f"{real} run --once"):
         console.print(Text(f"  {line}", style="bold"), soft_wrap=True)
     words = "this configuration with the real addresses; where keys and a model belong is said in it"
@@ -248,7 +248,15 @@ def print_next(console: Console, plan: Plan, program: str, example: str) -> None
 def _score_cells(one: Compared) -> tuple[str, ...]:
     gap = one.difference
     told = f"{gap.estimate:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
-    return one.forecaster, str(one.n), number(one.brier, 3), one.beside, str(one.on), number(one.theirs, 3), told
+    return (
+        one.forecaster,
+        str(one.n),
+        format_number(one.brier, 3),
+        one.beside,
+        str(one.on),
+        format_number(one.theirs, 3),
+        told,
+    )
 
 
 def _bin_cells(one: Bin) -> tuple[str, ...]:
@@ -259,6 +267,6 @@ def _bin_cells(one: Bin) -> tuple[str, ...]:
 def _money_cells(one: Purse) -> tuple[str, ...]:
     if one.begun is None or one.now is None:
         what = "not read yet" if one.money else "no money"
-        return one.venue, one.mode, NOTHING, NOTHING, NOTHING, what, str(one.standing)
+        return one.venue, one.mode, NO_VALUE, NO_VALUE, NO_VALUE, what, str(one.standing)
     gain = f"{one.now - one.begun:+.2f}"
-    return one.venue, one.mode, number(one.begun), number(one.now), gain, one.currency, str(one.standing)
+    return one.venue, one.mode, format_number(one.begun), format_number(one.now), gain, one.currency, str(one.standing)

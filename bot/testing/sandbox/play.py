@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from bot.app import LEDGER_FILE, App, Records, folder_of, open_app
-from bot.cli.leaving import terminal_user
-from bot.cli.vitals import Recorder
+from bot.cli.signed_requests import terminal_user
 from bot.clock import SystemClock
 from bot.config.load import load_config
+from bot.daemon.recorder import DaemonRecorder
 from bot.daemon.serve import obey_signals, serve
 from bot.daemon.watch import Exit, ExitReason, Watch
 from bot.domain.request import ArmVenue
@@ -182,7 +182,7 @@ class Play:
                 jobs,
                 clock=clock,
                 watch=_WATCH,
-                record=Recorder(app.ledger, app.folder),
+                record=DaemonRecorder(app.ledger, app.folder),
                 stop=app.stopping,
             )
         finally:

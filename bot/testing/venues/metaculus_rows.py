@@ -9,16 +9,7 @@ from typing import Any
 
 from bot.testing.venues.metaculus_people import Row, iso, tournament_row
 from bot.testing.venues.metaculus_score import scores
-from bot.testing.venues.metaculus_state import (
-    CONTINUOUS,
-    Forecast,
-    Post,
-    Question,
-    Scaling,
-    State,
-    User,
-    quantile,
-)
+from bot.testing.venues.metaculus_state import CONTINUOUS, Forecast, Post, Question, Scaling, State, User, quantile
 
 _NO_RANGE = {"range_min": None, "range_max": None, "nominal_min": None, "nominal_max": None, "zero_point": None}
 

@@ -14,15 +14,7 @@ from bot.testing.loopback import Sent
 from bot.testing.model_server import Asked, Reply, obedient
 from bot.testing.schema import variant
 from bot.testing.world.habits import Habits, Mood, Vice, marred, mood_of
-from bot.testing.world.mind_company import (
-    CRITIC,
-    RUN_ALL,
-    SUBMIT,
-    asked_searches,
-    chosen,
-    closing,
-    leading,
-)
+from bot.testing.world.mind_company import CRITIC, RUN_ALL, SUBMIT, asked_searches, chosen, closing, leading
 from bot.testing.world.mind_opinion import Bent, Opinion, opinion_of
 from bot.testing.world.mind_reading import Done, Source, Task, fenced, opening, steps_of
 from bot.testing.world.mind_roles import is_judging, judged, shortened, summary

@@ -9,12 +9,7 @@ import pytest
 
 from bot.api import ContractError, NotFound, Rejected, Settings
 from bot.testing.data_contract import ELSEWHERE, SeriesContract
-from plugins.data.polymarket_prices import (
-    CONDITION,
-    PolymarketPrices,
-    PolymarketPricesSettings,
-    foxcast_data_sources,
-)
+from plugins.data.polymarket_prices import CONDITION, PolymarketPrices, PolymarketPricesSettings, foxcast_data_sources
 from tests.plugins.data.common import LAST_DAYS, answered, as_json, asked_in, names_of_all, points, real_questions, web
 
 CONDITION_ID = "0x3e6cb7ad03e2687d0befe8706bb9ac276b3d74c0a8c7e02bf3c6b796e25601c0"

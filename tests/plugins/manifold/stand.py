@@ -11,16 +11,7 @@ from urllib.parse import parse_qsl
 
 from pydantic import SecretStr
 
-from bot.api import (
-    Clock,
-    Leg,
-    Order,
-    PricePlace,
-    Question,
-    Side,
-    Workplace,
-    WriterPlace,
-)
+from bot.api import Clock, Leg, Order, PricePlace, Question, Side, Workplace, WriterPlace
 from bot.clock import SeededRandom
 from bot.http import HttpLimits, HttpReader
 from bot.rates import Rates

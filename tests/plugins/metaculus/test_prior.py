@@ -10,7 +10,7 @@ from bot.agent.ballot import Manner, ballot_for
 from bot.agent.start import starting_point
 from bot.agent.texts import question_text, task_of
 from bot.api import Curve, CurveShape, IntentState, Prediction, Question
-from bot.cli.output.beliefs import words
+from bot.cli.output.predictions import describe_prediction
 from bot.gate.remark import _told as said_beside
 from bot.testing.clock import START
 from bot.testing.venues.metaculus_score import scores
@@ -93,8 +93,10 @@ def test_a_discrete_question_is_one_of_whole_numbers_in_every_prompt_and_table(s
     schema: Any = ballot.schema(0.01)
     assert '"integer"' in str(schema).replace("'", '"')
     assert ballot.form.shown(prediction) == "p5 1, p10 2, p25 3, p50 3, p75 4, p90 5, p95 7"
-    assert words(prediction, shape) == "10%: 2 goals, 50%: 3 goals, 90%: 5 goals"
-    assert words(Curve((0.0, *(0.05 * step for step in range(1, 11)))), shape).endswith("90%: above 9 goals")
+    assert describe_prediction(prediction, shape) == "10%: 2 goals, 50%: 3 goals, 90%: 5 goals"
+    assert describe_prediction(Curve((0.0, *(0.05 * step for step in range(1, 11)))), shape).endswith(
+        "90%: above 9 goals"
+    )
     assert said_beside(question, prediction).startswith("Forecast 10%: 2")
     votes: Any = plain(question, {target.key: prediction for target in question.targets})
     [values] = votes.values()

@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 
-from bot.api import (
-    IntentAction,
-    Reply,
-    Request,
-    Unauthorized,
-    Unavailable,
-)
+from bot.api import IntentAction, Reply, Request, Unauthorized, Unavailable
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.wires import MemoryWire
 from plugins.metaculus.writer import MetaculusWriter

@@ -8,18 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from bot.api import (
-    Binary,
-    Choice,
-    Curve,
-    CurveShape,
-    IntentAction,
-    Prediction,
-    Rejected,
-    Reply,
-    Sealer,
-    WriterPlace,
-)
+from bot.api import Binary, Choice, Curve, CurveShape, IntentAction, Prediction, Rejected, Reply, Sealer, WriterPlace
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.venues.faults import Fault

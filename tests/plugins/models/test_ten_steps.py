@@ -19,14 +19,7 @@ from bot.testing.model_contract import KEY, SEARCH, SUBMIT
 from bot.testing.model_server import Asked, Reply, Script, call, say
 from bot.testing.providers.anthropic import AnthropicDouble
 from bot.testing.providers.core import ProviderDouble
-from bot.testing.providers.dialects import (
-    DeepSeekDouble,
-    GlmDouble,
-    GrokDouble,
-    KimiDouble,
-    MistralDouble,
-    QwenDouble,
-)
+from bot.testing.providers.dialects import DeepSeekDouble, GlmDouble, GrokDouble, KimiDouble, MistralDouble, QwenDouble
 from bot.testing.providers.gemini import GeminiDouble
 from bot.testing.providers.local import LlamaCppDouble, LmStudioDouble, VllmDouble
 from bot.testing.providers.openai_chat import OpenAiDouble

@@ -32,18 +32,7 @@ from plugins.orchestra.catalogue import CUSTOM, kinds
 from plugins.orchestra.forecaster import Orchestra
 from plugins.orchestra.lessons import LessonLearner
 from plugins.orchestra.settings import OrchestraSettings
-from tests.plugins.orchestra.cases import (
-    believing,
-    desk,
-    make,
-    move,
-    parallel,
-    report,
-    search,
-    speaker,
-    store,
-    submit,
-)
+from tests.plugins.orchestra.cases import believing, desk, make, move, parallel, report, search, speaker, store, submit
 from tests.plugins.orchestra.cases import question as asked_of
 from tests.unit.sittings import Theatre, open_theatre, question
 

@@ -31,17 +31,7 @@ from plugins.polymarket.planner import PolymarketPlanner
 from plugins.polymarket.settings import PolymarketSettings
 from plugins.polymarket.terms import OrderType, Terms
 from tests.plugins.polymarket.records import condition, token
-from tests.plugins.polymarket.trading import (
-    EAGER,
-    NOW,
-    SCHEDULE,
-    Levels,
-    Readable,
-    a_book,
-    account,
-    contract,
-    question,
-)
+from tests.plugins.polymarket.trading import EAGER, NOW, SCHEDULE, Levels, Readable, a_book, account, contract, question
 
 FOUR = Fees(rate=Decimal("0.04"))
 

@@ -10,16 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from bot.api import (
-    Json,
-    Leg,
-    Order,
-    Question,
-    Side,
-    Wire,
-    Workplace,
-    WriterPlace,
-)
+from bot.api import Json, Leg, Order, Question, Side, Wire, Workplace, WriterPlace
 from bot.clock import SeededRandom
 from bot.http import HttpLimits, HttpReader
 from bot.rates import Rates

@@ -13,8 +13,8 @@ import pytest
 from typer.main import get_command
 
 from bot.app import LEDGER_FILE
-from bot.cli.call import Call
 from bot.cli.main import app
+from bot.cli.options import CommandInvocation
 from bot.clock import SeededRandom
 from bot.config.load import load_config
 from bot.config.plugin_settings import settings_of
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def foxcast(folder: Path, *arguments: str) -> None:
-    call = Call()
+    call = CommandInvocation()
     command = get_command(app)
     command.main(["--config", str(folder / "config.toml"), *arguments], standalone_mode=False, obj=call)
 

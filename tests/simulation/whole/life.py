@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app import App, folder_of, open_app
-from bot.cli.vitals import Recorder
 from bot.config.load import load_config
+from bot.daemon.recorder import DaemonRecorder
 from bot.daemon.serve import serve
 from bot.daemon.watch import Exit, ExitReason, Watch
 from bot.domain.vitals import Beat, Vital
@@ -190,7 +190,7 @@ class Lives:
             if fate.manner == "stop":
                 self.loop.call_at(ends_s, app.stopping.set)
             disk = asyncio.create_task(self._filled(ends_s)) if fate.manner == "full disk" else None
-            recorder = Recorder(app.ledger, app.folder)
+            recorder = DaemonRecorder(app.ledger, app.folder)
 
             async def record(vital: Vital, /) -> None:
                 self._feel(vital)

@@ -10,17 +10,7 @@ from bot.domain.step import Json, Observation, Step, ToolResult
 from bot.errors import ContextExceeded, ContractError, FoxcastError, LimitReached, Rejected, Unavailable
 from bot.testing.desk import Said, ScriptedModel, ScriptedTool, in_turn, tool_that_says
 from plugins.blf.settings import BlfSettings, Mode
-from tests.plugins.blf.cases import (
-    believing,
-    desk,
-    move,
-    probability,
-    question,
-    search,
-    searches,
-    steps_of,
-    submit,
-)
+from tests.plugins.blf.cases import believing, desk, move, probability, question, search, searches, steps_of, submit
 
 BELIEVED = believing(0.6)
 NUMBERS = tool_that_says("series_model", "12 points")

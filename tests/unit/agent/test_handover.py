@@ -14,16 +14,7 @@ from bot.domain.step import Json
 from bot.errors import Unavailable
 from bot.testing.desk import Said, ScriptedDesk, ScriptedModel, call, in_turn, prefix_faults
 from plugins.blf.settings import BlfSettings
-from tests.plugins.blf.cases import (
-    believing,
-    desk,
-    move,
-    probability,
-    question,
-    search,
-    steps_of,
-    submit,
-)
+from tests.plugins.blf.cases import believing, desk, move, probability, question, search, steps_of, submit
 
 MAIN, SPARE = "scripted:main", "scripted:spare"
 DOWN = Unavailable("down")

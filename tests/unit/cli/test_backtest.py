@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.backtest import outlay_of, unheard
-from bot.cli.output.console import PlainConsole
-from bot.cli.output.report import print_outlay
+from bot.cli.backtest import count_unanswered_questions, load_experiment_costs, print_experiment_costs
+from bot.cli.output.console import SafeConsole
 from bot.clock import SeededRandom
 from bot.domain.learning import Round
 from bot.errors import Unavailable
@@ -47,10 +46,10 @@ async def run(tested: Subject) -> None:
 
 async def test_a_run_that_is_repeated_has_nothing_new(theatre: Theatre) -> None:
     tested = subject(theatre)
-    assert await unheard(tested, scopes(tested), theatre.ledger) == 2
+    assert await count_unanswered_questions(tested, scopes(tested), theatre.ledger) == 2
     await run(tested)
     asked = len(theatre.llm.requests)
-    assert await unheard(tested, scopes(tested), theatre.ledger) == 0
+    assert await count_unanswered_questions(tested, scopes(tested), theatre.ledger) == 0
     await run(tested)
     assert len(theatre.llm.requests) == asked
 
@@ -58,17 +57,17 @@ async def test_a_run_that_is_repeated_has_nothing_new(theatre: Theatre) -> None:
 async def test_more_trials_are_new(theatre: Theatre) -> None:
     await run(subject(theatre, trials=1))
     more = subject(theatre, trials=2)
-    assert await unheard(more, scopes(more), theatre.ledger) == 2
+    assert await count_unanswered_questions(more, scopes(more), theatre.ledger) == 2
 
 
 async def test_another_run_is_new_until_it_was_made_even_if_every_answer_is_from_the_record(theatre: Theatre) -> None:
     await run(subject(theatre))
     asked = len(theatre.llm.requests)
     other = subject(theatre, run="other")
-    assert await unheard(other, scopes(other), theatre.ledger) == 2
+    assert await count_unanswered_questions(other, scopes(other), theatre.ledger) == 2
     await run(other)
     assert len(theatre.llm.requests) == asked
-    assert await unheard(other, scopes(other), theatre.ledger) == 0
+    assert await count_unanswered_questions(other, scopes(other), theatre.ledger) == 0
 
 
 async def test_a_question_that_nobody_answered_is_new_again(theatre: Theatre) -> None:
@@ -76,14 +75,14 @@ async def test_a_question_that_nobody_answered_is_new_again(theatre: Theatre) ->
     tested = subject(theatre)
     with pytest.raises(Unavailable):
         await run(tested)
-    assert await unheard(tested, scopes(tested), theatre.ledger) == 2
+    assert await count_unanswered_questions(tested, scopes(tested), theatre.ledger) == 2
 
 
 async def test_the_outlay_is_that_of_all_runs_and_of_this_one(theatre: Theatre) -> None:
     tested = subject(theatre)
     began = theatre.clock.now()
     await run(tested)
-    first = await outlay_of(scopes(tested), theatre.ledger, began=began)
+    first = await load_experiment_costs(scopes(tested), theatre.ledger, began=began)
     # Two questions, two trials, two calls each.
     assert (first.calls, first.unanswered, first.now_calls) == (8, 0, 8)
     assert (first.tokens_in, first.tokens_cached, first.tokens_out) == (8000, 3200, 400)
@@ -91,7 +90,7 @@ async def test_the_outlay_is_that_of_all_runs_and_of_this_one(theatre: Theatre) 
     theatre.clock.pass_unnoticed(60)
     later = theatre.clock.now()
     await run(tested)
-    again = await outlay_of(scopes(tested), theatre.ledger, began=later)
+    again = await load_experiment_costs(scopes(tested), theatre.ledger, began=later)
     assert again == replace(first, now_calls=0, now_usd=0.0)
 
 
@@ -99,8 +98,8 @@ async def test_the_outlay_is_printed_under_the_report(theatre: Theatre) -> None:
     tested = subject(theatre)
     began = theatre.clock.now()
     await run(tested)
-    console = PlainConsole(file=io.StringIO(), width=200, markup=False, highlight=False)
-    print_outlay(console, await outlay_of(scopes(tested), theatre.ledger, began=began))
+    console = SafeConsole(file=io.StringIO(), width=200, markup=False, highlight=False)
+    print_experiment_costs(console, await load_experiment_costs(scopes(tested), theatre.ledger, began=began))
     assert isinstance(console.file, io.StringIO)
     told = console.file.getvalue()
     assert "8 calls of models (0 without an answer), 8,000 tokens in (40% cached), 400 out, 0.0067 USD" in told

@@ -10,8 +10,16 @@ import pytest
 from rich.console import Console
 
 from bot.app import Records
-from bot.cli.costs import bill_of, bill_of_lab, budgets_left, today_of
-from bot.cli.output.costs import Bill, as_plain, print_bill, today_in_words
+from bot.cli.costs import (
+    CostReport,
+    budget_statuses,
+    cost_report_to_json,
+    load_backtest_costs,
+    load_cost_report,
+    load_today_costs,
+    print_cost_report,
+    today_lines,
+)
 from bot.config.model import Config
 from bot.errors import NotFound, Unavailable
 from bot.jobs.sitting import NoAnswer
@@ -32,14 +40,14 @@ async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
         yield theatre
 
 
-async def bill(theatre: Theatre, by: CostBy, since: date | None = None) -> Bill:
+async def bill(theatre: Theatre, by: CostBy, since: date | None = None) -> CostReport:
     records = Records(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
-    return await bill_of(records, by, since, theatre.clock.now())
+    return await load_cost_report(records, by, since, theatre.clock.now())
 
 
-def printed(found: Bill) -> list[str]:
+def printed(found: CostReport) -> list[str]:
     console = Console(file=io.StringIO(), width=300)
-    print_bill(console, found)
+    print_cost_report(console, found)
     assert isinstance(console.file, io.StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
@@ -66,7 +74,7 @@ async def test_however_it_is_added_up_the_total_is_the_same(theatre: Theatre, by
 
 async def test_a_line_tells_counts_share_and_cost_of_a_forecast(theatre: Theatre) -> None:
     await theatre.forecast(question("rain"))
-    plain = as_plain(await bill(theatre, CostBy.QUESTION))
+    plain = cost_report_to_json(await bill(theatre, CostBy.QUESTION))
     (row,) = plain["rows"]
     assert (row["forecasts"], row["calls"], row["cached_share"]) == (1, 4, pytest.approx(0.4))
     assert row["usd_per_forecast"] == pytest.approx(4 * CALL_USD)
@@ -89,12 +97,12 @@ async def test_earlier_calls_are_left_out(theatre: Theatre) -> None:
     later = await bill(theatre, CostBy.MODEL, date(2026, 1, 2))
     assert later.rows == ()
     assert "no model was asked since 2026-01-02" in printed(later)
-    assert as_plain(later)["total"]["usd_per_forecast"] is None
+    assert cost_report_to_json(later)["total"]["usd_per_forecast"] is None
 
 
 async def test_what_is_left_today_is_told_for_all_and_for_providers_with_a_limit(theatre: Theatre) -> None:
     await theatre.forecast(question())
-    told = as_plain(await bill(theatre, CostBy.MODEL))["today"]
+    told = cost_report_to_json(await bill(theatre, CostBy.MODEL))["today"]
     assert [(one["what"], one["limit_usd"]) for one in told] == [("all models", 1.0), ("prime", 0.5)]
     assert [one["spent_usd"] for one in told] == pytest.approx([4 * CALL_USD] * 2)
     assert told[1]["left_usd"] == pytest.approx(0.5 - 4 * CALL_USD)
@@ -104,7 +112,7 @@ async def test_what_is_left_today_is_told_for_all_and_for_providers_with_a_limit
 async def test_yesterday_counts_for_nothing_today(theatre: Theatre) -> None:
     await theatre.forecast(question())
     theatre.clock.pass_unnoticed(86_400)
-    assert [left.spent_usd for left in (await bill(theatre, CostBy.MODEL)).today.left] == [0.0, 0.0]
+    assert [left.spent_usd for left in (await bill(theatre, CostBy.MODEL)).today.budgets] == [0.0, 0.0]
 
 
 async def test_a_model_that_is_replaced_is_named_with_the_reason(theatre: Theatre) -> None:
@@ -112,16 +120,16 @@ async def test_a_model_that_is_replaced_is_named_with_the_reason(theatre: Theatr
     demotion = Demotion(model="prime:big", at=now, until=now + timedelta(days=1), why="it never submits")
     await theatre.ledger.conducts.demote(demotion)
     records = Records(config=CONFIG, folder=theatre.path.parent, ledger=theatre.ledger)
-    (line,) = [line for line in today_in_words(await today_of(records, now)) if "prime:big" in line]
+    (line,) = [line for line in today_lines(await load_today_costs(records, now)) if "prime:big" in line]
     assert "until 2026-01-02 00:00 UTC" in line
     assert "it never submits" in line
     assert "as " not in line.split(" is replaced")[0]
-    assert (await today_of(records, now + timedelta(days=2))).demoted == ()
+    assert (await load_today_costs(records, now + timedelta(days=2))).demoted == ()
     # Each role is judged by itself, so a person must know which one it is.
     await theatre.ledger.conducts.demote(replace(demotion, role="critic"))
     found = await bill(theatre, CostBy.MODEL)
     assert "prime:big as critic is replaced until 2026-01-02 00:00 UTC" in "\n".join(printed(found))
-    assert {one["role"] for one in as_plain(found)["demoted"]} == {None, "critic"}
+    assert {one["role"] for one in cost_report_to_json(found)["demoted"]} == {None, "critic"}
 
 
 async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre: Theatre) -> None:
@@ -134,7 +142,7 @@ async def test_what_may_have_been_billed_without_an_answer_is_told_apart(theatre
     ((worst_usd,),) = rows(theatre.path, "select worst_usd from model_call where state = 'failed'")
     assert (found.losses.calls, found.losses.cost_usd) == (1, worst_usd)
     assert f"of this, {worst_usd:.4f} USD are the worst case of 1 call" in "\n".join(printed(found))
-    assert as_plain(found)["unanswered"] == {"calls": 1, "cost_usd": worst_usd}
+    assert cost_report_to_json(found)["unanswered"] == {"calls": 1, "cost_usd": worst_usd}
     assert (await bill(theatre, CostBy.MODEL, date(2026, 1, 2))).losses.calls == 0
 
 
@@ -149,19 +157,19 @@ async def test_what_was_refused_cost_nothing_and_is_no_loss(theatre: Theatre) ->
 
 def test_more_than_the_budget_leaves_nothing_and_no_budget_leaves_no_number() -> None:
     spent = [Spent(scope="f", provider="prime", cost_usd=0.7)]
-    assert [left.left_usd for left in budgets_left(CONFIG, spent)] == [pytest.approx(0.3), 0.0]
+    assert [left.left_usd for left in budget_statuses(CONFIG, spent)] == [pytest.approx(0.3), 0.0]
     endless = Config.model_validate({"llm": {"budget": {"day_usd": None}}})
-    (everything,) = budgets_left(endless, spent)
+    (everything,) = budget_statuses(endless, spent)
     assert (everything.left_usd, everything.spent_usd) == (None, 0.7)
 
 
 async def test_backtests_have_a_bill_of_their_own(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"state": tmp_path})
     with pytest.raises(NotFound, match="no backtest asked a model"):
-        await bill_of_lab(config, CostBy.MODEL, None, datetime(2026, 1, 1, tzinfo=UTC))
+        await load_backtest_costs(config, CostBy.MODEL, None, datetime(2026, 1, 1, tzinfo=UTC))
     (tmp_path / "lab").mkdir()
     async with open_theatre(tmp_path / "lab", ScriptedLlm(turns=[thoughts(0.3, 0.7)])) as theatre:
         await theatre.forecast(question(), trials=1)
-        found = await bill_of_lab(config, CostBy.MODEL, None, theatre.clock.now())
+        found = await load_backtest_costs(config, CostBy.MODEL, None, theatre.clock.now())
     assert found.total.calls == 2
     assert found.total.usage.cost_usd == pytest.approx(2 * CALL_USD)

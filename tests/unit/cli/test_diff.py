@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.diff import chosen
-from bot.cli.output.console import PlainConsole
-from bot.cli.output.difference import as_plain, print_difference
+from bot.cli.diff import choose_two_forecasts, difference_to_json, print_difference
+from bot.cli.output.console import SafeConsole
 from bot.domain.belief import Belief
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import Binary, Curve, CurveShape
@@ -64,7 +63,7 @@ def history(*forecasters: str) -> list[Forecast]:
 def test_the_last_two_of_one_forecaster_are_compared_or_the_latest_of_two(
     made: str, named: list[str], pair: str
 ) -> None:
-    assert "".join(one.id for one in chosen(history(*made), named, preferred="a")) == pair
+    assert "".join(one.id for one in choose_two_forecasts(history(*made), named, preferred="a")) == pair
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_where_there_are_no_two_the_error_says_so(
     made: str, named: list[str], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        chosen(history(*made), named, preferred="a")
+        choose_two_forecasts(history(*made), named, preferred="a")
 
 
 async def compared(theatre: Theatre) -> Difference:
@@ -94,7 +93,7 @@ async def compared(theatre: Theatre) -> Difference:
 
 
 async def test_a_difference_is_told_in_tables_and_lists(theatre: Theatre) -> None:
-    console = PlainConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
+    console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
     print_difference(console, await compared(theatre))
     assert isinstance(console.file, io.StringIO)
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
@@ -108,7 +107,7 @@ async def test_a_difference_is_told_in_tables_and_lists(theatre: Theatre) -> Non
 
 
 async def test_the_json_says_the_same(theatre: Theatre) -> None:
-    plain = as_plain(await compared(theatre))
+    plain = difference_to_json(await compared(theatre))
     (move,) = plain["moves"]
     assert [move["before"], move["after"], move["log_odds"]] == pytest.approx([0.5, 0.8, 1.3863], abs=1e-4)
     assert plain["lists"]["searches"] == {"new": ["weather 2"], "gone": [], "in_both": 1}
@@ -128,7 +127,7 @@ async def test_numbers_move_by_their_quantiles_in_their_unit_and_moments_are_tol
         trace = await theatre.ledger.forecasts.trace(forecast.id)
         sides.append(Side(trace=trace, chain=await chain_of(theatre.ledger, trace), forecast=forecast))
         theatre.clock.step(3_661.5)
-    console = PlainConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
+    console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
     print_difference(console, difference(*sides))
     assert isinstance(console.file, io.StringIO)
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]

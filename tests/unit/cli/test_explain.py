@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from bot.app import Records
-from bot.cli.costs import bill_of
-from bot.cli.explain import explanation_of
-from bot.cli.output.beliefs import moves, words
-from bot.cli.output.console import PlainConsole, as_json
-from bot.cli.output.explain import print_explanation
-from bot.cli.output.explanation import Explanation, as_plain
+from bot.cli.costs import load_cost_report
+from bot.cli.explain import print_explanation
+from bot.cli.explanation import ForecastExplanation, explanation_to_json, load_explanation
+from bot.cli.output.console import SafeConsole, to_json_text
+from bot.cli.output.predictions import describe_changes, describe_prediction
 from bot.config.model import Config
 from bot.domain.belief import Belief
 from bot.domain.inquiry import Charge
@@ -45,8 +44,8 @@ def records(theatre: Theatre) -> Records:
     return Records(config=Config(), folder=theatre.path.parent, ledger=theatre.ledger)
 
 
-def printed(found: Explanation, *, full: bool = False) -> str:
-    console = PlainConsole(file=io.StringIO(), width=1000, markup=False, highlight=False)
+def printed(found: ForecastExplanation, *, full: bool = False) -> str:
+    console = SafeConsole(file=io.StringIO(), width=1000, markup=False, highlight=False)
     print_explanation(console, found, full=full)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
@@ -57,7 +56,7 @@ async def test_every_link_of_the_chain_is_told(theatre: Theatre) -> None:
     resolved = Resolution(ref=forecast.ref, target="outcome", outcome=Happened(1.0), resolved_at=theatre.clock.now())
     await theatre.ledger.resolutions.record([resolved], seen_at=theatre.clock.now())
     await score(Scoring(ledger=theatre.ledger, clock=theatre.clock))
-    told = printed(await explanation_of(records(theatre), forecast.id[:10]))
+    told = printed(await load_explanation(records(theatre), forecast.id[:10]))
     for part in (
         "Will there be rain?",
         "As the almanac says.",
@@ -87,14 +86,14 @@ async def test_every_link_of_the_chain_is_told(theatre: Theatre) -> None:
 
 async def test_evidence_is_told_when_it_is_new_and_in_full_at_every_step(theatre: Theatre) -> None:
     forecast = await theatre.forecast(question(), trials=1)
-    found = await explanation_of(records(theatre), forecast.id)
+    found = await load_explanation(records(theatre), forecast.id)
     assert printed(found).count("clouds, seen 1 times") == 1
     assert printed(found, full=True).count("clouds, seen 1 times") == 3
 
 
 async def test_full_cuts_nothing_and_lists_each_call(theatre: Theatre) -> None:
     forecast = await theatre.forecast(question(background="grey sky " * 100), trials=1)
-    found = await explanation_of(records(theatre), forecast.id)
+    found = await load_explanation(records(theatre), forecast.id)
     short, full = printed(found), printed(found, full=True)
     assert "grey sky " * 100 not in short
     assert "grey sky " * 99 in full
@@ -108,15 +107,15 @@ async def test_full_cuts_nothing_and_lists_each_call(theatre: Theatre) -> None:
 
 async def test_text_of_strangers_cannot_move_the_cursor(theatre: Theatre) -> None:
     forecast = await theatre.forecast(question(title="Will \x1b[31mit\u202e rain?"))
-    found = await explanation_of(records(theatre), forecast.id)
-    for text in (printed(found, full=True), as_json(as_plain(found))):
+    found = await load_explanation(records(theatre), forecast.id)
+    for text in (printed(found, full=True), to_json_text(explanation_to_json(found))):
         assert "\x1b" not in text
         assert "\u202e" not in text
 
 
 async def test_the_json_holds_the_same_and_more(theatre: Theatre) -> None:
     forecast = await theatre.forecast(question())
-    plain = json.loads(as_json(as_plain(await explanation_of(records(theatre), "rain"))))
+    plain = json.loads(to_json_text(explanation_to_json(await load_explanation(records(theatre), "rain"))))
     assert (plain["id"], plain["state"]) == (forecast.id, "done")
     assert plain["question"]["ref"] == "lantern:rain"
     assert plain["aggregate"]["pool"] == "logit-mean"
@@ -146,7 +145,7 @@ async def test_trials_that_do_not_count_say_why(theatre: Theatre) -> None:
 
     theatre.forecasters["plain"] = Playing(script)
     forecast = await theatre.forecast(question(), "plain", trials=3)
-    told = printed(await explanation_of(records(theatre), forecast.id))
+    told = printed(await load_explanation(records(theatre), forecast.id))
     assert "aggregate: logit-mean of the trials 1, 3" in told
     assert "left out: trial 2, it failed: RuntimeError (test_explain.py:" in told
     assert "detail: RuntimeError (test_explain.py:" in told
@@ -161,7 +160,7 @@ async def test_calibration_is_told_as_a_move(theatre: Theatre) -> None:
     kept = await theatre.ledger.documents.put(b"a calibrator", "text/plain")
     theatre.calibrator = Halving()
     forecast = await theatre.forecast(question())
-    told = printed(await explanation_of(records(theatre), forecast.id))
+    told = printed(await load_explanation(records(theatre), forecast.id))
     assert f"calibration {kept[:12]}: 70.0% -> 60.0%" in told
 
 
@@ -174,7 +173,7 @@ async def test_what_went_wrong_is_told(theatre: Theatre) -> None:
         thoughts(0.3, 0.55),
     ]
     forecast = await theatre.forecast(question(), trials=2)
-    told = printed(await explanation_of(records(theatre), forecast.id))
+    told = printed(await load_explanation(records(theatre), forecast.id))
     assert re.search(r"trial \d, model failed: .*the line is dead", told)
     assert re.search(r"left out: trial \d, it failed: ", told)
     assert re.search(r"Trial \d, ended: failed", told)
@@ -187,25 +186,34 @@ async def test_an_unfinished_forecast_is_found_by_its_whole_id_alone(theatre: Th
     begun = await theatre.ledger.forecasts.begin(
         Opening(question=asked, forecaster="blf", cutoff=now, why="new", now=now)
     )
-    told = printed(await explanation_of(records(theatre), begun.id))
+    told = printed(await load_explanation(records(theatre), begun.id))
     assert f"Forecast {begun.id}: running" in told
     with pytest.raises(NotFound, match="foxcast questions"):
-        await explanation_of(records(theatre), begun.id[:10])
+        await load_explanation(records(theatre), begun.id[:10])
     with pytest.raises(NotFound, match="no forecast yet"):
-        await explanation_of(records(theatre), "rain")
+        await load_explanation(records(theatre), "rain")
 
 
 def test_predictions_are_told_with_all_options_and_with_quantiles_in_their_unit() -> None:
     choice = Choice({"red": 0.25, "green": 0.7, "blue": 0.05})
-    assert words(choice, ChoiceShape(options=("red", "green", "blue"))) == "red 25.0%, green 70.0%, blue 5.0%"
-    assert words(Curve((0.2, 0.5, 0.8)), DATE) == "10%: below 1970-01-01, 50%: 1970-01-02, 90%: above 1970-01-03"
+    assert (
+        describe_prediction(choice, ChoiceShape(options=("red", "green", "blue")))
+        == "red 25.0%, green 70.0%, blue 5.0%"
+    )
+    assert (
+        describe_prediction(Curve((0.2, 0.5, 0.8)), DATE)
+        == "10%: below 1970-01-01, 50%: 1970-01-02, 90%: above 1970-01-03"
+    )
 
 
 def test_targets_that_move_together_are_told_once() -> None:
     before: Mapping[str, Prediction] = {"may": Binary(0.4), "june": Binary(0.4)}
     shape = question().shape
-    assert moves(before, before, shape) == ["40.0%, as before (2 targets)"]
-    assert moves(before, {**before, "june": Binary(0.5)}, shape) == ["may: 40.0%, as before", "june: 40.0% -> 50.0%"]
+    assert describe_changes(before, before, shape) == ["40.0%, as before (2 targets)"]
+    assert describe_changes(before, {**before, "june": Binary(0.5)}, shape) == [
+        "may: 40.0%, as before",
+        "june: 40.0% -> 50.0%",
+    ]
 
 
 async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_the_bill(theatre: Theatre) -> None:
@@ -225,10 +233,10 @@ async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_th
             )
         )
     await theatre.ledger.calls.lose(at=theatre.clock.now())
-    found = await explanation_of(records(theatre), forecast.id)
+    found = await load_explanation(records(theatre), forecast.id)
     assert "2 calls lost when the program ended, at their worst case: 0.5000 USD booked" in printed(found)
-    bill = await bill_of(records(theatre), CostBy.MODEL, None, theatre.clock.now())
-    plain = as_plain(found)
+    bill = await load_cost_report(records(theatre), CostBy.MODEL, None, theatre.clock.now())
+    plain = explanation_to_json(found)
     heard = sum(call["cost_usd"] for call in plain["calls"])
     assert heard + 0.5 == pytest.approx(bill.total.usage.cost_usd)
     assert plain["spent_usd"] == pytest.approx(bill.total.usage.cost_usd)
@@ -237,7 +245,7 @@ async def test_calls_that_brought_nothing_are_told_so_that_the_sum_is_that_of_th
 
 async def test_an_answer_that_no_trial_heard_is_told(theatre: Theatre) -> None:
     forecast = await theatre.forecast(question(), trials=1)
-    found = await explanation_of(records(theatre), forecast.id)
+    found = await load_explanation(records(theatre), forecast.id)
     assert "too late" not in printed(found)
     unheard = replace(found.chain, calls=found.chain.calls[:-1])
     # One call: (600 new + 400 cached at a tenth) at 1 dollar and 50 out at 4 dollars, each per million.

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot.cli.output.beliefs import in_order, moves, shown, words
+from bot.cli.output.predictions import describe_changes, describe_prediction, describe_prediction_short, order_options
 from bot.domain.order import Fill, Leg, Order, Side
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape
 from bot.domain.question import QuestionRef
@@ -31,26 +31,26 @@ def test_the_ledger_keeps_options_by_the_alphabet() -> None:
 
 def test_words_have_the_order_of_the_question() -> None:
     said = as_stored(SAID)
-    assert words(said, SHAPE) == "red 10.0%, green 20.0%, blue 30.0%, amber 40.0%"
+    assert describe_prediction(said, SHAPE) == "red 10.0%, green 20.0%, blue 30.0%, amber 40.0%"
     # The likeliest, in the order of the question.
-    assert shown(said, SHAPE) == "green 20.0%, blue 30.0%, amber 40.0%, …"
+    assert describe_prediction_short(said, SHAPE) == "green 20.0%, blue 30.0%, amber 40.0%, …"
     few = ChoiceShape(options=("red", "amber"))
-    assert shown(as_stored({"red": 0.4, "amber": 0.6}), few) == "red 40.0%, amber 60.0%"
-    assert moves(None, {"outcome": said}, SHAPE) == [words(said, SHAPE)]
+    assert describe_prediction_short(as_stored({"red": 0.4, "amber": 0.6}), few) == "red 40.0%, amber 60.0%"
+    assert describe_changes(None, {"outcome": said}, SHAPE) == [describe_prediction(said, SHAPE)]
 
 
 def test_options_that_the_question_does_not_have_any_more_come_last() -> None:
     gone = as_stored({"gone": 0.5, "red": 0.2, "blue": 0.3})
-    assert words(gone, SHAPE) == "red 20.0%, blue 30.0%, gone 50.0%"
+    assert describe_prediction(gone, SHAPE) == "red 20.0%, blue 30.0%, gone 50.0%"
 
 
 def test_json_has_that_order_however_deep_a_choice_stands() -> None:
     plain = {"trials": [{"belief": {"predictions": PREDICTIONS.plain({"outcome": as_stored(SAID)})}}], "other": 1}
-    told = in_order(plain, SHAPE)
+    told = order_options(plain, SHAPE)
     assert told == plain
     choice = told["trials"][0]["belief"]["predictions"]["outcome"]
     assert list(choice["probabilities"]) == list(SHAPE.options)
-    assert in_order(PREDICTIONS.plain({"outcome": Binary(0.3)}), BinaryShape()) == {
+    assert order_options(PREDICTIONS.plain({"outcome": Binary(0.3)}), BinaryShape()) == {
         "outcome": {"kind": "binary", "probability": 0.3}
     }
 

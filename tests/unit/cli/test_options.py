@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from bot.cli.options import day, spread
+from bot.cli.options import options_from_dataclass, parse_date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Options:
     """What is asked."""
 
     name: Annotated[str, typer.Argument()]
-    since: Annotated[date | None, typer.Option(parser=day)] = None
+    since: Annotated[date | None, typer.Option(parser=parse_date)] = None
     loud: Annotated[bool, typer.Option("--loud")] = False
 
 
@@ -24,7 +24,7 @@ app = typer.Typer()
 
 
 @app.command()
-@spread(Options)
+@options_from_dataclass(Options)
 def say(ctx: typer.Context, options: Options) -> None:
     """Say what was asked."""
     typer.echo(f"{ctx.command_path.split()[-1]} {options!r}")
@@ -44,6 +44,6 @@ def test_the_command_keeps_its_own_help() -> None:
 
 
 def test_a_date_is_read_strictly() -> None:
-    assert day("2026-04-26") == date(2026, 4, 26)
+    assert parse_date("2026-04-26") == date(2026, 4, 26)
     with pytest.raises(typer.BadParameter, match="is not a date like 2026-04-26"):
-        day("26.4.2026")
+        parse_date("26.4.2026")

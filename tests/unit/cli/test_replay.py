@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from bot.cli.output.console import PlainConsole
-from bot.cli.output.replay import as_plain, meaning_of, print_replayed
-from bot.cli.replay import registry_for
+from bot.cli.output.console import SafeConsole
+from bot.cli.replay import explain_difference, load_forecaster_registry, print_replay, replay_to_json
 from bot.config.model import Config
 from bot.domain.prediction import Binary
 from bot.lab.replay import Discrepancy, Replayed, ReplayedTrial
@@ -29,8 +28,8 @@ def found(part: str, **more: Any) -> Discrepancy:
 
 
 def printed(again: Replayed) -> str:
-    console = PlainConsole(file=io.StringIO(), width=400, markup=False, highlight=False)
-    print_replayed(console, TRACE, again)
+    console = SafeConsole(file=io.StringIO(), width=400, markup=False, highlight=False)
+    print_replay(console, TRACE, again)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -40,7 +39,7 @@ def test_what_is_identical_says_so() -> None:
     assert "identical (1 trial, 3 steps made again)" in said
     assert "not identical" not in said
     assert "aggregate: 70.0%, as on record" in said
-    assert (meaning_of(replayed()), as_plain(TRACE, replayed())["identical"]) == (None, True)
+    assert (explain_difference(replayed()), replay_to_json(TRACE, replayed())["identical"]) == (None, True)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,7 @@ def test_what_is_identical_says_so() -> None:
 def test_a_difference_says_what_changed(again: Replayed, says: str) -> None:
     assert not again.identical
     assert says in printed(again)
-    assert says in as_plain(TRACE, again)["meaning"]
+    assert says in replay_to_json(TRACE, again)["meaning"]
 
 
 @pytest.mark.parametrize("part", ["steps", "observation.documents.1", "belief.reason"])
@@ -92,13 +91,13 @@ def test_only_the_plugin_of_the_forecaster_is_loaded() -> None:
         }
     )
     for name in ("blf", "brief"):
-        registry = registry_for(config, name)
+        registry = load_forecaster_registry(config, name)
         assert [plugin.name for plugin in registry.enabled] == ["blf"]
         assert name in registry.forecasters
 
 
 def test_a_forecaster_of_a_plugin_of_another_name_is_found_among_all() -> None:
     config = Config.model_validate({"plugins": ["forecastbench", "blf"], "forecasters": {"brief": {"uses": "blf"}}})
-    registry = registry_for(config, "somebody")
+    registry = load_forecaster_registry(config, "somebody")
     assert "somebody" not in registry.forecasters
     assert len(registry.enabled) == 2

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bot.cli.output.standings import standing
-from bot.cli.score_ledger import rows_by_forecaster
+from bot.cli.score import rows_by_forecaster
 from bot.domain.question import Question
+from bot.evaluation.group_scores import score_group
 from bot.lab.rows import Row
 from bot.store.ledger import open_ledger
 from bot.store.scores import ScoreFilter
@@ -42,8 +42,8 @@ async def test_questions_without_a_series_stand_for_themselves(tmp_path: Path) -
 async def test_repeated_questions_do_not_make_an_interval_narrower(tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     (tmp_path / "series").mkdir()
-    alone = standing(await rows(tmp_path / "alone", series=""), np.random.default_rng(1)).brier_index
-    series = standing(await rows(tmp_path / "series", series="town {number}"), np.random.default_rng(1)).brier_index
+    alone = score_group(await rows(tmp_path / "alone", series=""), np.random.default_rng(1)).brier_index
+    series = score_group(await rows(tmp_path / "series", series="town {number}"), np.random.default_rng(1)).brier_index
     assert series.estimate == pytest.approx(alone.estimate)
     # Four independent things instead of forty: wider by about the root of ten.
     assert series.high - series.low > 2 * (alone.high - alone.low)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot.app import Records
-from bot.cli.dossier import dossier_of
-from bot.cli.output.console import as_json
-from bot.cli.output.dossier import as_plain, print_dossier
+from bot.cli.output.console import to_json_text
+from bot.cli.show import load_question_record, print_question_record, question_record_to_json
 from bot.config.model import Config
 from bot.domain.prediction import Curve, CurveShape
 from bot.domain.question import Question, QuestionRef, Target
@@ -21,7 +20,7 @@ from bot.store.ledger import open_ledger
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import FakeClock
 from bot.testing.records import forecast_on_record
-from tests.unit.cli.test_kinds import told
+from tests.unit.cli.test_score_kinds import told
 
 SNOW = Question(
     ref=QuestionRef("lantern", "snow"),
@@ -53,8 +52,8 @@ async def records(tmp_path: Path) -> AsyncIterator[Records]:
 
 
 async def test_each_forecast_is_shown_on_its_own_grid_with_what_changed_since(records: Records) -> None:
-    found = await dossier_of(records, SNOW.ref)
-    said = told(lambda console: print_dossier(console, found))
+    found = await load_question_record(records, SNOW.ref)
+    said = told(lambda console: print_question_record(console, found))
     cases, history = said.split("All forecasts")
     early = cases[cases.index("early, forecast") : cases.index("late, forecast")]
     assert "the question has changed since: the range was 0 to 40 and is 0 to 400 now" in early
@@ -67,7 +66,7 @@ async def test_each_forecast_is_shown_on_its_own_grid_with_what_changed_since(re
 
 
 async def test_the_json_has_the_question_of_each_earlier_forecast(records: Records) -> None:
-    plain = json.loads(as_json(as_plain(await dossier_of(records, SNOW.ref))))
+    plain = json.loads(to_json_text(question_record_to_json(await load_question_record(records, SNOW.ref))))
     [(version, older)] = plain["versions"].items()
     assert plain["history"][0]["version"] == version
     assert older["question"]["shape"]["grid"] == [0.0, 10.0, 20.0, 30.0, 40.0]

@@ -27,18 +27,7 @@ from bot.testing.research import (
     dropping,
     replying,
 )
-from tests.unit.desk.workbench import (
-    CHARGE,
-    CUTOFF,
-    Desk,
-    as_json,
-    data_question,
-    hit,
-    level,
-    market,
-    names,
-    passage,
-)
+from tests.unit.desk.workbench import CHARGE, CUTOFF, Desk, as_json, data_question, hit, level, market, names, passage
 
 BACKDATED = market(as_of=CUTOFF)
 DAY = timedelta(days=1)

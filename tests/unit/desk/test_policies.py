@@ -10,15 +10,7 @@ from bot.config.model import DeskSection, PolicyTable
 from bot.desk.workshop import Engine
 from bot.domain.research import SourcePolicy
 from bot.testing.research import MemoryPages, MemorySeries, Redirect, ScriptedModels, dropping
-from tests.unit.desk.workbench import (
-    CHARGE,
-    Desk,
-    data_question,
-    hit,
-    level,
-    market,
-    names,
-)
+from tests.unit.desk.workbench import CHARGE, Desk, data_question, hit, level, market, names
 
 POLICIES = {
     "everything": SourcePolicy(),

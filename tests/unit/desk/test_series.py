@@ -18,16 +18,7 @@ from bot.science import timeseries
 from bot.testing.records import forecast_on_record
 from bot.testing.research import MemoryPages, MemorySeries
 from plugins.data import dbnomics, fred, yahoo
-from tests.unit.desk.workbench import (
-    CHARGE,
-    CUTOFF,
-    Desk,
-    data_question,
-    level,
-    market,
-    names,
-    passage,
-)
+from tests.unit.desk.workbench import CHARGE, CUTOFF, Desk, data_question, level, market, names, passage
 
 SEASONS = SeriesModel(window=365, unit="days", trust=0.4, trend_share=0.3, seasonal=True)
 

@@ -21,15 +21,7 @@ from bot.domain.step import Json
 from bot.errors import ContractError, Unauthorized, Unavailable
 from bot.testing.loop import simulate
 from bot.testing.research import MemoryPages, MemorySeries, ScriptedEngine, ScriptedModels, dropping
-from tests.unit.desk.workbench import (
-    BEFORE_DATE,
-    CUTOFF,
-    Desk,
-    data_question,
-    hit,
-    level,
-    market,
-)
+from tests.unit.desk.workbench import BEFORE_DATE, CUTOFF, Desk, data_question, hit, level, market
 
 jsonschema: Any = pytest.importorskip("jsonschema")
 

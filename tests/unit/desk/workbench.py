@@ -18,14 +18,7 @@ from bot.domain.research import Hit, Passage, Series
 from bot.specs import Can, DataSpec
 from bot.store.ledger import Ledger
 from bot.testing.clock import FakeClock
-from bot.testing.research import (
-    MemoryFetcher,
-    MemoryPages,
-    MemorySeries,
-    PlainReader,
-    ScriptedEngine,
-    ScriptedModels,
-)
+from bot.testing.research import MemoryFetcher, MemoryPages, MemorySeries, PlainReader, ScriptedEngine, ScriptedModels
 
 CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
 CHARGE = Charge(scope="f1", ref="lantern:lamp", venue="lantern", forecaster="thinker", trial=1)

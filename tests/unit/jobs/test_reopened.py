@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.app import Records
-from bot.cli.dossier import dossier_of
+from bot.cli.show import load_question_record
 from bot.config.model import Config
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import UNDONE, Happened, Resolution, Void
@@ -47,10 +47,10 @@ async def state(house: House) -> QuestionState:
 async def test_it_is_listed_as_open_and_may_be_forecast_again(house: House, tmp_path: Path) -> None:
     await forecast_and_resolve(house)
     records = Records(config=Config(), folder=tmp_path, ledger=house.ledger)
-    assert await state(house) is (await dossier_of(records, RAIN)).state is QuestionState.RESOLVED
+    assert await state(house) is (await load_question_record(records, RAIN)).state is QuestionState.RESOLVED
     await house.clock.advance(60)
     await undo(house)
-    assert await state(house) is (await dossier_of(records, RAIN)).state is QuestionState.OPEN
+    assert await state(house) is (await load_question_record(records, RAIN)).state is QuestionState.OPEN
     question = await house.ledger.questions.get(RAIN)
     await require_open(house.ledger, question, FIRST, now=house.clock.now())
     assert await house.ledger.questions.priced(VENUE, now=house.clock.now(), limit=9) == [RAIN]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bot.cli.output.leaks import audit_as_plain, print_audit, print_proofs, proofs_as_plain
+from bot.cli.leaks import leak_audit_to_json, print_leak_audit, print_self_test, self_test_to_json
 from bot.clock import SeededRandom
 from bot.config.llm import LlmSection
 from bot.desk.leaks.blocks import Blocks
@@ -226,9 +226,9 @@ async def test_what_the_filter_passed_over_is_told_whether_it_was_kept_or_left_o
     assert counted(audit) == fates
     assert audit.unjudged() == unjudged
     assert audit.leaks == []
-    assert audit_as_plain(audit)["kept_without_verdict"] == {"search result": sum(unjudged.values()), "page": 0}
+    assert leak_audit_to_json(audit)["kept_without_verdict"] == {"search result": sum(unjudged.values()), "page": 0}
     console = Console(file=io.StringIO(), width=200)
-    print_audit(console, audit)
+    print_leak_audit(console, audit)
     told = "kept without a verdict of the filter: 2 of the 2 search results\n"
     assert isinstance(console.file, io.StringIO)
     assert (told in console.file.getvalue()) is bool(unjudged)
@@ -354,15 +354,15 @@ async def test_a_guard_that_does_nothing_is_found_out(proofs: Sequence[Proof]) -
     idle = dataclasses.replace(proofs[0], passes_without=())
     uncounted = dataclasses.replace(proofs[0], caught=Caught())
     assert [proof.holds for proof in (open_gate, idle, uncounted)] == [False] * 3
-    assert "trust no backtest" in printed(lambda console: print_proofs(console, [idle]))
-    assert proofs_as_plain([idle])["holds"] is False
+    assert "trust no backtest" in printed(lambda console: print_self_test(console, [idle]))
+    assert self_test_to_json([idle])["holds"] is False
 
 
 async def test_planted_leaks_are_told_on_paper_and_as_json(proofs: Sequence[Proof]) -> None:
-    text = printed(lambda console: print_proofs(console, proofs))
+    text = printed(lambda console: print_self_test(console, proofs))
     assert "7 of 7 planted leaks caught" in text
     assert text.count("came through") == 8
-    assert proofs_as_plain(proofs)["holds"] is True
+    assert self_test_to_json(proofs)["holds"] is True
 
 
 async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
@@ -374,18 +374,18 @@ async def test_an_audit_is_told_on_paper_and_as_json(tmp_path: Path) -> None:
         auditor = ModelAuditor(lab.desk.models)  # type: ignore[arg-type]  # see laboratory
         bad = await lab.audit(auditor=auditor, hosts=("news.example",))
         good = await lab.audit()
-    text = printed(lambda console: print_audit(console, bad))
+    text = printed(lambda console: print_leak_audit(console, bad))
     assert "forecasts: 3; documents: 30" in text
     assert "100.0 %" in text
     assert "from an address that gives the answer away; the auditor: read" in text
     assert "and 10 more" in text
-    plain = json.loads(json.dumps(audit_as_plain(bad)))
+    plain = json.loads(json.dumps(leak_audit_to_json(bad)))
     assert plain["confusion"] == {"clean": {"kept": 0, "dropped": 0}, "leak": {"kept": 30, "dropped": 0}}
     assert (plain["residual"], len(plain["leaks"])) == (1.0, 30)
-    assert "nothing was found" in printed(lambda console: print_audit(console, good))
+    assert "nothing was found" in printed(lambda console: print_leak_audit(console, good))
     hindered = dataclasses.replace(good, hindered="Unavailable: busy", unguarded=2)
     assert "forecasts: 3, and 2 left aside that may see everything; documents: 30" in printed(
-        lambda console: print_audit(console, hindered)
+        lambda console: print_leak_audit(console, hindered)
     )
 
 

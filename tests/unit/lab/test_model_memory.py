@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bot.cli.output.console import PlainConsole
-from bot.cli.output.memory import memory_as_plain, memory_line, print_memory, print_memory_line
+from bot.cli.output.console import SafeConsole
+from bot.cli.output.model_memory import memory_line, memory_to_json, print_memory, print_memory_line
 from bot.clock import SeededRandom
 from bot.config.llm import LlmSection
 from bot.domain.learning import Round
@@ -40,7 +40,7 @@ def asked(ref: str, known_at: datetime, *models: str) -> AskedOutcome:
 
 
 def printed(report: MemoryReport, show: Any) -> str:
-    console = PlainConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
+    console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
     show(console, report)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -100,7 +100,7 @@ def test_an_audit_has_a_section_of_it() -> None:
 
 def test_it_is_told_as_json_too() -> None:
     report = memory_report([asked("q:1", NOON, SMALL), asked("q:2", NOON, LARGE)], section(small=NOON.date()))
-    assert json.loads(json.dumps(memory_as_plain(report))) == {
+    assert json.loads(json.dumps(memory_to_json(report))) == {
         "asked": 2,
         "may_be_remembered": 1,
         "unclear": 1,

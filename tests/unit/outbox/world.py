@@ -18,17 +18,7 @@ from bot.domain.forecast import Forecast
 from bot.domain.order import Leg, Order, Side
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
-from bot.domain.submission import (
-    Batch,
-    Decision,
-    Hold,
-    Intent,
-    IntentAction,
-    IntentState,
-    Mode,
-    Receipt,
-    Send,
-)
+from bot.domain.submission import Batch, Decision, Hold, Intent, IntentAction, IntentState, Mode, Receipt, Send
 from bot.gate.brake import Brake
 from bot.ids import derive_id
 from bot.outbox.outbox import Outbox

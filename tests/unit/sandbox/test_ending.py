@@ -6,7 +6,7 @@ from signal import SIGINT
 
 import pytest
 
-from bot.cli.output.console import PlainConsole
+from bot.cli.output.console import SafeConsole
 from bot.testing.sandbox.__main__ import Asked, _tell
 from bot.testing.sandbox.ending import Figures, Purse
 from bot.testing.sandbox.plan import Plan
@@ -21,7 +21,7 @@ FIGURES = Figures(compared=(), bins=(), purses=(UNREAD, READ, SCORED))
 
 def ending(played: Played) -> str:
     written = io.StringIO()
-    console = PlainConsole(file=written, width=200)
+    console = SafeConsole(file=written, width=200)
     screen = Screen(console=console, plan=Plan(folder=Path("demo")))
     _tell(console, screen=screen, played=played, asked=Asked(folder=Path("demo")), took_s=1.0)
     return written.getvalue()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli.output.console import PlainConsole
+from bot.cli.output.console import SafeConsole
 from bot.clock import SystemClock
 from bot.testing.sandbox.__main__ import main
 from bot.testing.sandbox.folder import own_folder
@@ -23,7 +23,7 @@ from bot.testing.venues.stand import BUCKET, ROUNDS
 def test_a_demo_that_takes_too_long_ends_with_what_there_is(tmp_path: Path) -> None:
     clock, written = SystemClock(), io.StringIO()
     plan = Plan(folder=tmp_path / "demo", seed=51, size=12, days=2, limit_s=0.0)
-    screen = Screen(console=PlainConsole(file=written, width=200), plan=plan, plain=True)
+    screen = Screen(console=SafeConsole(file=written, width=200), plan=plan, plain=True)
     with own_folder(plan.folder, keep=False, at=clock.now()):
         played = Play(plan=plan, screen=screen, begun_s=clock.monotonic()).run()
     assert played.cut_short
@@ -46,7 +46,7 @@ def test_a_demo_that_takes_too_long_ends_with_what_there_is(tmp_path: Path) -> N
 def test_after_a_month_forecasts_still_leave_and_the_next_round_was_answered_in_its_day(tmp_path: Path) -> None:
     clock = SystemClock()
     plan = Plan(folder=tmp_path / "demo", seed=51, size=12, days=30, limit_s=600.0)
-    screen = Screen(console=PlainConsole(file=io.StringIO(), width=200), plan=plan, plain=True)
+    screen = Screen(console=SafeConsole(file=io.StringIO(), width=200), plan=plan, plain=True)
     with own_folder(plan.folder, keep=False, at=clock.now()):
         played = Play(plan=plan, screen=screen, begun_s=clock.monotonic()).run()
     assert not played.early

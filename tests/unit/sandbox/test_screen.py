@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from bot.cli.output.console import PlainConsole
+from bot.cli.output.console import SafeConsole
 from bot.testing.sandbox.plan import Plan
 from bot.testing.sandbox.screen import LABEL, Screen, spark, steps_of, told
 from bot.testing.sandbox.seen import VOID, AtVenue, Course, Ended, Seen, Tally, reason_of
@@ -35,7 +35,7 @@ SEEN = Seen(
 def screen(width: int, height: int, *, plain: bool = False, encoding: str = "utf-8") -> tuple[Screen, io.BytesIO]:
     bytes_ = io.BytesIO()
     file = io.TextIOWrapper(bytes_, encoding=encoding, write_through=True)
-    console = PlainConsole(file=file, width=width, height=height, markup=False, highlight=False, emoji=False)
+    console = SafeConsole(file=file, width=width, height=height, markup=False, highlight=False, emoji=False)
     return Screen(console=console, plan=Plan(folder=Path("demo")), modes=MODES, plain=plain), bytes_
 
 

@@ -19,16 +19,7 @@ from bot.testing.clock import FakeClock
 from bot.testing.contracts import TRANSPORT_ERRORS, VenueContract
 from bot.testing.http import DictHttp
 from bot.testing.venue import MemoryVenue
-from tests.unit.testing.lantern import (
-    SOUND,
-    START,
-    Failure,
-    LanternSettings,
-    checks_of,
-    outcome,
-    question,
-    run,
-)
+from tests.unit.testing.lantern import SOUND, START, Failure, LanternSettings, checks_of, outcome, question, run
 
 
 def reading(venue: Callable[[], Any]) -> VenueSpec[LanternSettings]:

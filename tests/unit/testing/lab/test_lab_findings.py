@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bot.cli.lab import hand_over
-from bot.cli.output.lab import print_lab
+from bot.cli.lab import print_lab_report, write_and_print_report
 from bot.errors import ConfigError
 from bot.testing.lab.answers import Answers, Corrected, Leaks
 from bot.testing.lab.correcting import slope_of, spread_of
@@ -169,7 +168,7 @@ def test_the_report_is_json_and_only_times_differ_between_machines(tmp_path: Pat
 def test_a_person_reads_every_row_and_every_verdict() -> None:
     plan, all_found = findings()
     console = Console(width=200, record=True, file=io.StringIO())
-    print_lab(console, report_of(plan, all_found, seconds=1.0))
+    print_lab_report(console, report_of(plan, all_found, seconds=1.0))
     text = console.export_text()
     assert all(row.name in text for row in all_found.rows)
     assert text.count("recovered: ") == 4
@@ -179,10 +178,10 @@ def test_a_person_reads_every_row_and_every_verdict() -> None:
 def test_a_report_goes_to_a_file_to_a_person_or_to_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, all_found = findings()
     report = report_of(plan, all_found, seconds=1.0)
-    hand_over(report, tmp_path / "out.json")
+    write_and_print_report(report, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text(encoding="utf-8")) == json.loads(json.dumps(report))
     assert "Simulation" in capsys.readouterr().out
-    hand_over(report, Path("-"))
+    write_and_print_report(report, Path("-"))
     assert json.loads(capsys.readouterr().out)["questions"] == 40
 
 

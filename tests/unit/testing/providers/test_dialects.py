@@ -6,14 +6,7 @@ from typing import Any
 import pytest
 
 from bot.testing.model_server import call, say
-from bot.testing.providers.dialects import (
-    DeepSeekDouble,
-    GlmDouble,
-    GrokDouble,
-    KimiDouble,
-    MistralDouble,
-    QwenDouble,
-)
+from bot.testing.providers.dialects import DeepSeekDouble, GlmDouble, GrokDouble, KimiDouble, MistralDouble, QwenDouble
 from bot.testing.providers.local import LlamaCppDouble, LmStudioDouble, OllamaDouble, VllmDouble
 from bot.testing.providers.openai_chat import OpenAiDouble
 from bot.testing.providers.routed import GeminiCompatDouble, OpenRouterDouble

@@ -8,14 +8,7 @@ import httpx
 import pytest
 
 from bot.testing.model_server import call, say
-from bot.testing.providers.dialects import (
-    DeepSeekDouble,
-    GlmDouble,
-    GrokDouble,
-    KimiDouble,
-    MistralDouble,
-    QwenDouble,
-)
+from bot.testing.providers.dialects import DeepSeekDouble, GlmDouble, GrokDouble, KimiDouble, MistralDouble, QwenDouble
 from bot.testing.providers.exchange import ReplySwitch
 from bot.testing.providers.local import LlamaCppDouble, LmStudioDouble, OllamaDouble, VllmDouble
 from bot.testing.providers.routed import SENTINEL, GeminiCompatDouble, OpenRouterDouble

@@ -1,0 +1,125 @@
+"""How a command ends: the table of exit codes, and SIGTERM, which ends a command in order like Ctrl-C."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from bot.errors import (
+    ConfigError,
+    ContractError,
+    FoxcastError,
+    InstanceLocked,
+    LeakError,
+    LimitReached,
+    NotFound,
+    Rejected,
+    StoreError,
+    Unauthorized,
+    Unavailable,
+)
+
+
+class ExitCode(IntEnum):
+    """How a command ended, for scripts."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    UNAUTHORIZED = 4
+    STORE = 5
+    RUNNING = 6
+    LEAK = 7
+    NOT_FOUND = 8
+    REFUSED = 9
+    TRIALS_FAILED = 10
+    INTERRUPTED = 130
+    PIPE = 141
+    TERMINATED = 143
+
+
+EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
+    ExitCode.DONE: "done",
+    ExitCode.FAILED: "a job or a check failed, or an unexpected error",
+    ExitCode.USAGE: "wrong usage or configuration",
+    ExitCode.UNAVAILABLE: "the other side does not answer now, or to a submission; or trials failed, so that questions"
+    " have no forecast",
+    ExitCode.UNAUTHORIZED: "credentials missing or refused",
+    ExitCode.STORE: "database or disk",
+    ExitCode.RUNNING: "another Foxcast uses the state folder",
+    ExitCode.LEAK: "data from after the cutoff",
+    ExitCode.NOT_FOUND: "no such question, round or file",
+    ExitCode.REFUSED: "a submission was refused, or a file or an answer is not in its documented form",
+    ExitCode.TRIALS_FAILED: "done, but some trials of the forecasts failed",
+    ExitCode.INTERRUPTED: "interrupted by the keyboard",
+    ExitCode.PIPE: "nobody read the output any more",
+    ExitCode.TERMINATED: "ended by SIGTERM",
+}
+
+
+# As a shell tells of a signal.
+SIGNAL_EXIT_CODES: dict[signal.Signals, ExitCode] = {
+    signal.SIGINT: ExitCode.INTERRUPTED,
+    signal.SIGTERM: ExitCode.TERMINATED,
+}
+
+
+# The first class that fits decides, so a subclass stands before its parent.
+ERROR_EXIT_CODES: tuple[tuple[type[FoxcastError], ExitCode], ...] = (
+    (InstanceLocked, ExitCode.RUNNING),
+    (StoreError, ExitCode.STORE),
+    (ConfigError, ExitCode.USAGE),
+    (Unavailable, ExitCode.UNAVAILABLE),
+    (Unauthorized, ExitCode.UNAUTHORIZED),
+    (LeakError, ExitCode.LEAK),
+    (NotFound, ExitCode.NOT_FOUND),
+    (ContractError, ExitCode.REFUSED),
+    (Rejected, ExitCode.REFUSED),
+    (LimitReached, ExitCode.FAILED),
+)
+
+
+def exit_code(error: FoxcastError) -> ExitCode:
+    """Return the code that an error of the house ends a command with."""
+    return next((code for kind, code in ERROR_EXIT_CODES if isinstance(error, kind)), ExitCode.FAILED)
+
+
+def exit_code_help() -> str:
+    """Return the whole table in one paragraph."""
+    return "Exit codes: " + ", ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANINGS.items()) + "."
+
+
+T = TypeVar("T")
+
+
+class TerminatedBySignal(Exception):
+    """Somebody sent SIGTERM, and the work was cut off in order."""
+
+
+def run_until_terminated(work: Coroutine[Any, Any, T]) -> T:
+    """Run as ``asyncio.run`` does, and let SIGTERM end it as Ctrl-C does: what is open is closed.
+
+    Raises Terminated then; a second SIGTERM ends the process at once. Must be called in the main thread.
+    """
+    return asyncio.run(_await_until_sigterm(work))
+
+
+async def _await_until_sigterm(work: Coroutine[Any, Any, T]) -> T:
+    loop, task, told = asyncio.get_running_loop(), asyncio.ensure_future(work), asyncio.Event()
+
+    def end() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        told.set()
+        task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if told.is_set():
+            raise TerminatedBySignal from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

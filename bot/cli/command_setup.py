@@ -1,0 +1,168 @@
+"""What a command that does work begins with.
+
+The configuration, the enabled plugins, and logging to stderr without secrets.
+"""
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import structlog
+import typer
+from rich.console import Console
+from structlog.typing import EventDict
+
+from bot.cli.options import CommandInvocation
+from bot.cli.output.safe_output import replace_invisible
+from bot.config.load import load_config
+from bot.config.model import Config, LogFormat, LogLevel, LogSection
+from bot.config.token import read_token
+from bot.discovery import discover
+from bot.domain.submission import Mode
+from bot.errors import ConfigError, told
+from bot.redact import foreign, said
+from bot.registry import Registry, bringer, load_registry
+from bot.specs import CommandSpec
+
+# Where structlog puts a formatted one.
+TRACEBACK_KEY = "exception"
+# Below warnings these log addresses with their queries, headers and whole messages.
+CHATTY_LOGGERS = ("httpcore", "httpx", "websockets")
+
+
+def load_command_config(ctx: typer.Context, *, least: int = logging.WARNING) -> Config:
+    """Return the configuration that this call asked for, and log as it says, but nothing below the least level.
+
+    Raises ConfigError.
+    """
+    call = ctx.ensure_object(CommandInvocation)
+    # A command that needs no token may be told one all the same, as in a reason.
+    read_token(None)
+    config = load_config(call.config_path)
+    live = _has_live_venue(config)
+    _configure_logging(config.log, call, max(least, logging.INFO) if live else least)
+    if live and config.log.level is LogLevel.DEBUG and least < logging.WARNING:
+        structlog.get_logger(__name__).warning("log.level debug is not for live venues; info is used")
+    return config
+
+
+def load_config_and_plugins(ctx: typer.Context, *, least: int = logging.WARNING) -> tuple[Config, Registry]:
+    """Return the configuration and the plugins it enables, logging as above; raises ConfigError and PluginError."""
+    config = load_command_config(ctx, least=least)
+    return config, load_registry(config)
+
+
+def load_plugin_command(config_path: Path | None, name: str) -> typer.Typer | None:
+    """Return the command of that name that an enabled plugin offers, if one does; raises ConfigError."""
+    commands = load_registry(load_config(config_path)).commands
+    if name not in commands:
+        return None
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(name, help=commands[name].summary)(commands[name].run)
+    return app
+
+
+def find_command_plugin(config_path: Path | None, name: str) -> str | None:
+    """Return which plugin that is not enabled offers the command of that name, None where none does."""
+    try:
+        config = load_config(config_path)
+        found = [plugin for plugin in discover(config.plugin_files) if plugin.name not in config.plugins]
+    except ConfigError:
+        return None
+    return bringer(found, CommandSpec, name)
+
+
+def _has_live_venue(config: Config) -> bool:
+    modes = {config.mode if table.mode is None else table.mode for table in config.venues.values()}
+    return not modes <= {Mode.OFF, Mode.PAPER}
+
+
+class RedactedLogRecord(logging.LogRecord):
+    """What a library logs, without secrets, in whatever handler and format it ends."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of the library
+        """Take the traceback as text: nobody formats it anew."""
+        super().__init__(*args, **kwargs)
+        if self.exc_info:
+            self.exc_text = foreign("".join(traceback.format_exception(*self.exc_info)).rstrip())
+            self.exc_info = None
+
+    def getMessage(self) -> str:  # noqa: N802 - the library's name
+        """Return the message."""
+        return foreign(super().getMessage())
+
+
+class _CurrentStderr:
+    """The stderr of this moment: where a table is repainted on the terminal, events are printed above it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def _configure_logging(section: LogSection, call: CommandInvocation, least: int) -> None:
+    """Write events to stderr: stdout belongs to the answer of the command."""
+    level = max(logging.getLevelNamesMapping()[section.level.upper()], least)
+    stderr = _CurrentStderr()
+    logging.setLogRecordFactory(RedactedLogRecord)
+    for name in CHATTY_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    handler = logging.StreamHandler(stderr)
+    handler.setFormatter(_SafeTextFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING))
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *(() if call.debug else (_summarize_error,)),
+            *_log_renderers(section.format),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stderr)),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _redact_line(_logger: object, _method: str, line: str) -> str:
+    return said(line)
+
+
+def _summarize_error(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Tell an error in the event in a line, without its traceback."""
+    error = event.pop("exc_info", None)
+    if error is True:
+        error = sys.exc_info()[1]
+    if isinstance(error, BaseException):
+        event["error"] = told(error)
+    return event
+
+
+def _escape_event(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Keep an event to what can be seen and, but for a traceback, to a line; values that are no text are escaped."""
+    return {
+        name: replace_invisible(value if name == TRACEBACK_KEY else " ".join(value.splitlines()))
+        if isinstance(value, str)
+        else value
+        for name, value in event.items()
+    }
+
+
+class _SafeTextFormatter(logging.Formatter):
+    """For what libraries log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return replace_invisible(super().format(record))
+
+
+def _log_renderers(form: LogFormat) -> tuple[Any, ...]:
+    if form is LogFormat.JSON:
+        return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _redact_line
+    console = Console(stderr=True)
+    colours = console.is_terminal and not console.no_color
+    renderer = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
+    return structlog.processors.format_exc_info, _escape_event, renderer, _redact_line

@@ -1,0 +1,72 @@
+"""What reaches a terminal.
+
+Invisible and control characters replaced, and no secret on stdout or stderr, whoever writes it.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO, cast
+
+from bot import redact
+from bot.domain.invisible import visible
+
+REPLACEMENT = "\ufffd"
+
+
+def replace_invisible(text: str) -> str:
+    """Return the text, as long as before, with U+FFFD for each character that draws nothing, but newline and tab."""
+    return _change_invisible(text, lambda _: REPLACEMENT)
+
+
+def escape_json_text(json_text: str) -> str:
+    """Return JSON text that says the same, with an escape for each such character."""
+    return _change_invisible(json_text, lambda character: json.dumps(character)[1:-1])
+
+
+def _change_invisible(text: str, change: Callable[[str], str]) -> str:
+    return "\n".join(line if _is_visible(line) else _change_line(line, change) for line in text.split("\n"))
+
+
+def _is_visible(text: str) -> bool:
+    # Nearly every line is. Beyond ASCII, what Python calls printable may still draw nothing.
+    return (text.isascii() and text.isprintable()) or visible(text) == text
+
+
+def _change_line(line: str, change: Callable[[str], str]) -> str:
+    return "".join(character if visible(character) == character else change(character) for character in line)
+
+
+class _RedactedStream:
+    """A stream, through which no secret passes that is known; all but writing is the stream's own."""
+
+    def __init__(self, stream: TextIO, hide: Callable[[str], str]) -> None:
+        self._stream = stream
+        self._hide = hide
+
+    def write(self, text: str) -> int:
+        self._stream.write(self._hide(text))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def redacted_streams() -> Iterator[None]:
+    """Let no secret reach the two streams while the block runs; at its end, forget what was learnt in it.
+
+    Answers keep whatever else they hold; on stderr what merely looks like a secret is left out as well.
+    """
+    out, err = sys.stdout, sys.stderr
+    sys.stdout = cast("TextIO", _RedactedStream(out, redact.hide))
+    sys.stderr = cast("TextIO", _RedactedStream(err, redact.said))
+    try:
+        with redact.forgetting():
+            yield
+    finally:
+        sys.stdout, sys.stderr = out, err

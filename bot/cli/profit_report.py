@@ -1,0 +1,227 @@
+"""Profit of accounts: by market and forecaster, equity over time, and the same as CSV and JSON."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+from rich.console import Console
+
+from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
+from bot.cli.output.formatting import NO_VALUE, format_day, format_minute, format_number
+from bot.domain.account_profit import AccountProfit, MarketProfit
+from bot.domain.equity import EquityPoint
+from bot.domain.question import QuestionRef
+from bot.store.codec import stamp
+
+MARKET_TABLE_COLUMNS = (
+    TableColumn("market", ColumnKind.TEXT),
+    TableColumn("title", ColumnKind.TITLE),
+    TableColumn("bought", ColumnKind.NUMBER),
+    TableColumn("sold", ColumnKind.NUMBER),
+    TableColumn("paid out", ColumnKind.NUMBER),
+    TableColumn("fees", ColumnKind.NUMBER),
+    TableColumn("realised", ColumnKind.NUMBER),
+    TableColumn("unrealised", ColumnKind.NUMBER),
+    TableColumn("closed"),
+)
+FORECASTER_TABLE_COLUMNS = (
+    TableColumn("forecaster"),
+    TableColumn("markets", ColumnKind.NUMBER),
+    TableColumn("realised", ColumnKind.NUMBER),
+    TableColumn("unrealised", ColumnKind.NUMBER),
+    TableColumn("gain", ColumnKind.NUMBER),
+)
+HISTORY_TABLE_COLUMNS = (
+    TableColumn("at"),
+    TableColumn("equity", ColumnKind.NUMBER),
+    TableColumn("cash", ColumnKind.NUMBER),
+    TableColumn("lent", ColumnKind.NUMBER),
+    TableColumn("not from orders", ColumnKind.NUMBER),
+    TableColumn("gain", ColumnKind.NUMBER),
+    TableColumn("realised", ColumnKind.NUMBER),
+)
+# More of what differs would hide the rest.
+MAX_DIFFERENCES_SHOWN = 5
+_MARKET_KEYS = ("bought", "sold", "paid_out", "fees", "realised", "unrealised", "gain", "cost", "value")
+_POINT_KEYS = ("equity", "cash", "reserved", "loan", "moved", "gain", "realised")
+
+
+def profit_sums(profit: AccountProfit) -> list[tuple[str, str]]:
+    """Return the rows about gain for the table of sums."""
+    rows = [("realised", format_signed(profit.realised))]
+    if profit.paid_out:
+        rows.append(("paid out by outcomes and pairs", format_number(profit.paid_out)))
+    if profit.comment_fees:
+        rows.append(("fees of comments", format_number(profit.comment_fees)))
+    rows.append(("gain of orders", format_signed(profit.gain)))
+    if profit.loan:
+        rows.append(("lent by the venue, in the cash", format_number(profit.loan)))
+    if profit.moved is not None:
+        rows.append(("not from orders: deposits, bonuses, trades by hand", format_signed(profit.moved)))
+    if profit.begun is not None:
+        rows.append((f"equity when first read, {format_day(profit.begun.at)}", format_number(profit.begun.equity)))
+    return rows
+
+
+def print_profit(console: Console, profit: AccountProfit, titles: Mapping[QuestionRef, str]) -> None:
+    """Print what each market and each forecaster brought, and where the venue says otherwise."""
+    if not profit.markets:
+        return
+    print_heading(console, f"Markets ({len(profit.markets)})")
+    newest = sorted(profit.markets, key=lambda one: (one.closed_at is not None, -_closing_time(one)))
+    console.print(make_table(MARKET_TABLE_COLUMNS, [_market_cells(one, titles) for one in newest]))
+    print_heading(console, "By forecaster")
+    rows = [
+        (
+            one.forecaster,
+            str(one.markets),
+            format_signed(one.realised),
+            format_signed(one.unrealised),
+            format_signed(one.realised + one.unrealised),
+        )
+        for one in profit.forecasters
+    ]
+    console.print(make_table(FORECASTER_TABLE_COLUMNS, rows))
+    for line in profit_remarks(profit):
+        console.print(line)
+
+
+def profit_remarks(profit: AccountProfit) -> list[str]:
+    """Say where the figures of the venue, or what the account holds, are not what orders come to."""
+    lines = []
+    compared = [one for one in profit.markets if one.said is not None]
+    if compared and not profit.differing:
+        lines.append(f"the venue says the same of all {len(compared)} closed markets that it tells of")
+    for one in profit.differing[:MAX_DIFFERENCES_SHOWN]:
+        own = (one.said or 0.0) - (one.differs or 0.0)
+        lines.append(
+            f"{one.contract}: the venue says {format_signed(one.said)}, by its orders it is {format_signed(own)}"
+        )
+    if more := len(profit.differing) - MAX_DIFFERENCES_SHOWN:
+        lines += [f"and {more} more markets of which the venue says otherwise"] if more > 0 else []
+    unknown = sum(one.unknown for one in profit.markets)
+    if unknown:
+        lines.append(f"{unknown} positions are gone and their outcome is not known yet: counted at what they cost")
+    return [*lines, *profit.elsewhere[:MAX_DIFFERENCES_SHOWN]]
+
+
+def print_equity_history(console: Console, points: Sequence[EquityPoint]) -> None:
+    """Print the last reading of each day."""
+    shown = list({point.at.astimezone(UTC).date(): point for point in points}.values())
+    console.print(make_table(HISTORY_TABLE_COLUMNS, [_equity_point_cells(point) for point in shown]))
+    if len(shown) < len(points):
+        console.print(f"the last of each day, of {len(points)} readings; --csv FILE or --json has all")
+
+
+def profit_to_json(profit: AccountProfit, titles: Mapping[QuestionRef, str]) -> dict[str, Any]:
+    """Return it as JSON values."""
+    return {
+        "gain_of_orders": profit.gain,
+        "unrealised": profit.unrealised,
+        "paid_out": profit.paid_out,
+        "comment_fees": profit.comment_fees,
+        "loan": profit.loan,
+        "not_from_orders": profit.moved,
+        "remarks": profit_remarks(profit),
+        "markets": [market_to_json(one, titles) for one in profit.markets],
+        "forecasters": [
+            {
+                "forecaster": one.forecaster,
+                "markets": one.markets,
+                "realised": one.realised,
+                "unrealised": one.unrealised,
+            }
+            for one in profit.forecasters
+        ],
+    }
+
+
+def market_to_json(one: MarketProfit, titles: Mapping[QuestionRef, str]) -> dict[str, Any]:
+    """Return one market as JSON values."""
+    return {
+        "question": str(one.ref),
+        "title": titles.get(one.ref, ""),
+        "contract": one.contract,
+        "option": one.option or None,
+        **{key: getattr(one, key) for key in _MARKET_KEYS},
+        "shares": {leg.value: count for leg, count in one.shares.items()},
+        "closed_at": stamp(one.closed_at),
+        "venue_says": one.said,
+        "venue_differs": one.differs,
+    }
+
+
+def equity_points_to_json(points: Sequence[EquityPoint]) -> list[dict[str, Any]]:
+    """Return equity over time as JSON values."""
+    return [{"at": stamp(point.at), **{key: getattr(point, key) for key in _POINT_KEYS}} for point in points]
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Return rows as CSV, amounts to the millionth."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([[_csv_cell(row[name]) for name in columns] for row in rows])
+    return text.getvalue()
+
+
+MARKET_CSV_COLUMNS = (
+    *("venue", "mode", "account", "currency", "question", "title", "contract", "option"),
+    *(*_MARKET_KEYS, "yes_shares", "no_shares", "closed_at", "venue_says"),
+)
+EQUITY_CSV_COLUMNS = ("venue", "mode", "account", "currency", "at", *_POINT_KEYS)
+
+
+def format_signed(value: float | None) -> str:
+    """Return an amount to the cent with its sign; what rounds to nothing has none of below."""
+    if value is None:
+        return NO_VALUE
+    return f"{value:+z.2f}"
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, float):
+        return f"{0.0 if abs(value) < 5e-7 else value:.6f}"
+    # A spreadsheet would run it.
+    if isinstance(value, str) and value[:1] in "=+-@":
+        return f"'{value}"
+    return "" if value is None else value
+
+
+def _market_cells(one: MarketProfit, titles: Mapping[QuestionRef, str]) -> tuple[str, ...]:
+    name = str(one.ref)
+    return (
+        f"{name} ({one.option})" if one.option else name,
+        titles.get(one.ref, ""),
+        format_number(one.bought),
+        format_number(one.sold),
+        format_number(one.paid_out),
+        format_number(one.fees),
+        format_signed(one.realised),
+        format_signed(one.unrealised) if one.shares else NO_VALUE,
+        format_minute(one.closed_at),
+    )
+
+
+def _equity_point_cells(point: EquityPoint) -> tuple[str, ...]:
+    return (
+        format_minute(point.at),
+        format_number(point.equity),
+        format_number(point.cash),
+        format_number(point.loan),
+        format_signed(point.moved),
+        format_signed(point.gain),
+        format_signed(point.realised),
+    )
+
+
+def _closing_time(one: MarketProfit) -> float:
+    return 0.0 if one.closed_at is None else one.closed_at.timestamp()
+
+
+def market_csv_row(one: Mapping[str, Any], account: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a market with its account, as a row of CSV."""
+    shares = one["shares"]
+    return {**account, **one, "yes_shares": shares.get("yes", 0.0), "no_shares": shares.get("no", 0.0)}

@@ -1,0 +1,53 @@
+"""Rate limits of venues for a command that calls them while a daemon runs.
+
+Together they keep the limits as one process does.
+"""
+
+import os
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.app import LEDGER_FILE, folder_of
+from bot.config.model import Config
+from bot.domain.wire import Rate
+from bot.ports import Clock, Random
+from bot.rates import RateBook, Rates, Spent
+from bot.store.ledger import read_ledger
+from bot.store.shared_rates import RATE_FOLDER, SharedRates
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnlyRateBook:
+    """Implements RateBook: what an earlier daemon left on record counts; one that runs is seen by its file.
+
+    Only the holder of the state folder writes the ledger.
+    """
+
+    kept: RateBook
+    shared: SharedRates | None
+
+    async def load(self, name: str) -> Spent | None:
+        """Return what was kept last under the name."""
+        if self.shared is not None and self.shared.knows_holder(name):
+            return None
+        return await self.kept.load(name)
+
+    async def keep(self, name: str, spent: Spent, *, free_at: datetime) -> None:
+        """Do nothing."""
+
+
+async def open_shared_rates(
+    config: Config, wanted: Iterable[Rate], *, clock: Clock, random: Random, stack: AsyncExitStack
+) -> Rates:
+    """Return rates that know what was used, for as long as the stack is open; there may be no ledger yet.
+
+    Whoever may only read the state folder is seen by nobody else.
+    """
+    folder = folder_of(config)
+    path, book = folder / LEDGER_FILE, None
+    shared = SharedRates(folder=folder / RATE_FOLDER) if os.access(folder, os.W_OK) else None
+    if path.exists():
+        book = ReadOnlyRateBook((await stack.enter_async_context(read_ledger(path))).rates, shared)
+    return Rates(wanted, clock=clock, random=random, book=book, shared=shared)

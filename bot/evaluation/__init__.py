@@ -1,0 +1,1 @@
+"""Evaluation of forecasts: backtests, replay, explanations, comparisons and reports."""

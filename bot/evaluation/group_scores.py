@@ -1,0 +1,91 @@
+"""Brier scores of groups of recorded forecasts.
+
+Each with a bootstrap interval and compared with the crowd on the same rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from bot.lab.kinds import RESAMPLES, Span
+from bot.lab.rows import Row
+from bot.science.arrays import FloatArray, encode
+from bot.science.bootstrap import Interval, Resamples, differences, intervals, resample_means, to_index
+from bot.science.brier import base_rate, brier_scores, index_of_brier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdComparison:
+    """Forecaster and crowd on the rows where there was a crowd; ``gain`` is the first minus the second."""
+
+    n: int
+    brier_index: float
+    crowd_brier_index: float
+    gain: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupScore:
+    """One group of rows: how often it happened, the forecaster's Brier score and index, and the crowd beside it."""
+
+    n: int
+    base_rate: float
+    brier: float
+    brier_index: Span
+    crowd: CrowdComparison | None
+
+
+def score_groups(groups: Mapping[str, Sequence[Row]], rng: Generator) -> dict[str, GroupScore]:
+    """Return the standing of each group by name, horizons in the order of their days."""
+    return {name: score_group(groups[name], rng) for name in sorted(groups, key=_group_order)}
+
+
+def score_group(rows: Sequence[Row], rng: Generator) -> GroupScore:
+    """Score one group of at least one row; intervals resample whole series."""
+    outcomes = [row.outcome for row in rows]
+    scores = brier_scores([row.probability for row in rows], outcomes)
+    drawn = to_index(_resampled_means({"forecast": scores}, rows, rng))
+    return GroupScore(
+        n=len(rows),
+        base_rate=base_rate(outcomes),
+        brier=float(scores.mean()),
+        brier_index=_to_span(intervals(drawn)[0]),
+        crowd=_compare_with_crowd([row for row in rows if row.crowd is not None], rng),
+    )
+
+
+def _compare_with_crowd(rows: Sequence[Row], rng: Generator) -> CrowdComparison | None:
+    if not rows:
+        return None
+    outcomes = [row.outcome for row in rows]
+    scores = {
+        "forecast": brier_scores([row.probability for row in rows], outcomes),
+        "crowd": brier_scores([row.crowd or 0.0 for row in rows], outcomes),
+    }
+    (gain,) = differences(to_index(_resampled_means(scores, rows, rng)), "crowd")
+    return CrowdComparison(
+        n=len(rows),
+        brier_index=float(index_of_brier(scores["forecast"].mean())),
+        crowd_brier_index=float(index_of_brier(scores["crowd"].mean())),
+        gain=_to_span(gain.interval),
+    )
+
+
+def _resampled_means(scores: Mapping[str, FloatArray], rows: Sequence[Row], rng: Generator) -> Resamples:
+    return resample_means(
+        np.column_stack([*scores.values()]),
+        [*scores],
+        resamples=RESAMPLES,
+        rng=rng,
+        clusters=encode(row.series for row in rows).codes,
+    )
+
+
+def _to_span(found: Interval) -> Span:
+    return Span(estimate=found.estimate, low=found.low, high=found.high)
+
+
+def _group_order(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.isdecimal() else (0, name)

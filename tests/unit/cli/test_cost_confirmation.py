@@ -1,0 +1,116 @@
+"""Asking before much money is spent: the threshold, nobody there, a no, a yes, and a price that nobody knows."""
+
+import io
+from dataclasses import dataclass
+
+import pytest
+
+from bot.cli.cost_confirmation import confirm_combined_cost, confirm_cost
+from bot.desk.combine import Pool
+from bot.domain.forecast import Limits
+from bot.errors import ConfigError
+from bot.jobs.sitting import Seat
+from bot.testing.forecaster import ScriptedForecaster
+
+
+@dataclass(frozen=True)
+class Prices:
+    one_usd: float | None
+
+    async def estimate(self, forecaster: str, *, trials: int, steps: int) -> float | None:
+        return self.one_usd
+
+
+@dataclass(frozen=True)
+class Payer:
+    gateway: Prices | None
+    forecaster: Seat
+
+
+def payer(one_usd: float | None, *, asks: bool = True) -> Payer:
+    forecaster = Seat(name="paid", forecaster=ScriptedForecaster(), trials=5, pool=Pool.MEAN, limits=Limits(), asks=asks)
+    return Payer(Prices(one_usd), forecaster)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+
+
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+
+
+async def test_up_to_the_threshold_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
+    await confirm_cost(payer(0.5), 10, yes=False, above_usd=5.0)
+    with pytest.raises(
+        ConfigError, match=r"^10 forecasts by paid are expected to cost about 5.01 US dollars\. Say yes"
+    ):
+        await confirm_cost(payer(0.501), 10, yes=False, above_usd=5.0)
+
+
+async def test_what_forecasts_usually_cost_is_believed_before_what_they_may_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone(monkeypatch)
+    await confirm_cost(payer(9.0), 1000, yes=False, above_usd=5.0, usual_usd=0.005)
+    with pytest.raises(ConfigError, match=r"about 5.10 US dollars"):
+        await confirm_cost(payer(0.0), 1000, yes=False, above_usd=5.0, usual_usd=0.0051)
+
+
+async def test_where_no_terminal_is_nobody_can_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
+    with pytest.raises(ConfigError, match=r"1 forecast by paid is expected .* with --yes, or raise llm.budget"):
+        await confirm_cost(payer(9.0), 1, yes=False, above_usd=5.0)
+
+
+async def test_a_yes_on_the_command_line_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
+    await confirm_cost(payer(1000.0), 1000, yes=True, above_usd=0.0)
+    await confirm_cost(payer(None), 1, yes=True, above_usd=0.0)
+
+
+async def test_a_person_at_a_terminal_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_a_terminal(monkeypatch, "y\n")
+    await confirm_cost(payer(9.0), 2, yes=False, above_usd=5.0)
+    said = capsys.readouterr()
+    assert "about 18.00 US dollars. Go on?" in said.out + said.err
+
+
+async def test_a_no_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch, "n\n")
+    with pytest.raises(ConfigError, match="--yes"):
+        await confirm_cost(payer(9.0), 1, yes=False, above_usd=5.0)
+
+
+async def test_a_price_that_nobody_knows_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
+    with pytest.raises(ConfigError, match="expected to cost an unknown amount"):
+        await confirm_cost(payer(None), 1, yes=False, above_usd=1000.0)
+
+
+async def test_what_asks_no_model_is_never_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
+    await confirm_cost(payer(None, asks=False), 1000, yes=False, above_usd=0.0)
+    await confirm_cost(Payer(None, payer(1.0).forecaster), 1000, yes=False, above_usd=0.0)
+
+
+async def test_for_several_forecasters_the_sum_counts_and_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
+    paid, free = payer(3.0), payer(3.0, asks=False)
+    await confirm_combined_cost(paid.gateway, [paid.forecaster, free.forecaster], yes=False, above_usd=5.0)
+    with pytest.raises(ConfigError, match=r"^1 forecast by paid is expected to cost about 3.00 US dollars\. Say yes"):
+        await confirm_combined_cost(paid.gateway, [paid.forecaster, free.forecaster], yes=False, above_usd=2.0)
+    with pytest.raises(ConfigError, match=r"^forecasts by paid, paid are expected to cost about 6.00 US dollars\."):
+        await confirm_combined_cost(paid.gateway, [paid.forecaster, paid.forecaster], yes=False, above_usd=5.0)
+    with pytest.raises(ConfigError, match="an unknown amount"):
+        await confirm_combined_cost(Prices(None), [paid.forecaster], yes=False, above_usd=5.0)
+    await confirm_combined_cost(paid.gateway, [paid.forecaster, paid.forecaster], yes=True, above_usd=0.0)
+    await confirm_combined_cost(None, [paid.forecaster], yes=False, above_usd=0.0)

@@ -1,0 +1,148 @@
+"""What the doctor makes of what the last run found and left at live venues."""
+
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.cli.doctor import run_checks
+from bot.cli.doctor_checks import CheckFinding, CheckVerdict, LastRunState, check_readiness, readiness_faults
+from bot.config.load import load_config
+from bot.domain.submission import IntentState, Mode
+from bot.gate.readiness import Readiness
+from bot.registry import load_registry
+from bot.store.intents import IntentRow
+from bot.store.journal import JobRun
+from bot.store.ledger import open_ledger
+from bot.store.orders import OrderRow
+from tests.unit.paper.stall import intent, order
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+THEN = NOW - timedelta(minutes=5)
+LIVE = """
+plugins = ["manifold", "baseline"]
+
+[venues.manifold]
+mode = "live"
+forecasters = ["baseline"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("FOXCAST_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config.toml"
+    file.write_text(LIVE)
+    return file
+
+
+def _findings(config: Path) -> dict[str, CheckFinding]:
+    return {finding.check: finding for finding in run_checks(config, NOW)}
+
+
+async def _looked(config: Path, detail: str, *, ok: bool = True) -> dict[str, CheckFinding]:
+    """Return what is found after the job that looks at live venues said that."""
+    path = config.parent / "state" / "live" / "ledger.sqlite"
+    async with open_ledger(path, now=THEN) as ledger:
+        await ledger.journal.job_run("ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
+    os.utime(path, (THEN.timestamp(), THEN.timestamp()))
+    # The checks bring a loop of their own.
+    return await asyncio.to_thread(_findings, config)
+
+
+def _run(detail: str, *, ok: bool = True) -> JobRun:
+    return JobRun(name="ready", started_at=THEN, ended_at=THEN, ok=ok, detail=detail)
+
+
+def test_a_live_venue_that_was_never_looked_at_is_a_warning_with_the_command(config: Path) -> None:
+    found = _findings(config)["credentials"]
+    assert (found.verdict, found.remedy) == (CheckVerdict.WARN, "to look: foxcast preflight manifold")
+
+
+def test_a_venue_on_paper_needs_no_credentials(config: Path) -> None:
+    config.write_text(LIVE.replace('"live"', '"paper"'))
+    assert "credentials" not in _findings(config)
+
+
+async def test_a_venue_that_was_ready_is_good(config: Path) -> None:
+    found = await _looked(config, "manifold: ready")
+    assert found["credentials"] == CheckFinding(CheckVerdict.OK, "credentials", "manifold: good 5 min ago")
+    assert found["clock"].verdict is CheckVerdict.OK
+
+
+async def test_what_the_last_look_missed_is_named(config: Path) -> None:
+    why = "no key, as [venues.manifold.settings] has none; make one, then: it goes"
+    found = await _looked(config, f"manifold: credentials: {why}, clock: is off by +600.0 s")
+    assert found["credentials"].verdict is CheckVerdict.WARN
+    assert found["credentials"].found == f"manifold: {why} (found 5 min ago)"
+    assert found["clock"].verdict is CheckVerdict.WARN
+    assert "is off by +600.0 s" in found["clock"].found
+
+
+async def test_a_look_that_failed_is_told_as_it_ended(config: Path) -> None:
+    found = await _looked(config, "StoreError: the disk is full", ok=False)
+    assert found["ready"].verdict is CheckVerdict.WARN
+    assert "the disk is full" in found["ready"].found
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [("live", True), ("paper", True), ("off", False)])
+def test_a_venue_that_no_plugin_brings_is_a_warning_unless_it_is_off(config: Path, mode: str, *, is_told: bool) -> None:
+    config.write_text(LIVE.replace('"manifold", ', "").replace('"live"', f'"{mode}"'))
+    found = _findings(config).get("venues")
+    assert (found is not None) is is_told
+    assert found is None or ("manifold" in found.found and found.verdict is CheckVerdict.WARN)
+
+
+@pytest.mark.parametrize(("state", "is_told"), [(IntentState.REFUSED, True), (IntentState.ACKED, False)])
+def test_a_venue_that_refused_what_was_sent_last_is_told_with_its_words(
+    config: Path, state: IntentState, *, is_told: bool
+) -> None:
+    row = IntentRow(
+        intent=intent("one", order()),
+        state=state,
+        mode=Mode.LIVE,
+        detail="this region is blocked",
+        planned_at=THEN,
+        changed_at=THEN,
+    )
+    last = OrderRow(row=row, title="", decided="", attempts=(), fills=())
+    settings = load_config(config)
+    found = {
+        one.check: one
+        for one in check_readiness(settings, load_registry(settings), LastRunState(last={"manifold": last}), NOW)
+    }
+    assert ("refused" in found) is is_told
+    assert not is_told or "5 min ago: this region is blocked" in found["refused"].found
+
+
+WHYS = st.sampled_from(["", "key is not set; make one", "off by 3 s, set it", "1 of us: look", "a, b; c: d"])
+
+
+@given(here=st.tuples(WHYS, WHYS), there=st.tuples(WHYS, WHYS), common=st.tuples(WHYS, WHYS))
+def test_what_each_of_several_venues_lacks_is_read_as_it_was_written(
+    here: tuple[str, str], there: tuple[str, str], common: tuple[str, str]
+) -> None:
+    """The text is written as the job writes it, out of what the daemon itself goes by."""
+    clock, database = common
+    ready = Readiness(clock=clock, database=database)
+    ready.credentials, ready.doubts = {"sea": here[0], "sea-2": there[0]}, {"sea": here[1], "sea-2": there[1]}
+    told = {venue: ready.lacking(venue) for venue in ("sea", "sea-2")}
+    detail = "; ".join(f"{venue}: {', '.join(what) or 'ready'}" for venue, what in told.items())
+    found = readiness_faults(_run(detail), ["sea", "sea-2", "lake"])
+    assert {venue: tuple(f"{what}: {why}" for what, why in parts.items()) for venue, parts in found.items()} == told
+
+
+def test_what_was_told_of_no_venue_is_nothing() -> None:
+    assert readiness_faults(_run("nothing is live"), ["sea"]) == {}
+    assert readiness_faults(_run("nothing is live"), []) == {}
+    assert readiness_faults(_run("sea: ready", ok=False), ["sea"]) == {}
+    assert readiness_faults(None, ["sea"]) == {}

@@ -1,0 +1,160 @@
+"""Scores of choices and curves on paper and as JSON: each kind and each rule in a place of its own."""
+
+import io
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bot.app import Records
+from bot.cli.output.console import SafeConsole, to_json_text
+from bot.cli.output.outcomes import describe_outcome
+from bot.cli.output.score_report import print_kinds, print_report
+from bot.cli.score import graded_by_forecaster
+from bot.cli.show import load_question_record, print_question_record, question_record_to_json
+from bot.config.model import Config
+from bot.domain.prediction import BinaryShape, CurveShape, Shape
+from bot.domain.question import QuestionRef
+from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
+from bot.lab.kinds import kinds_of
+from bot.lab.report import report_of
+from bot.lab.rows import Graded
+from bot.store.ledger import open_ledger
+from bot.store.scores import ScoreFilter
+from bot.testing.clock import FakeClock
+from tests.unit.jobs.conftest import VENUE, House
+from tests.unit.jobs.test_score_kinds import forecast_all, resolve
+
+Printer = Callable[[SafeConsole], None]
+
+
+@pytest.fixture
+async def records(tmp_path: Path) -> AsyncIterator[Records]:
+    """One question of each kind, forecast, resolved and scored."""
+    clock = FakeClock()
+    async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
+        house = House(ledger=ledger, path=tmp_path, clock=clock)
+        await forecast_all(house)
+        await resolve(house, rain=Happened(1.0), colour=Chosen("blue"), snow=Landed(25.0))
+        await house.score()
+        yield Records(config=Config(), folder=tmp_path, ledger=ledger)
+
+
+def told(printer: Printer) -> str:
+    console = SafeConsole(file=io.StringIO(), width=200, markup=False, highlight=False)
+    printer(console)
+    assert isinstance(console.file, io.StringIO)
+    return re.sub(" +", " ", console.file.getvalue())
+
+
+async def graded(records: Records) -> list[Graded]:
+    return graded_by_forecaster(await records.ledger.scores.marked(ScoreFilter()))["first"]
+
+
+async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_it(records: Records) -> None:
+    kinds = kinds_of(await graded(records), rng=np.random.default_rng(1))
+    said = told(lambda console: print_kinds(console, kinds, whose="first: "))
+    assert "first: 1 resolved choice\n" in said
+    # 0.78 against the crowd's 0.56: 0.22 worse.
+    assert "Brier (0 to 2) less 0.7800 [0.7800, 0.7800] 0.5600 1 -0.2200 [-0.2200, -0.2200]" in said
+    assert "first: 1 resolved curve\n" in said
+    assert re.search(r"baseline more -8\.59 \[-8\.59, -8\.59\] - - -", said)  # 50 * ln(0.2 / (0.95 / 4))
+
+
+async def test_a_report_of_curves_alone_has_no_empty_tables(records: Records) -> None:
+    curves = [row for row in await graded(records) if row.kind == "curve"]
+    report = report_of([], graded=curves, rng=np.random.default_rng(1))
+    said = told(lambda console: print_report(console, report, title="A report"))
+    assert "1 resolved curve\n" in said
+    assert "Curves by source" in said
+    assert "market" not in said
+    assert "choices" not in said
+    plain = json.loads(to_json_text(report.to_json()))
+    assert plain["kinds"]["curve"]["n"] == 1
+    assert plain["kinds"]["curve"]["scores"].keys() == {"crps", "curve baseline"}
+
+
+async def test_missing_answers_are_told(records: Records) -> None:
+    [choice] = [row for row in await graded(records) if row.kind == "choice"]
+    missing = Graded(
+        **{name: getattr(choice, name) for name in Graded.__dataclass_fields__ if name != "imputed"}, imputed=True
+    )
+    kinds = kinds_of([choice, missing], rng=np.random.default_rng(1))
+    said = told(lambda console: print_kinds(console, kinds))
+    assert "2 resolved choices, 1 of them missing and counted as the flat forecast" in said
+
+
+DEPTH = CurveShape(grid=(0.0, 40.0), unit="cm", open_lower=True, open_upper=True)
+DATES = CurveShape(grid=(0.0, 86_400.0), unit="date", open_upper=True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shape", "words"),
+    [
+        (Landed(1234.5), DEPTH, "1234.5 cm"),
+        (Landed(inf), DEPTH, "above 40 cm"),
+        (Landed(-inf), DEPTH, "below 0 cm"),
+        (Landed(90_000.0), DATES, "1970-01-02"),
+        (Landed(inf), DATES, "above 1970-01-02"),
+        (Void("ambiguous"), DATES, "void (ambiguous)"),
+        (Happened(1.0), BinaryShape(), "yes"),
+        (None, DEPTH, "-"),
+    ],
+)
+def test_an_outcome_is_told_in_the_unit_of_the_question(outcome: Outcome | None, shape: Shape, words: str) -> None:
+    assert describe_outcome(outcome, shape) == words
+
+
+@pytest.mark.parametrize(
+    ("key", "columns", "values"),
+    [
+        ("rain", "outcome Brier", "yes 0.4900"),
+        ("colour", "outcome Brier (0 to 2) log score baseline", "blue 0.7800 1.2040 -9.59"),
+        # The line from 0 to 0.8, the outcome at 0.625: 0.64 * 0.625^3 / 3 + (0.5^3 - 0.2^3) / 2.4.
+        ("snow", "outcome CRPS baseline", "25 cm 0.1008 -8.59"),
+    ],
+)
+async def test_show_has_the_scores_of_the_kind(records: Records, key: str, columns: str, values: str) -> None:
+    found = await load_question_record(records, QuestionRef(VENUE, key))
+    said = told(lambda console: print_question_record(console, found))
+    assert columns in said
+    assert values in said
+
+
+async def test_the_json_of_show_names_each_rule(records: Records) -> None:
+    rules = {}
+    for key in ("rain", "colour", "snow"):
+        plain = json.loads(
+            to_json_text(question_record_to_json(await load_question_record(records, QuestionRef(VENUE, key))))
+        )
+        rules[key] = plain["forecasts"][0]["scores"]["outcome"].keys()
+    assert rules == {
+        "rain": {"brier"},
+        "colour": {"choice brier", "choice log", "choice baseline"},
+        "snow": {"crps", "curve baseline"},
+    }
+
+
+async def test_options_have_the_order_of_their_question_on_paper_and_in_json(records: Records) -> None:
+    found = await load_question_record(records, QuestionRef(VENUE, "colour"))
+    text = to_json_text(question_record_to_json(found))
+    # The answers, the crowd, the beliefs and the history.
+    in_turn = re.findall(r'"(red|green|blue)": 0', text)
+    assert len(in_turn) >= 9
+    assert in_turn == ["red", "green", "blue"] * (len(in_turn) // 3)
+    said = told(lambda console: print_question_record(console, found))
+    assert re.search(r"red [\d.]+%, green [\d.]+%, blue [\d.]+%", said)
+    assert not re.search(r"(green|blue) [\d.]+%, red", said)
+
+
+async def test_show_says_what_a_question_is_filed_under(records: Records) -> None:
+    found = await load_question_record(records, QuestionRef(VENUE, "rain"))
+    assert "tags:" not in told(lambda console: print_question_record(console, found))
+    filed = replace(found.question, tags=("wet", "cold"), tournaments=("autumn",), facts={"category": "weather"})
+    said = told(lambda console: print_question_record(console, replace(found, question=filed)))
+    assert "tags: wet, cold\ntournaments: autumn\ncategory: weather\n" in said
