@@ -14,7 +14,7 @@ from bot.agent.start import Anchor, first_state, margins_for, starting_point
 from bot.agent.state import Item, State
 from bot.agent.texts import SUBMIT, bounds_of, judging_name, judging_text, names_of, question_text, submit_tool, task_of
 from bot.agent.voice import STOPS, Filled, Heard, Voice, seed_of, voice_for
-from bot.config.nearest import nearest
+from bot.core.nearest_names import nearest_names
 from bot.desk.combine import Pool, combine, mixed, pooled
 from bot.desk.said import PEERS, predictions_of
 from bot.desk.untrusted import quoted
@@ -82,9 +82,9 @@ from bot.errors import (
     Unauthorized,
     Unavailable,
 )
-from bot.explained import explained, require_maker
+from bot.evaluation.explain_command import explain_forecast, require_forecaster_kind
 from bot.hookspecs import hookimpl
-from bot.judging import loss_of
+from bot.net.urls import CacheBuster
 from bot.paper.book import BookTerms, PaperBook, open_book
 from bot.paper.market import Fate, Market, Met, PaperFill, Past, Visit
 from bot.paper.standing import StandingBook, Stood, coverage, open_standing, stood_at
@@ -135,7 +135,7 @@ from bot.specs import (
     Workplace,
     WriterPlace,
 )
-from bot.stamps import Stamps
+from bot.stats.scoring_rules import prediction_loss
 from bot.told import Told, load_told, store_told
 
 __all__ = [
@@ -161,6 +161,7 @@ __all__ = [
     "Binary",
     "BinaryShape",
     "BookTerms",
+    "CacheBuster",
     "Can",
     "Choice",
     "ChoiceShape",
@@ -288,7 +289,6 @@ __all__ = [
     "Sockets",
     "SourcePolicy",
     "Speaker",
-    "Stamps",
     "StandingBook",
     "State",
     "Step",
@@ -331,7 +331,7 @@ __all__ = [
     "curve_through",
     "describe_changes",
     "distance",
-    "explained",
+    "explain_forecast",
     "filled",
     "first_state",
     "flat_prediction",
@@ -341,24 +341,24 @@ __all__ = [
     "judging_text",
     "keep_secret",
     "load_told",
-    "loss_of",
     "margins_for",
     "merged",
     "mixed",
     "names_of",
-    "nearest",
+    "nearest_names",
     "open_book",
     "open_standing",
     "parse_date",
     "plain_snippet",
     "pooled",
+    "prediction_loss",
     "predictions_of",
     "quantiles_of",
     "question_text",
     "quoted",
     "reading",
     "refused",
-    "require_maker",
+    "require_forecaster_kind",
     "said_in",
     "seed_of",
     "shown_state",

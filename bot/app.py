@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 import structlog
 
 from bot.clock import SeededRandom
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.desk.workshop import Workshop
 from bot.domain.submission import Mode
 from bot.duties import Duties
@@ -21,7 +21,6 @@ from bot.gate.brake import STOP_FILE, Brake
 from bot.gate.credentials import VenueCredentials
 from bot.gate.gate import Lane
 from bot.guards import Guards, guards_of
-from bot.http import HttpReader
 from bot.ids import derive_id
 from bot.jobs.policy import follow_policy
 from bot.jobs.restored import Settling, settle_restored
@@ -30,16 +29,17 @@ from bot.jobs.spending import Spending
 from bot.jobs.waits import BatchWait
 from bot.llm.gateway import Gateway
 from bot.means import means_of
+from bot.net.client import RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.write_client import HttpWriteClient
 from bot.outbox.outbox import Outbox
 from bot.outfit import Outfitter, narrow
 from bot.ports import Clock, Http, Planner, Random
-from bot.rates import Rates
 from bot.registry import Registry
 from bot.store.ledger import Ledger, open_ledger, read_ledger
 from bot.store.lock import instance_lock
 from bot.store.shared_rates import HOLDER, RATE_FOLDER, SharedRates
 from bot.venues import Venues, forecasters_of, open_venues, own_archive, rates_of, usable
-from bot.wire import HttpWire
 
 log = structlog.get_logger(__name__)
 
@@ -191,8 +191,8 @@ async def _outfitter(
     random = SeededRandom(config.seed)
     wanted, book = ((), None) if ledger is None else (rates_of(config, registry), ledger.rates)
     shared = None if ledger is None else SharedRates(folder=folder / RATE_FOLDER, name=HOLDER)
-    rates = Rates(wanted, clock=clock, random=random, book=book, shared=shared)
-    async with HttpReader(clock=clock, random=random, rates=rates) as http, AsyncExitStack() as stack:
+    rates = RateLimiter(wanted, clock=clock, random=random, book=book, shared=shared)
+    async with RetryingHttpClient(clock=clock, random=random, rates=rates) as http, AsyncExitStack() as stack:
         credentials = {} if ledger is None else _credentials(config, registry, clock, ledger)
         for one in credentials.values():
             await one.recall()
@@ -205,7 +205,7 @@ async def _outfitter(
             folder=folder,
             stack=stack,
             rates=rates,
-            open_wire=partial(HttpWire, holds=_brake(config, folder).holds),
+            open_wire=partial(HttpWriteClient, holds=_brake(config, folder).holds),
             credentials=credentials,
         )
 
@@ -230,7 +230,7 @@ def _brake(config: Config, folder: Path) -> Brake:
 
 
 def _clock_offset(http: Http) -> float | None:
-    return http.clock_offset_s if isinstance(http, HttpReader) else None
+    return http.clock_skew_s if isinstance(http, RetryingHttpClient) else None
 
 
 async def _models(

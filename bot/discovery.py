@@ -16,7 +16,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from bot.config.nearest import instead
+from bot.core.nearest_names import suggest_names
 from bot.errors import ConfigError, PluginError
 
 GROUP = "foxcast"
@@ -86,7 +86,7 @@ def choose(name: str, candidates: Sequence[Candidate]) -> Candidate:
             return candidate
         case []:
             message = (
-                f"there is no plugin {name}; {instead(name, {candidate.name for candidate in candidates})} (looked in "
+                f"there is no plugin {name}; {suggest_names(name, {candidate.name for candidate in candidates})} (looked in "
                 f"the package {BUILT_IN}, in the entry points {GROUP} of installed distributions, and in plugin_files)"
             )
             raise ConfigError(message)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.question import Question
 from bot.guards import Guards
 from bot.jobs.attend import Attending, attend
@@ -176,7 +176,7 @@ class Duties:
 
     def _excluded(self, question: Question) -> str | None:
         table = self.config.venues.get(question.ref.venue)
-        return None if table is None else table.exclude.why(question)
+        return None if table is None else table.exclude.exclusion_reason(question)
 
 
 def _job(

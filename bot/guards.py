@@ -8,8 +8,8 @@ from pathlib import Path
 
 import structlog
 
-from bot.config.model import Config, DaemonSection, PolicySection
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config, DaemonSection, PolicySection
 from bot.gate.brake import Brake
 from bot.gate.case import Lane, on_paper
 from bot.gate.credentials import VenueCredentials
@@ -216,7 +216,7 @@ def credentials_of(outfitter: Outfitter, venues: Venues) -> Mapping[str, Credent
     for name, lane in venues.lanes.items():
         spec = outfitter.registry.venues[name]
         if lane.live and spec.check is not None:
-            found[name] = partial(spec.check, settings_of(spec, outfitter.config), outfitter.place(name))
+            found[name] = partial(spec.check, load_plugin_settings(spec, outfitter.config), outfitter.place(name))
     return found
 
 
@@ -225,7 +225,7 @@ def comment_fee(config: Config, registry: Registry, lane: Lane) -> float | None:
     if not lane.comment or Can.COMMENT not in registry.venues[lane.venue].abilities:
         return None
     spec = registry.venues[lane.venue]
-    fee: float | None = spec.comment_fee(settings_of(spec, config))
+    fee: float | None = spec.comment_fee(load_plugin_settings(spec, config))
     return fee
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config
 from bot.domain.forecast import Limits
 from bot.registry import Registry
 
@@ -22,7 +22,7 @@ def needs_of(config: Config, registry: Registry, name: str) -> TrialNeeds:
     spec = registry.forecasters[name]
     if spec.steps is None and spec.seconds is None:
         return TrialNeeds()
-    settings = settings_of(spec, config)
+    settings = load_plugin_settings(spec, config)
     return TrialNeeds(
         steps=None if spec.steps is None else spec.steps(settings),
         seconds=None if spec.seconds is None else spec.seconds(settings),
@@ -35,7 +35,7 @@ def limits_of(config: Config, registry: Registry, name: str) -> Limits:
     Its own table in config decides. Without that it has the steps that it needs, and the seconds of ``[limits]`` or
     as many more as it needs. ``[limits]`` alone bounds tokens and cost.
     """
-    common, table, needs = config.limits, config.forecaster(name), needs_of(config, registry, name)
+    common, table, needs = config.limits, config.forecaster_table(name), needs_of(config, registry, name)
     return Limits(
         steps=table.steps or needs.steps or common.steps,
         seconds=table.seconds or max(common.seconds, needs.seconds or 0.0),
@@ -47,7 +47,7 @@ def limits_of(config: Config, registry: Registry, name: str) -> Limits:
 def short_limits(config: Config, registry: Registry, names: Iterable[str]) -> Iterator[str]:
     """Yield a line for each forecaster that a person gave fewer steps or seconds than it needs."""
     for name in dict.fromkeys(names):
-        table, needs = config.forecaster(name), needs_of(config, registry, name)
+        table, needs = config.forecaster_table(name), needs_of(config, registry, name)
         if table.steps is not None and needs.steps is not None and table.steps < needs.steps:
             yield (
                 f"[forecasters.{name}] steps = {table.steps} is less than the {needs.steps} that a trial of {name} "

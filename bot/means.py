@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from bot.config.model import CalibrationUse, Config
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import CalibrationMode, Config
 from bot.desk.peers import PeerBenches
 from bot.desk.workshop import Workshop
 from bot.jobs.calibrate import Calibrator, Chosen, Identity
@@ -42,7 +42,7 @@ def means_of(
 def school_of(config: Config, registry: Registry, name: str) -> School:
     """Return how a forecaster learns."""
     spec = registry.forecasters[name]
-    learner = spec.learner(settings_of(spec, config)) if spec.learner else None
+    learner = spec.learner(load_plugin_settings(spec, config)) if spec.learner else None
     return School(learner=learner, shipped=spec.shipped())
 
 
@@ -60,13 +60,13 @@ def policy_of(config: Config) -> Reforecast:
 def _calibrator(config: Config, ledger: Ledger, clock: Clock) -> Calibrator:
     """Return the common calibrator, but for the forecasters that have a word of their own."""
     uses = {name: table.calibration for name, table in config.forecasters.items() if table.calibration is not None}
-    if CalibrationUse.GATED not in {config.calibration.use, *uses.values()}:
+    if CalibrationMode.GATED not in {config.calibration.use, *uses.values()}:
         return Identity()
     from bot.jobs.gated import GatedCalibrator  # noqa: PLC0415 - numpy, which identity does not need
 
-    calibrators: dict[CalibrationUse, Calibrator] = {
-        CalibrationUse.IDENTITY: Identity(),
-        CalibrationUse.GATED: GatedCalibrator(ledger=ledger, clock=clock),
+    calibrators: dict[CalibrationMode, Calibrator] = {
+        CalibrationMode.IDENTITY: Identity(),
+        CalibrationMode.GATED: GatedCalibrator(ledger=ledger, clock=clock),
     }
     return Chosen(
         common=calibrators[config.calibration.use], own={name: calibrators[use] for name, use in uses.items()}

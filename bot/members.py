@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from bot.config.model import Config
-from bot.config.nearest import instead
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config
+from bot.core.nearest_names import suggest_names
 from bot.errors import ConfigError
 from bot.registry import Registry
 
@@ -16,15 +16,17 @@ def members_of(config: Config, registry: Registry, name: str) -> tuple[str, ...]
     clairvoyant.
     """
     spec = registry.forecasters[name]
-    named = tuple(dict.fromkeys(spec.members(settings_of(spec, config)))) if spec.members else ()
+    named = tuple(dict.fromkeys(spec.members(load_plugin_settings(spec, config)))) if spec.members else ()
     if registry.broken:
         named = tuple(member for member in named if member in registry.forecasters)
     for member in named:
         if member not in registry.forecasters:
             there = [other for other in registry.forecasters.names if other != name]
-            message = f"forecasters.{name}: no enabled plugin offers its member {member!r}; {instead(member, there)}"
+            message = (
+                f"forecasters.{name}: no enabled plugin offers its member {member!r}; {suggest_names(member, there)}"
+            )
             raise ConfigError(message)
-        if config.forecaster(member).clairvoyant and not config.forecaster(name).clairvoyant:
+        if config.forecaster_table(member).clairvoyant and not config.forecaster_table(name).clairvoyant:
             message = f"forecasters.{name}: its member {member} is clairvoyant, and what it says is never copied"
             raise ConfigError(message)
     return named

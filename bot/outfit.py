@@ -12,10 +12,10 @@ from typing import Any, Protocol, TypedDict, TypeVar
 
 import structlog
 
-from bot.config.model import Config
-from bot.config.nearest import instead
-from bot.config.plugin_settings import recorded, settings_as_recorded, settings_of
-from bot.config.tables import place_of
+from bot.config.loader import describe_place
+from bot.config.plugin_settings import load_plugin_settings, recordable_settings, restore_settings
+from bot.config.schema import Config
+from bot.core.nearest_names import suggest_names
 from bot.desk.calculator import calculator
 from bot.desk.combine import Pool
 from bot.desk.leaks.content import ROLE as FILTER
@@ -35,10 +35,11 @@ from bot.limits import limits_of, short_limits
 from bot.llm.gateway import Gateway, open_gateway
 from bot.llm.roles import models_of, provider_of
 from bot.members import members_of
+from bot.net.rate_limit import RateLimiter
+from bot.net.websocket import WebSocketConnector
+from bot.net.write_client import HttpWriteClient
 from bot.ports import Clock, Http, Llm, Planner, PriceFeed, Random, Submitter, Venue, Wire
-from bot.rates import Rates
 from bot.registry import Registry
-from bot.sockets import HttpSockets
 from bot.specs import (
     Can,
     Configurable,
@@ -51,7 +52,6 @@ from bot.specs import (
     WriterPlace,
 )
 from bot.store.ledger import Ledger
-from bot.wire import HttpWire
 
 BUILT_IN = "plugins"
 HOSTS_FILE = "hosts.txt"
@@ -69,7 +69,7 @@ LIVE_MODES = frozenset({Mode.APPROVE, Mode.LIVE})
 class OpenWire(Protocol):
     """Makes a wire that keeps the rates."""
 
-    def __call__(self, *, rates: Rates) -> AbstractAsyncContextManager[Wire]:
+    def __call__(self, *, rates: RateLimiter) -> AbstractAsyncContextManager[Wire]:
         """Return it, to be entered."""
         ...
 
@@ -97,8 +97,8 @@ class Outfitter:
     http: Http
     folder: Path
     stack: AsyncExitStack
-    rates: Rates | None = None
-    open_wire: OpenWire = HttpWire
+    rates: RateLimiter | None = None
+    open_wire: OpenWire = HttpWriteClient
     credentials: Mapping[str, VenueCredentials] = field(default_factory=dict)
 
     def place(self, name: str) -> Workplace:
@@ -134,7 +134,7 @@ class Outfitter:
         spec = self.registry.venues[name]
         if spec.prices is None:
             return None
-        sockets = HttpSockets(clock=self.clock, rates=self._rates)
+        sockets = WebSocketConnector(clock=self.clock, rates=self._rates)
         return await self._entered(spec, spec.prices, PricePlace(**self._common(name), sockets=sockets))
 
     def chore(self, spec: JobSpec) -> Job:
@@ -151,10 +151,10 @@ class Outfitter:
 
     async def seat(self, name: str) -> Seat:
         """Open one forecaster as configured."""
-        spec, table = self.registry.forecasters[name], self.config.forecaster(name)
+        spec, table = self.registry.forecasters[name], self.config.forecaster_table(name)
         if lacking := lacking_roles(self.config, spec):
             raise ConfigError(lacking)
-        settings = settings_of(spec, self.config)
+        settings = load_plugin_settings(spec, self.config)
         return Seat(
             name=name,
             forecaster=await self._started(spec.open, settings, self.place(spec.name)),
@@ -165,7 +165,7 @@ class Outfitter:
             warm_start_s=table.warm_start_s,
             asks=Can.ASK_MODELS in spec.abilities,
             clairvoyant=table.clairvoyant,
-            settings=recorded(settings),
+            settings=recordable_settings(settings),
             uses=table.uses,
             members=members_of(self.config, self.registry, name),
         )
@@ -173,7 +173,7 @@ class Outfitter:
     async def seat_as(self, name: str, setup: Setup) -> Seat:
         """Open one forecaster as it was configured for a forecast on record; no model need play its roles now."""
         spec = self.registry.forecasters[name]
-        settings = settings_as_recorded(spec, self.config, setup.settings)
+        settings = restore_settings(spec, self.config, setup.settings)
         return Seat(
             name=name,
             forecaster=await self._started(spec.open, settings, self.place(spec.name)),
@@ -207,15 +207,15 @@ class Outfitter:
         ``forgiving`` is for the laboratory: what failed is asked again by the next run.
         Raises ConfigError for tools and search engines that are named in config and that nobody offers.
         """
-        from bot.fetch.fetcher import GuardedFetcher  # noqa: PLC0415 - only where somebody reads pages
-        from bot.pages.reader import PageReader  # noqa: PLC0415 - as above
+        from bot.net.html.page_reader import SubprocessPageReader  # noqa: PLC0415 - as above
+        from bot.net.web.fetcher import GuardedFetcher  # noqa: PLC0415 - only where somebody reads pages
 
         if faults := [*strange_tools(self.config, self.registry)]:
             raise ConfigError("\n".join(faults))
         workshop = Workshop(
             section=self.config.desk,
             fetcher=await self.stack.enter_async_context(GuardedFetcher(clock=self.clock)),
-            reader=await self.stack.enter_async_context(PageReader()),
+            reader=await self.stack.enter_async_context(SubprocessPageReader()),
             ledger=ledger,
             clock=self.clock,
             engines=[await self._engine(name) for name in self._engines()],
@@ -262,7 +262,7 @@ class Outfitter:
     async def _entered(
         self, spec: Configurable[Any], opener: Callable[[Any, P], AbstractAsyncContextManager[T]], place: P
     ) -> T:
-        return await self._started(opener, settings_of(spec, self.config), place)
+        return await self._started(opener, load_plugin_settings(spec, self.config), place)
 
     async def _started(
         self, opener: Callable[[Any, P], AbstractAsyncContextManager[T]], settings: Settings, place: P
@@ -275,8 +275,8 @@ class Outfitter:
         return _Common(clock=self.clock, http=http, folder=self.folder / name)
 
     @property
-    def _rates(self) -> Rates:
-        return self.rates or Rates((), clock=self.clock, random=self.random)
+    def _rates(self) -> RateLimiter:
+        return self.rates or RateLimiter((), clock=self.clock, random=self.random)
 
 
 async def narrow(
@@ -293,7 +293,7 @@ async def narrow(
     said = []
     for name in dict.fromkeys(forecasters):
         spec = registry.forecasters[name]
-        trials = config.forecaster(name).trials or spec.trials
+        trials = config.forecaster_table(name).trials or spec.trials
         for role in spec.roles:
             worst = await worst_usd(role) if role in config.llm.roles else None
             if worst and worst * trials > limit_usd:
@@ -311,7 +311,7 @@ def idle_roles(config: Config, registry: Registry) -> Iterator[str]:
     needed = {role for spec in registry.forecasters for role in (*spec.roles, *spec.may_ask)}
     for role in config.llm.roles:
         if not any(fnmatchcase(role, asked) for asked in needed | ROLES):
-            close = instead(role, needed | ROLES)
+            close = suggest_names(role, needed | ROLES)
             yield f"[llm.roles.{role}] has a model, and no enabled forecaster says that it asks this role; {close}"
 
 
@@ -332,8 +332,8 @@ def strange_tools(config: Config, registry: Registry) -> Iterator[str]:
         first: list[tuple[tuple[str | int, ...], str]] = [] if table.first is None else [(("first",), table.first)]
         for key, tool in (*named, *first):
             if tool not in valid:
-                place = place_of(config, "desk", "sources", source, *key)
-                yield f"{place}there is no tool {tool}; {instead(tool, valid)}"
+                place = describe_place(config, "desk", "sources", source, *key)
+                yield f"{place}there is no tool {tool}; {suggest_names(tool, valid)}"
 
 
 def no_search(workshop: Workshop, *, backdated: bool) -> str | None:

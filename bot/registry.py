@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 import pluggy
 
 from bot import hookspecs
-from bot.config.model import Config
-from bot.config.nearest import instead
-from bot.config.tables import check_tables, place_of
+from bot.config.loader import check_plugin_names, describe_place
+from bot.config.schema import Config
+from bot.core.nearest_names import suggest_names
 from bot.discovery import Candidate, choose, discover
 from bot.errors import ConfigError, NotFound, PluginError
 from bot.specs import (
@@ -103,7 +103,7 @@ class Shelf(Generic[T]):
 
     def _offer(self, name: str) -> Offer[T]:
         if name not in self._offers:
-            message = f"no enabled plugin offers a {_title(self._kind)} {name}; {instead(name, self._offers)}"
+            message = f"no enabled plugin offers a {_title(self._kind)} {name}; {suggest_names(name, self._offers)}"
             raise NotFound(message)
         return self._offers[name]
 
@@ -167,7 +167,7 @@ def assemble(config: Config, found: Sequence[Candidate]) -> Registry:
     # A broken plugin cannot say what it offers, so while there is one, an unknown table may be its own.
     if not broken:
         offered = {table: registry.configurable(table).names for table in Table}
-        check_tables(config, offered, dormant={plugin.name for plugin in found} - set(config.plugins))
+        check_plugin_names(config, offered, dormant={plugin.name for plugin in found} - set(config.plugins))
     return registry
 
 
@@ -181,7 +181,7 @@ def _named(config: Config, index: int, found: Sequence[Candidate]) -> Candidate:
     try:
         return choose(config.plugins[index], found)
     except ConfigError as error:
-        message = f"{place_of(config, 'plugins', index)}{error}"
+        message = f"{describe_place(config, 'plugins', index)}{error}"
         raise type(error)(message) from error
 
 
@@ -209,7 +209,7 @@ def _variants(config: Config, offers: Sequence[Offer[Any]]) -> list[Offer[Any]]:
         if table.uses is None:
             continue
         if name in offered:
-            message = f"{place_of(config, 'forecasters', name, 'uses')}a plugin offers {name} itself"
+            message = f"{describe_place(config, 'forecasters', name, 'uses')}a plugin offers {name} itself"
             raise ConfigError(message)
         if table.uses in offered:
             origin = offered[table.uses]
@@ -251,7 +251,7 @@ def _check_hooks(manager: pluggy.PluginManager, module: object) -> None:
 
 def _check_hook(hook: str, options: Mapping[str, Any], function: Callable[..., object]) -> None:
     if hook not in HOOKS and not options["optionalhook"]:
-        message = f"there is no hook {hook}; {instead(hook, HOOKS)}"
+        message = f"there is no hook {hook}; {suggest_names(hook, HOOKS)}"
         raise PluginError(message)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         message = f"{hook} is async; a hook only describes, so write it as a plain function"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import structlog
 
-from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
-from bot.config.tables import place_of
+from bot.config.loader import describe_place
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config
 from bot.domain.question import Question
 from bot.domain.submission import Mode
 from bot.domain.wire import Rate
@@ -74,7 +74,7 @@ def forecasters_of(config: Config, registry: Registry, venue: str) -> tuple[str,
 
     The one whose forecasts leave is the first.
     """
-    return _usable(config, registry, config.venues[venue].everyone)
+    return _usable(config, registry, config.venues[venue].all_forecasters)
 
 
 def forecasters_for(config: Config, registry: Registry, question: Question) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def forecasters_for(config: Config, registry: Registry, question: Question) -> t
     table = config.venues.get(question.ref.venue)
     return (
         ()
-        if table is None or table.exclude.why(question)
+        if table is None or table.exclude.exclusion_reason(question)
         else _usable(config, registry, table.forecasters_of(question))
     )
 
@@ -110,8 +110,8 @@ def lane_of(config: Config, registry: Registry, name: str) -> Lane:
     firsts: list[tuple[tuple[str | int, ...], str]] = [(("forecasters", 0), table.forecasters[0])]
     firsts += [(("choose", nth, "forecasters", 0), chosen.forecasters[0]) for nth, chosen in enumerate(table.choose)]
     for key, first in firsts:
-        if config.forecaster(first).clairvoyant:
-            place = place_of(config, "venues", name, *key)
+        if config.forecaster_table(first).clairvoyant:
+            place = describe_place(config, "venues", name, *key)
             message = f"{place}{first} is clairvoyant, so its forecasts never leave; put another one first"
             raise ConfigError(message)
     return lane_in(config, name, registry.configurable)
@@ -121,7 +121,7 @@ def rates_of(config: Config, registry: Registry) -> Iterator[Rate]:
     """Yield the rates of all enabled venues that are on, whoever asks them: reader, feed, writer, or a person."""
     for spec in registry.venues:
         if spec.name in config.venues and config.mode_of(spec.name) is not Mode.OFF:
-            yield from spec.rates(settings_of(spec, config))
+            yield from spec.rates(load_plugin_settings(spec, config))
 
 
 def archive_of(config: Config, registry: Registry, venue: str | None, folder: Path) -> tuple[str, Archive]:
@@ -134,12 +134,12 @@ def archive_of(config: Config, registry: Registry, venue: str | None, folder: Pa
         found = ", ".join(sorted(spec.name for spec in able)) or "none"
         message = f"of the enabled venues, {found} can read past rounds; name one with --venue"
         raise ConfigError(message)
-    return able[0].name, able[0].archive(settings_of(able[0], config), folder)
+    return able[0].name, able[0].archive(load_plugin_settings(able[0], config), folder)
 
 
 def own_archive(config: Config, registry: Registry, name: str) -> Archive | None:
     """Return the archive that a venue's own settings name, if they do."""
     spec = registry.venues[name]
-    settings = settings_of(spec, config)
+    settings = load_plugin_settings(spec, config)
     folder = spec.archive_folder(settings)
     return spec.archive(settings, folder) if spec.archive and folder else None

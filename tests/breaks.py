@@ -13,10 +13,10 @@ from bot.domain.submission import Batch, IntentState, Receipt
 from bot.domain.wire import Reply, Request
 from bot.errors import Unavailable
 from bot.gate.brake import Brake
+from bot.net.write_client import HttpWriteClient
 from bot.outbox import reading, sending
 from bot.outbox.outbox import Outbox
 from bot.store import audit, intents, writes
-from bot.wire import HttpWire
 
 _BROKEN = 500
 
@@ -54,15 +54,15 @@ def amend(place: Any, name: str, part: str, by: str) -> None:
 
 
 def _resend() -> None:
-    send: Send = HttpWire.send
+    send: Send = HttpWriteClient.send
 
-    async def twice(self: HttpWire, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
+    async def twice(self: HttpWriteClient, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
         try:
             return await send(self, request, max_bytes=max_bytes, deadline_s=deadline_s)
         except Unavailable:
             return await send(self, request, max_bytes=max_bytes, deadline_s=deadline_s)
 
-    put(HttpWire, "send", twice)
+    put(HttpWriteClient, "send", twice)
 
 
 def _no_fence() -> None:
@@ -85,11 +85,11 @@ def _no_arm() -> None:
 
 
 def _error_is_refusal() -> None:
-    send: Send = HttpWire.send
+    send: Send = HttpWriteClient.send
     submitted: Submit = sending._submitted  # noqa: SLF001 - mutants reach inside
     broken: list[bool] = []
 
-    async def noting(self: HttpWire, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
+    async def noting(self: HttpWriteClient, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
         reply = await send(self, request, max_bytes=max_bytes, deadline_s=deadline_s)
         broken.append(reply.status >= _BROKEN)
         return reply
@@ -100,7 +100,7 @@ def _error_is_refusal() -> None:
         unknown = IntentState.UNKNOWN if any(broken) else None
         return [replace(one, state=IntentState.REFUSED) if one.state is unknown else one for one in receipts]
 
-    put(HttpWire, "send", noting)
+    put(HttpWriteClient, "send", noting)
     put(sending, "_submitted", refusing)
 
 

@@ -21,15 +21,15 @@ from bot.cli.output.files import STDOUT, require_writable, write_json
 from bot.cli.output.model_memory import memory_to_json, print_memory_line
 from bot.cli.output.score_report import print_report
 from bot.clock import SeededRandom, SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.learning import Fitted, Round
 from bot.errors import NotFound
+from bot.evaluation.backtest import BacktestSubject, BacktestWindow
+from bot.evaluation.backtest import run_backtest as tested
+from bot.evaluation.model_memory import MemoryReport, memory_in_rounds
+from bot.evaluation.score_report import build_report
+from bot.evaluation.score_rows import ScoreRows
 from bot.jobs.learn import best_known
-from bot.lab.backtest import Subject, Window
-from bot.lab.backtest import backtest as tested
-from bot.lab.model_memory import MemoryReport, memory_in_rounds
-from bot.lab.report import report_of
-from bot.lab.rows import Scored
 from bot.means import school_of
 from bot.ports import Archive
 from bot.registry import Registry
@@ -83,7 +83,7 @@ def backtest(ctx: typer.Context, options: BacktestOptions) -> None:
     if not found:
         message = f"{options.rounds} has no round with outcomes in that window"
         raise NotFound(message)
-    report = report_of(found.rows, graded=found.graded, rng=random.stream("report"))
+    report = build_report(found.binary, graded=found.by_rule, rng=random.stream("report"))
     if options.json is not None:
         head = {"forecaster": options.forecaster, "venue": venue}
         models = {
@@ -122,7 +122,7 @@ class ExperimentCosts:
 class BacktestResult:
     """The scores of a backtest; what it cost and what its models may remember, for forecasters that ask models."""
 
-    scored: Scored
+    scored: ScoreRows
     costs: ExperimentCosts | None = None
     memory: MemoryReport | None = None
 
@@ -134,12 +134,12 @@ class _BacktestRun:
     archive: Archive
     random: SeededRandom
 
-    def subject(self, bay: Bay, run: str) -> Subject:
-        return Subject(
-            seat=bay.forecaster,
-            learn=self._learner(bay.forecaster.name),
-            benches=bay.workshop,
-            places=self.config.daemon.concurrency if bay.forecaster.asks else 1,
+    def subject(self, bay: Bay, run: str) -> BacktestSubject:
+        return BacktestSubject(
+            configured_forecaster=bay.forecaster,
+            fit_parameters=self._learner(bay.forecaster.name),
+            tool_factory=bay.workshop,
+            concurrency=self.config.daemon.concurrency if bay.forecaster.asks else 1,
             run=run,
         )
 
@@ -155,11 +155,11 @@ class _BacktestRun:
         return learn
 
 
-async def count_unanswered_questions(subject: Subject, scopes: Iterable[str], ledger: Ledger) -> int:
+async def count_unanswered_questions(subject: BacktestSubject, scopes: Iterable[str], ledger: Ledger) -> int:
     """Return how many of these questions have a trial without an answer of a model on record: they will cost."""
     wanted = list(scopes)
     heard = await answered(ledger, wanted)
-    numbers = range(1, subject.seat.trials + 1)
+    numbers = range(1, subject.configured_forecaster.trials + 1)
     return sum(not all((scope, number) in heard for number in numbers) for scope in wanted)
 
 
@@ -182,12 +182,12 @@ async def load_experiment_costs(scopes: Iterable[str], ledger: Ledger, *, began:
     )
 
 
-def _rounds_in_window(archive: Archive, window: Window) -> Iterator[Round]:
-    return filter(window.holds, map(archive.round, archive.rounds()))
+def _rounds_in_window(archive: Archive, window: BacktestWindow) -> Iterator[Round]:
+    return filter(window.contains, map(archive.round, archive.rounds()))
 
 
 async def _run_backtest(test: _BacktestRun, options: BacktestOptions) -> BacktestResult:
-    window = Window(first=options.first, last=options.last)
+    window = BacktestWindow(first=options.first, last=options.last)
     clock = SystemClock()
     async with open_bay(test.config, test.registry, options.forecaster, clock=clock) as bay:
         subject = test.subject(bay, options.run)
@@ -195,7 +195,7 @@ async def _run_backtest(test: _BacktestRun, options: BacktestOptions) -> Backtes
             return BacktestResult(scored=await _score_rounds(test, subject, window))
         ledger, began = bay.workshop.ledger, clock.now()
         rounds = list(_rounds_in_window(test.archive, window))
-        scopes = {question.ref: subject.scope(question.ref) for one in rounds for question in one.questions}
+        scopes = {question.ref: subject.record_scope(question.ref) for one in rounds for question in one.questions}
         new = await count_unanswered_questions(subject, scopes.values(), ledger)
         await _confirm_new_costs(bay, new, len(scopes), options=options, test=test)
         return BacktestResult(
@@ -215,7 +215,7 @@ async def _confirm_new_costs(
         await confirm_cost(bay, new, yes=options.yes, above_usd=test.config.llm.budget.ask_above_usd, usual_usd=usual)
 
 
-async def _score_rounds(test: _BacktestRun, subject: Subject, window: Window) -> Scored:
+async def _score_rounds(test: _BacktestRun, subject: BacktestSubject, window: BacktestWindow) -> ScoreRows:
     keys = test.archive.rounds()
     with progress_bars() as bars:
         task = bars.add_task("rounds", total=len(keys))

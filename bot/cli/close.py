@@ -25,8 +25,8 @@ from bot.cli.portfolio import load_portfolio
 from bot.cli.shared_rates import open_shared_rates
 from bot.cli.signed_requests import TokenFileOption, sign_request
 from bot.clock import SeededRandom, SystemClock
-from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config
 from bot.domain.order import Account, Order, Position
 from bot.domain.request import ClosePositions, ClosingTarget
 from bot.domain.submission import Hold, Mode
@@ -36,10 +36,10 @@ from bot.gate.case import on_paper
 from bot.gate.gate import Gate
 from bot.gate.lanes import lane_in
 from bot.gate.readiness import Readiness
-from bot.http import HttpReader
 from bot.jobs.cases import Around
 from bot.jobs.closing import closing_case
 from bot.jobs.rehearse import no_wire
+from bot.net.client import RetryingHttpClient
 from bot.outfit import Outfitter
 from bot.registry import Registry
 from bot.store import closings
@@ -289,10 +289,10 @@ async def _open_planners(config: Config, registry: Registry, venues: set[str]) -
     """Open what planners read with, at the rates that a daemon keeps too; nothing can be sent with it."""
     clock, random = SystemClock(), SeededRandom(config.seed)
     specs = [registry.venues[venue] for venue in sorted(venues) if venue in registry.venues]
-    rates_wanted = [rate for spec in specs for rate in spec.rates(settings_of(spec, config))]
+    rates_wanted = [rate for spec in specs for rate in spec.rates(load_plugin_settings(spec, config))]
     async with AsyncExitStack() as stack:
         rates = await open_shared_rates(config, rates_wanted, clock=clock, random=random, stack=stack)
-        http = await stack.enter_async_context(HttpReader(clock=clock, random=random, rates=rates))
+        http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random, rates=rates))
         yield Outfitter(
             config=config,
             registry=registry,

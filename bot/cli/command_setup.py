@@ -16,9 +16,9 @@ from structlog.typing import EventDict
 
 from bot.cli.options import CommandInvocation
 from bot.cli.output.safe_output import replace_invisible
-from bot.config.load import load_config
-from bot.config.model import Config, LogFormat, LogLevel, LogSection
-from bot.config.token import read_token
+from bot.config.loader import load_config
+from bot.config.schema import Config, LogFormat, LogLevel, LogSection
+from bot.config.secrets import read_api_token
 from bot.discovery import discover
 from bot.domain.submission import Mode
 from bot.errors import ConfigError, told
@@ -39,7 +39,7 @@ def load_command_config(ctx: typer.Context, *, least: int = logging.WARNING) -> 
     """
     call = ctx.ensure_object(CommandInvocation)
     # A command that needs no token may be told one all the same, as in a reason.
-    read_token(None)
+    read_api_token(None)
     config = load_config(call.config_path)
     live = _has_live_venue(config)
     _configure_logging(config.log, call, max(least, logging.INFO) if live else least)

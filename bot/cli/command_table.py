@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from bot.config.nearest import instead
+from bot.core.nearest_names import suggest_names
 from bot.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _unknown_command_message(ctx: Context, name: str) -> str:
 
     plugin = find_command_plugin(ctx.params.get("config"), name)
     if plugin is None:
-        return f"there is no command {name}; {instead(name, COMMANDS)}"
+        return f"there is no command {name}; {suggest_names(name, COMMANDS)}"
     return f'the command {name} comes with the plugin {plugin}: add "{plugin}" to plugins in config.toml'
 
 

@@ -12,13 +12,11 @@ from pydantic import BaseModel
 
 from bot.cli.command_setup import load_config_and_plugins
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading, print_json, stdout_console
-from bot.config.document import Key
-from bot.config.model import Config
-from bot.config.origins import Origin, origins
-from bot.config.plugin_settings import is_pointer, secret_named_by, settings_key, settings_of
-from bot.config.problems import dotted
-from bot.config.shape import Annotation, inner, is_secret, names
-from bot.config.sources import SUFFIXES, variable_name
+from bot.config.origins import ValueOrigin, list_origins
+from bot.config.plugin_settings import is_secret_pointer, load_plugin_settings, secret_key_name, settings_key
+from bot.config.schema import Config
+from bot.config.sources import SECRET_SUFFIXES, KeyPath, variable_name
+from bot.config.validation import Annotation, dotted_key, field_names, inner_annotation, is_secret
 from bot.errors import ConfigError
 from bot.llm.roles import name_of, provider_of
 from bot.registry import Registry
@@ -57,43 +55,45 @@ class _SecretScanner:
     config: Config
     spec: Configurable[Any]
 
-    def secrets(self, annotation: Annotation, key: Key = ()) -> Iterator[PluginSecret]:
+    def secrets(self, annotation: Annotation, key: KeyPath = ()) -> Iterator[PluginSecret]:
         """Yield the secrets inside an annotation that stands under a key of the settings."""
         if is_secret(annotation):
             yield self._secret(key)
         elif annotation is not Any:
-            valid = names(annotation)
+            valid = field_names(annotation)
             for name in sorted(self._named(key) if valid is None else valid):
-                yield from self.secrets(inner(annotation, name), (*key, name))
+                yield from self.secrets(inner_annotation(annotation, name), (*key, name))
 
-    def _secret(self, key: Key) -> PluginSecret:
+    def _secret(self, key: KeyPath) -> PluginSecret:
         full = (*settings_key(self.spec), *key)
         field = self.spec.settings.model_fields[str(key[0])]
         return PluginSecret(
-            key=dotted(full),
+            key=dotted_key(full),
             variable=variable_name(full),
-            origin=next(filter(None, (self._origin((*full[:-1], f"{full[-1]}{end}")) for end in ("", *SUFFIXES))), ""),
+            origin=next(
+                filter(None, (self._origin((*full[:-1], f"{full[-1]}{end}")) for end in ("", *SECRET_SUFFIXES))), ""
+            ),
             needed=len(key) == 1 and field.is_required(),
         )
 
-    def _origin(self, full: Key) -> str:
+    def _origin(self, full: KeyPath) -> str:
         sources = self.config.sources
         if (variable := sources.variables.get(full)) is not None:
             return f"env {variable.name}" if variable.value.strip() else ""
         origin = sources.origin(full)
         return "" if origin == "default" else origin
 
-    def _named(self, key: Key) -> set[str]:
+    def _named(self, key: KeyPath) -> set[str]:
         """Return the names in a table that takes any: those that config gives, and of whom a role's model is asked."""
         full = (*settings_key(self.spec), *key)
-        written: object = self.config.table(self.spec.table, self.spec.name).settings
+        written: object = self.config.plugin_table(self.spec.table, self.spec.name).settings
         for part in key:
             written = written.get(str(part), {}) if isinstance(written, Mapping) else {}
         given = {str(name) for name in written} if isinstance(written, Mapping) else set()
         variables = {str(k[len(full)]) for k in self.config.sources.variables if k[: len(full)] == full and k != full}
         # Its place is named in the place of its secret.
         named = {
-            secret_named_by(name) if is_pointer(self.spec.settings, (*key, name)) else name
+            secret_key_name(name) if is_secret_pointer(self.spec.settings, (*key, name)) else name
             for name in given | variables
         }
         return named | (self._asked() if self.spec.table is Table.MODELS else set())
@@ -137,7 +137,7 @@ def show(
     loaded, registry = load_config_and_plugins(ctx)
     secrets = [*list_plugin_secrets(loaded, registry)]
     checked, faults = _validate_settings(loaded, registry)
-    values = origins(_add_default_forecasters(loaded, registry), checked)
+    values = list_origins(_add_default_forecasters(loaded, registry), checked)
     if as_json:
         print_json(_config_to_json(values, secrets))
     else:
@@ -151,24 +151,24 @@ def _add_default_forecasters(loaded: Config, registry: Registry) -> Config:
     """Return the config with a table for each forecaster there is, so that what holds without one is listed too."""
     tables = dict(loaded.forecasters)
     for spec in registry.forecasters:
-        table = loaded.forecaster(spec.name)
+        table = loaded.forecaster_table(spec.name)
         tables[spec.name] = table.model_copy(update={"trials": table.trials or spec.trials})
     return loaded.model_copy(update={"forecasters": tables})
 
 
-def _validate_settings(loaded: Config, registry: Registry) -> tuple[dict[Key, BaseModel], list[str]]:
+def _validate_settings(loaded: Config, registry: Registry) -> tuple[dict[KeyPath, BaseModel], list[str]]:
     """Return the settings of all plugins that can be used, and what is wrong with the others."""
-    checked: dict[Key, BaseModel] = {}
+    checked: dict[KeyPath, BaseModel] = {}
     faults = []
     for spec in (spec for kind in Table for spec in registry.configurable(kind)):
         try:
-            checked[settings_key(spec)] = settings_of(spec, loaded)
+            checked[settings_key(spec)] = load_plugin_settings(spec, loaded)
         except ConfigError as error:
             faults.append(str(error))
     return checked, faults
 
 
-def _print_config(values: Sequence[Origin], secrets: Sequence[PluginSecret]) -> None:
+def _print_config(values: Sequence[ValueOrigin], secrets: Sequence[PluginSecret]) -> None:
     console = stdout_console()
     console.print(make_table(SETTING_COLUMNS, [(each.key, each.value, each.source) for each in values]))
     if secrets:
@@ -176,7 +176,7 @@ def _print_config(values: Sequence[Origin], secrets: Sequence[PluginSecret]) -> 
         console.print(make_table(SECRET_COLUMNS, [(each.key, each.variable, each.state) for each in secrets]))
 
 
-def _config_to_json(values: Sequence[Origin], secrets: Sequence[PluginSecret]) -> dict[str, dict[str, Any]]:
+def _config_to_json(values: Sequence[ValueOrigin], secrets: Sequence[PluginSecret]) -> dict[str, dict[str, Any]]:
     plain: dict[str, dict[str, Any]] = {each.key: {"value": each.value, "origin": each.source} for each in values}
     for secret in secrets:
         entry = plain.setdefault(secret.key, {"value": None, "origin": secret.origin or "default"})

@@ -11,7 +11,7 @@ import typer
 
 from bot.app import App, Bay, open_records
 from bot.cli.output.formatting import format_usd
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.errors import ConfigError, NotFound, StoreError
 from bot.jobs.sitting import Seat
 from bot.jobs.spending import Estimates, expected, unpriced

@@ -27,7 +27,7 @@ from bot.cli.output.console import (
 )
 from bot.cli.output.formatting import format_minute, format_number, format_usd
 from bot.clock import SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.step import Usage
 from bot.errors import NotFound
 from bot.store.calls import CostBy, CostRow, Spent

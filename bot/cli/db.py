@@ -13,7 +13,7 @@ from bot.cli.command_setup import load_command_config
 from bot.cli.output.console import print_json, stdout_console
 from bot.cli.output.formatting import format_bytes
 from bot.clock import SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.errors import NotFound
 from bot.paper.book import BOOK_FILE
 from bot.paper.check import faults

@@ -34,8 +34,15 @@ from bot.domain.forecast import Forecast
 from bot.domain.prediction import Curve, CurveShape, Prediction, Shape
 from bot.domain.step import Json
 from bot.errors import ConfigError, NotFound
-from bot.lab.chain import chain_of
-from bot.lab.difference import Difference, Listing, Move, Side, difference, spread
+from bot.evaluation.explanation import read_recorded_calls
+from bot.evaluation.forecast_diff import (
+    ComparedForecast,
+    ForecastDifference,
+    ProbabilityMove,
+    TextDifference,
+    compare_forecasts,
+    trial_spread,
+)
 from bot.store.codec import PREDICTIONS, stamp
 from bot.store.codec import moment as moment_of
 
@@ -68,7 +75,7 @@ _LEDGER_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 CHANGE_COLUMNS = (TableColumn("what"), TableColumn("before", ColumnKind.TEXT), TableColumn("after", ColumnKind.TEXT))
 
 
-def print_difference(console: Console, found: Difference) -> None:
+def print_difference(console: Console, found: ForecastDifference) -> None:
     """Print it for a person."""
     console.print(Text(found.after.question.title, style="bold"))
     console.print(str(found.after.question.ref))
@@ -79,7 +86,7 @@ def print_difference(console: Console, found: Difference) -> None:
             f"made {format_minute(forecast.made_at)} UTC"
         )
     print_heading(console, "Answer and crowd")
-    moves = [*found.moves, *found.crowd]
+    moves = [*found.moves, *found.crowd_moves]
     curves = list(_quantile_rows(found))
     if moves:
         console.print(make_table(MOVE_COLUMNS, [_move_cells(move) for move in moves]))
@@ -90,19 +97,19 @@ def print_difference(console: Console, found: Difference) -> None:
     print_heading(console, "What changed")
     # What is told above with its unit is not told again.
     above = {f"{level:.0%} quantile: {target}" for level in QUANTILES for target in found.after.forecast.predictions}
-    changes = [change for change in found.changes if not (curves and change.what in above)]
+    changes = [change for change in found.changes if not (curves and change.name in above)]
     if changes:
         rows = [
-            (change.what, _change_value_text(change.before), _change_value_text(change.after)) for change in changes
+            (change.name, _change_value_text(change.before), _change_value_text(change.after)) for change in changes
         ]
         console.print(make_table(CHANGE_COLUMNS, rows))
     else:
         console.print("nothing")
-    for listing in found.listings:
+    for listing in found.texts:
         _print_listing(console, listing)
 
 
-def _quantile_rows(found: Difference) -> Iterator[tuple[str, ...]]:
+def _quantile_rows(found: ForecastDifference) -> Iterator[tuple[str, ...]]:
     """Yield how the quantiles of each number or date moved, and those of its crowd."""
     before, after = found.before.question, found.after.question
     then, now = dict(found.before.forecast.predictions), dict(found.after.forecast.predictions)
@@ -123,31 +130,31 @@ def _quantile_text(prediction: Prediction, shape: Shape, level: float) -> str:
     )
 
 
-def _print_listing(console: Console, listing: Listing) -> None:
-    if not listing.new and not listing.gone:
+def _print_listing(console: Console, listing: TextDifference) -> None:
+    if not listing.added and not listing.removed:
         return
-    print_heading(console, f"{listing.what.capitalize()} ({listing.kept} in both)")
-    for sign, style, texts in (("+", "green", listing.new), ("-", "red", listing.gone)):
+    print_heading(console, f"{listing.name.capitalize()} ({listing.kept} in both)")
+    for sign, style, texts in (("+", "green", listing.added), ("-", "red", listing.removed)):
         for text in texts:
             print_indented(console, f"{sign} {' '.join(text.split())}", by=1, style=style)
 
 
-def difference_to_json(found: Difference) -> dict[str, Any]:
+def difference_to_json(found: ForecastDifference) -> dict[str, Any]:
     """Return it as JSON values."""
     return {
         "question": str(found.after.question.ref),
         "before": _side_to_json(found.before),
         "after": _side_to_json(found.after),
         "moves": [_move_to_json(move) for move in found.moves],
-        "crowd": [_move_to_json(move) for move in found.crowd],
-        "changes": [{"what": one.what, "before": one.before, "after": one.after} for one in found.changes],
+        "crowd": [_move_to_json(move) for move in found.crowd_moves],
+        "changes": [{"what": one.name, "before": one.before, "after": one.after} for one in found.changes],
         "lists": {
-            one.what: {"new": list(one.new), "gone": list(one.gone), "in_both": one.kept} for one in found.listings
+            one.name: {"new": list(one.added), "gone": list(one.removed), "in_both": one.kept} for one in found.texts
         },
     }
 
 
-def _move_cells(move: Move) -> tuple[str, ...]:
+def _move_cells(move: ProbabilityMove) -> tuple[str, ...]:
     name = f"{move.target}: {move.option}" if move.option else move.target
     points = f"{100 * (move.after - move.before):+.1f}"
     return (name, format_percent(move.before), format_percent(move.after), points, _log_odds_text(move.log_odds))
@@ -182,7 +189,7 @@ def _truncate(text: str) -> str:
     return text if len(text) <= TEXT_CHARS_SHOWN else f"{text[:TEXT_CHARS_SHOWN].rstrip()} ..."
 
 
-def _move_to_json(move: Move) -> dict[str, Any]:
+def _move_to_json(move: ProbabilityMove) -> dict[str, Any]:
     return {
         "target": move.target,
         "option": move.option or None,
@@ -192,7 +199,7 @@ def _move_to_json(move: Move) -> dict[str, Any]:
     }
 
 
-def _side_to_json(side: Side) -> dict[str, Any]:
+def _side_to_json(side: ComparedForecast) -> dict[str, Any]:
     forecast = side.forecast
     return {
         "forecast": forecast.id,
@@ -200,7 +207,7 @@ def _side_to_json(side: Side) -> dict[str, Any]:
         "revision": forecast.revision,
         "made_at": stamp(forecast.made_at),
         "predictions": order_options(PREDICTIONS.plain(forecast.predictions), side.question.shape),
-        "trials_spread": dict(spread(side)),
+        "trials_spread": dict(trial_spread(side)),
     }
 
 
@@ -232,7 +239,9 @@ def diff(
         print_difference(stdout_console(), found)
 
 
-async def _load_difference(records: Records, names: tuple[str, str | None], forecasters: list[str]) -> Difference:
+async def _load_difference(
+    records: Records, names: tuple[str, str | None], forecasters: list[str]
+) -> ForecastDifference:
     first, second = names
     if second is None:
         history = await find_forecasts(records, first)
@@ -247,7 +256,7 @@ async def _load_difference(records: Records, names: tuple[str, str | None], fore
     if before.ref != after.ref:
         message = f"{before.id} is of {before.ref} and {after.id} of {after.ref}; only one question can be compared"
         raise ConfigError(message)
-    return difference(await _load_side(records, before), await _load_side(records, after))
+    return compare_forecasts(await _load_side(records, before), await _load_side(records, after))
 
 
 def choose_two_forecasts(
@@ -275,6 +284,8 @@ def choose_two_forecasts(
     return own[-2], own[-1]
 
 
-async def _load_side(records: Records, forecast: Forecast) -> Side:
+async def _load_side(records: Records, forecast: Forecast) -> ComparedForecast:
     trace = await records.ledger.forecasts.trace(forecast.id)
-    return Side(trace=trace, chain=await chain_of(records.ledger, trace), forecast=forecast)
+    return ComparedForecast(
+        trace=trace, recorded_calls=await read_recorded_calls(records.ledger, trace), forecast=forecast
+    )

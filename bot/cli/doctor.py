@@ -38,9 +38,9 @@ from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_json, stdout_console
 from bot.cli.output.formatting import format_age, format_bytes
 from bot.clock import SystemClock
-from bot.config.load import load_config
-from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config
 from bot.daemon.recorder import read_last_heartbeat
 from bot.domain.submission import Mode
 from bot.errors import ConfigError, StoreError
@@ -147,7 +147,7 @@ def _check_settings(config: Config, registry: Registry) -> Iterator[CheckFinding
     for table in Table:
         for spec in registry.configurable(table):
             try:
-                settings_of(spec, config)
+                load_plugin_settings(spec, config)
             except ConfigError as error:
                 yield CheckFinding(CheckVerdict.FAIL, "settings", str(error), "mend it")
 
@@ -162,7 +162,7 @@ def _check_venues(config: Config, registry: Registry) -> Iterator[CheckFinding]:
 
 
 def _check_forecasters(config: Config, registry: Registry) -> Iterator[CheckFinding]:
-    used = dict.fromkeys(name for table in config.venues.values() for name in table.everyone)
+    used = dict.fromkeys(name for table in config.venues.values() for name in table.all_forecasters)
     try:
         used.update(
             dict.fromkeys(with_members(config, registry, [name for name in used if name in registry.forecasters]))

@@ -18,9 +18,9 @@ from bot.app import Records, folder_of, open_records
 from bot.cli.output.formatting import format_age, format_minute
 from bot.cli.trial_failures import RECENT_PERIOD, failures_summary, step_limit_warnings
 from bot.clock import SeededRandom, SystemClock
-from bot.config.model import Config
-from bot.config.nearest import instead
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config
+from bot.core.nearest_names import suggest_names
 from bot.desk.leaks.content import ROLE as FILTER
 from bot.domain.submission import IntentState, Mode
 from bot.errors import ConfigError, ContractError, FoxcastError, NotFound, ServerUnreachable, StoreError
@@ -28,12 +28,12 @@ from bot.gate.armed import unarmed
 from bot.gate.brake import STOP_FILE, besides, reason_of
 from bot.gate.lanes import lanes_in
 from bot.guards import UNCOMMENTED, comment_fee
-from bot.http import HttpLimits, HttpReader
 from bot.llm.estimate import Prices
 from bot.llm.health import ModelReport, report_models
 from bot.llm.lacking import lacking
 from bot.llm.price import Tariff
 from bot.llm.roles import Roles, models_of, name_of, provider_of
+from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.outfit import Outfitter, narrow
 from bot.ports import Llm
 from bot.registry import Registry, load_registry
@@ -161,7 +161,7 @@ def _check_endpoints(config: Config, registry: Registry) -> Iterator[CheckFindin
         endpoint, _, name = name_of(model).partition("/")
         if endpoint not in endpoints or not name:
             found = f"{model} names no endpoint of [models.{provider_of(model)}.settings.endpoints]"
-            known = instead(endpoint, endpoints)
+            known = suggest_names(endpoint, endpoints)
             yield CheckFinding(CheckVerdict.FAIL, "endpoints", f"{found} ({known})", CONFIG_REMEDY)
 
 
@@ -175,7 +175,7 @@ def _provider_setting(model: str, name: str, config: Config, registry: Registry)
     if provider not in registry.models:
         return None
     try:
-        table = getattr(settings_of(registry.models[provider], config), name, None)
+        table = getattr(load_plugin_settings(registry.models[provider], config), name, None)
     except ConfigError:
         return None  # as the check of the settings says
     return table if isinstance(table, Mapping) else None
@@ -198,7 +198,7 @@ async def _check_servers(config: Config, registry: Registry) -> list[CheckFindin
         if (address := _model_address(model, config, registry)) is not None:
             models.setdefault(address, []).append(model)
     clock = SystemClock()
-    async with HttpReader(clock=clock, random=SeededRandom(config.seed), limits=SERVER_CHECK_LIMITS) as http:
+    async with RetryingHttpClient(clock=clock, random=SeededRandom(config.seed), limits=SERVER_CHECK_LIMITS) as http:
         whys = await asyncio.gather(*(_connection_error(http, address) for address in models))
     remedy = "start the server, or correct its address in the settings of [models]"
     found = zip(models.values(), whys, strict=True)
@@ -209,7 +209,7 @@ async def _check_servers(config: Config, registry: Registry) -> list[CheckFindin
     ]
 
 
-async def _connection_error(http: HttpReader, address: str) -> str:
+async def _connection_error(http: RetryingHttpClient, address: str) -> str:
     try:
         await http.get(f"{address}/models", max_bytes=SERVER_CHECK_BYTES)
     except ServerUnreachable as error:
@@ -228,7 +228,7 @@ async def _check_providers(config: Config, registry: Registry) -> list[CheckFind
             registry=registry,
             clock=clock,
             random=random,
-            http=await stack.enter_async_context(HttpReader(clock=clock, random=random)),
+            http=await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random)),
             folder=folder_of(config),
             stack=stack,
         )
@@ -274,7 +274,7 @@ async def _check_price(tariff: Tariff, model: str, llm: Llm) -> list[CheckFindin
 
 
 def _used_forecasters(config: Config, registry: Registry) -> list[str]:
-    used = dict.fromkeys(name for table in config.venues.values() for name in table.everyone)
+    used = dict.fromkeys(name for table in config.venues.values() for name in table.all_forecasters)
     return [name for name in used if name in registry.forecasters]
 
 

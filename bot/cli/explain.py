@@ -13,12 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from bot.cli.command_setup import load_command_config
-from bot.cli.explanation import (
-    ForecastExplanation,
-    explanation_to_json,
-    load_explanation,
-    no_search_reasons,
-)
+from bot.cli.explanation import ForecastExplanation, explanation_to_json, load_explanation, no_search_reasons
 from bot.cli.lookup import FORECAST_HELP, FORECASTER_HELP, query_ledger
 from bot.cli.options import options_from_dataclass
 from bot.cli.output.console import (
@@ -46,7 +41,7 @@ from bot.domain.setup import Setup
 from bot.domain.step import Action, Step, Usage
 from bot.domain.submission import Decision, Hold
 from bot.errors import unnamed
-from bot.lab.chain import Call, Chain
+from bot.evaluation.explanation import RecordedCalls, RecordedModelCall
 from bot.store.calls import CallState
 from bot.store.trials import LoggedStep, TrialRecord
 
@@ -84,7 +79,7 @@ class _StepPrinter:
     full: bool
 
     @property
-    def _chain(self) -> Chain:
+    def _chain(self) -> RecordedCalls:
         return self.found.chain
 
     def step(self, logged: LoggedStep, before: Belief | None) -> None:
@@ -132,7 +127,7 @@ class _StepPrinter:
 
     def _evidence(self, evidence: Evidence) -> str:
         moved = "" if evidence.log_odds is None else f"{evidence.log_odds:+.2f} log-odds: "
-        address = self._chain.address(self.trial, evidence.source)
+        address = self._chain.result_address(self.trial, evidence.source)
         place = f"{evidence.source} {address}" if address else evidence.source
         remark = self.found.sources.remark(self.trial, evidence.source)
         return f"{moved}{evidence.text}{f' [{place}]' if place else ''}{remark}"
@@ -146,7 +141,7 @@ class _StepPrinter:
 
     def _documents(self, step: Step) -> Iterator[str]:
         for document in step.observation.documents:
-            yield f"{self._chain.kind(document)} {document if self.full else document[:DOCUMENT_DIGEST_CHARS]}"
+            yield f"{self._chain.document_kind(document)} {document if self.full else document[:DOCUMENT_DIGEST_CHARS]}"
 
     def _action(self, action: Action) -> str:
         if not action.arguments:
@@ -311,14 +306,14 @@ def _print_aggregation(console: Console, found: ForecastExplanation) -> None:
     how = found.aggregation
     if how is None:
         return
-    counted = ", ".join(map(str, how.counted))
-    if len(how.counted) == 1:
+    counted = ", ".join(map(str, how.counted_trials))
+    if len(how.counted_trials) == 1:
         console.print(f"aggregate: trial {counted} alone, as it is")
-    elif how.pool is None:
+    elif how.method is None:
         console.print(f"aggregate: of the trials {counted}, in a way that this Foxcast does not have")
     else:
-        console.print(f"aggregate: {how.pool} of the trials {counted}")
-    for trial, why in how.left_out.items():
+        console.print(f"aggregate: {how.method} of the trials {counted}")
+    for trial, why in how.excluded.items():
         console.print(f"left out: trial {trial}, {why}")
 
 
@@ -347,46 +342,46 @@ def _decision_text(decision: Decision) -> str:
 
 def _print_model_calls(console: Console, found: ForecastExplanation, *, full: bool) -> None:
     chain = found.chain
-    if not chain.calls and not chain.faults and not chain.tallies:
+    if not chain.calls and not chain.failures and not chain.call_tallies:
         return
     print_heading(console, "Models")
-    groups: defaultdict[tuple[str, str], list[Call]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str], list[RecordedModelCall]] = defaultdict(list)
     for call in chain.calls:
         groups[call.role or "-", call.answer.model].append(call)
     if groups:
         console.print(
             make_table(MODEL_COLUMNS, [(*names, *_call_totals(calls)) for names, calls in sorted(groups.items())])
         )
-    for fault in chain.faults:
-        console.print(f"trial {fault.trial}, {fault.kind} failed: {fault.says}")
+    for fault in chain.failures:
+        console.print(f"trial {fault.trial}, {fault.kind} failed: {fault.message}")
     for line in unanswered_call_costs(chain):
         console.print(line)
-    console.print(f"spent on this forecast, calls without an answer included: {chain.spent_usd:.4f} USD")
+    console.print(f"spent on this forecast, calls without an answer included: {chain.cost_usd:.4f} USD")
     if full and chain.calls:
         console.print()
         console.print(make_table(CALL_COLUMNS, [_call_cells(call) for call in chain.calls]))
 
 
-def unanswered_call_costs(chain: Chain) -> list[str]:
+def unanswered_call_costs(chain: RecordedCalls) -> list[str]:
     """Return what was booked for calls that brought the forecast nothing, a line for each way in which they ended."""
     lines = []
     for state, how in UNANSWERED_CALL_STATES.items():
-        if tally := chain.tallies.get(state):
+        if tally := chain.call_tallies.get(state):
             calls = "1 call" if tally.calls == 1 else f"{tally.calls} calls"
             lines.append(f"{calls} {how}: {tally.usage.cost_usd:.4f} USD booked")
-    if chain.unheard_usd >= MIN_USD_SHOWN:
-        lines.append(f"answered too late for their trial: {chain.unheard_usd:.4f} USD booked")
+    if chain.unused_answers_usd >= MIN_USD_SHOWN:
+        lines.append(f"answered too late for their trial: {chain.unused_answers_usd:.4f} USD booked")
     return lines
 
 
-def _call_totals(calls: list[Call]) -> tuple[str, ...]:
+def _call_totals(calls: list[RecordedModelCall]) -> tuple[str, ...]:
     usage = sum((call.answer.usage for call in calls), Usage())
     stored = sum(call.answer.stored for call in calls)
     return (str(len(calls)), str(stored), *format_token_counts(usage), f"{usage.cost_usd:.4f}")
 
 
-def _call_cells(call: Call) -> tuple[str, ...]:
-    usage, asked = call.answer.usage, call.asked
+def _call_cells(call: RecordedModelCall) -> tuple[str, ...]:
+    usage, asked = call.answer.usage, call.request
     return (
         str(call.trial),
         call.role or "-",

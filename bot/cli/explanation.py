@@ -19,8 +19,14 @@ from bot.desk.opening import OPENING, Opening
 from bot.desk.tools.search import NAME as WEB_SEARCH
 from bot.domain.belief import Belief
 from bot.domain.learning import Fitted
-from bot.lab.chain import RESULT, Call, Chain, chain_of
-from bot.lab.pooled import Pooled, pooled
+from bot.evaluation.explanation import (
+    RESULT_NAME,
+    AggregationSummary,
+    RecordedCalls,
+    RecordedModelCall,
+    explain_aggregation,
+    read_recorded_calls,
+)
 from bot.store.codec import FORECAST, PREDICTIONS, QUESTION, SETUP, STEP, TRIAL
 from bot.store.exchanges import Exchanges
 from bot.store.forecasts import Trace
@@ -61,13 +67,13 @@ class TrialSources:
 class EvidenceSources:
     """Where the evidence of a forecast comes from; ``grounds`` are those of its trials, by number."""
 
-    chain: Chain
+    chain: RecordedCalls
     trial_sources: Mapping[int, TrialSources] = field(default_factory=dict)
 
     def unknown_sources(self, trial: int, source: str) -> tuple[str, ...]:
         """Return the names in a source that look like the desk's and that this trial was never told."""
         pages = self.trial_sources.get(trial, TrialSources()).pages
-        results = (name for name in RESULT.findall(source) if self.chain.address(trial, name) is None)
+        results = (name for name in RESULT_NAME.findall(source) if self.chain.result_address(trial, name) is None)
         return (*results, *(name for name in PAGE_NAME.findall(source) if name not in pages))
 
     def remark(self, trial: int, source: str) -> str:
@@ -91,15 +97,15 @@ def no_search_reasons(grounds: Mapping[int, TrialSources]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastExplanation:
-    """All about one forecast; ``dossier`` and ``pooled`` are there if it was completed.
+    """All about one forecast; ``dossier`` and ``explain_aggregation`` are there if it was completed.
 
     ``fitted`` is what the forecaster had learned, if it had; ``grounds`` is what each trial could rest on, by number.
     """
 
     trace: Trace
-    chain: Chain
+    chain: RecordedCalls
     question_record: QuestionRecord | None = None
-    aggregation: Pooled | None = None
+    aggregation: AggregationSummary | None = None
     fitted: Fitted | None = None
     grounds: Mapping[int, TrialSources] = field(default_factory=dict)
 
@@ -124,8 +130,8 @@ def explanation_to_json(found: ForecastExplanation) -> dict[str, Any]:
         "aggregate": _aggregation_to_json(found),
         "fitted": _fitted_to_json(found.fitted),
         "calls": [_call_to_json(call) for call in chain.calls],
-        "faults": [{"trial": fault.trial, "kind": fault.kind, "says": fault.says} for fault in chain.faults],
-        "spent_usd": chain.spent_usd,
+        "faults": [{"trial": fault.trial, "kind": fault.kind, "says": fault.message} for fault in chain.failures],
+        "spent_usd": chain.cost_usd,
         "booked": _costs_to_json(chain),
         **_decisions_to_json(found.question_record),
     }
@@ -133,12 +139,13 @@ def explanation_to_json(found: ForecastExplanation) -> dict[str, Any]:
     return plain
 
 
-def _costs_to_json(chain: Chain) -> dict[str, Any]:
+def _costs_to_json(chain: RecordedCalls) -> dict[str, Any]:
     """Return what all calls came to by how they ended; the sum is what was spent."""
     by_state = {
-        state.value: {"calls": tally.calls, "cost_usd": tally.usage.cost_usd} for state, tally in chain.tallies.items()
+        state.value: {"calls": tally.calls, "cost_usd": tally.usage.cost_usd}
+        for state, tally in chain.call_tallies.items()
     }
-    return {"by_state": by_state, "unheard_usd": chain.unheard_usd}
+    return {"by_state": by_state, "unheard_usd": chain.unused_answers_usd}
 
 
 def _decisions_to_json(dossier: QuestionRecord | None) -> dict[str, Any]:
@@ -154,9 +161,9 @@ def _aggregation_to_json(found: ForecastExplanation) -> dict[str, Any] | None:
     if forecast is None or how is None:
         return None
     return {
-        "pool": how.pool and how.pool.value,
-        "counted": list(how.counted),
-        "left_out": {str(number): why for number, why in how.left_out.items()},
+        "pool": how.method and how.method.value,
+        "counted": list(how.counted_trials),
+        "left_out": {str(number): why for number, why in how.excluded.items()},
         "raw": PREDICTIONS.plain(forecast.raw),
         "calibration": forecast.calibration,
         "predictions": PREDICTIONS.plain(forecast.predictions),
@@ -189,15 +196,15 @@ def _step_to_json(found: ForecastExplanation, trial: int, logged: LoggedStep) ->
         "number": logged.number,
         "at": logged.at.isoformat(),
         **STEP.plain(step),
-        "documents": {one: chain.kind(one) for one in step.observation.documents},
+        "documents": {one: chain.document_kind(one) for one in step.observation.documents},
         "models": sorted({call.answer.model for call in chain.calls_of(trial, step)}),
         "addresses": _source_addresses(chain, trial, step.belief),
         "no_such_sources": [one for one in _cited_sources(step.belief) if found.sources.unknown_sources(trial, one)],
     }
 
 
-def _source_addresses(chain: Chain, trial: int, belief: Belief) -> Mapping[str, str]:
-    found = {source: chain.address(trial, source) for source in _cited_sources(belief)}
+def _source_addresses(chain: RecordedCalls, trial: int, belief: Belief) -> Mapping[str, str]:
+    found = {source: chain.result_address(trial, source) for source in _cited_sources(belief)}
     return {source: address for source, address in found.items() if address is not None}
 
 
@@ -205,15 +212,15 @@ def _cited_sources(belief: Belief) -> list[str]:
     return sorted({evidence.source for evidence in (*belief.evidence_for, *belief.evidence_against)})
 
 
-def _call_to_json(call: Call) -> dict[str, Any]:
+def _call_to_json(call: RecordedModelCall) -> dict[str, Any]:
     answer, usage = call.answer, call.answer.usage
     asked: dict[str, Any] = {}
-    if call.asked is not None:
-        sampling = call.asked.sampling
+    if call.request is not None:
+        sampling = call.request.sampling
         asked = {
-            "request": call.asked.digest,
-            "messages": list(call.asked.messages),
-            "offer": call.asked.offer,
+            "request": call.request.digest,
+            "messages": list(call.request.messages),
+            "offer": call.request.offer,
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
             "effort": sampling.effort,
@@ -238,18 +245,18 @@ async def load_explanation(records: Records, name: str, forecaster: str | None =
     """Gather all about the forecast that a name means; raises NotFound as ``find_trace`` does."""
     trace = await find_trace(records, name, forecaster)
     forecast = trace.forecast
-    chain = await chain_of(records.ledger, trace)
+    chain = await read_recorded_calls(records.ledger, trace)
     exchanges = records.ledger.exchanges
     grounds = {record.number: await load_trial_sources(exchanges, trace.id, record.number) for record in trace.trials}
     if forecast is None:
         return ForecastExplanation(trace=trace, chain=chain, grounds=grounds)
-    configured = records.config.forecaster(forecast.forecaster).aggregate
+    configured = records.config.forecaster_table(forecast.forecaster).aggregate
     return ForecastExplanation(
         trace=trace,
         chain=chain,
         grounds=grounds,
         question_record=await _load_question_record_of(records, trace),
-        aggregation=pooled(trace, Pool(trace.setup.aggregate if trace.setup else configured)),
+        aggregation=explain_aggregation(trace, Pool(trace.setup.aggregate if trace.setup else configured)),
         fitted=await _load_fitted(records, forecast.fitted),
     )
 

@@ -41,7 +41,7 @@ from bot.cli.output.safe_output import replace_invisible
 from bot.cli.question_lookup import FoundQuestion, QuestionFinder, require_any_future_target
 from bot.cli.signed_requests import TokenFileOption
 from bot.clock import SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.question import Question
 from bot.errors import InstanceLocked, Unavailable
 from bot.jobs.attend import record_open, require_open
@@ -209,7 +209,7 @@ class _ForecastCommand:
         for name in (one for one in with_members(self.config, self.registry, listed) if one in listed):
             view = self._view(wanted.question, name)
             view.print_status(f"{name} forecasts")
-            if self.config.forecaster(name).clairvoyant:
+            if self.config.forecaster_table(name).clairvoyant:
                 view.print_status(
                     clairvoyance_remark(self.config, self.registry, wanted.question, name, asked=name) or ""
                 )
@@ -320,7 +320,7 @@ class _ForecastCommand:
             return await _load_result(records, made, beside), True
 
     def _view(self, question: Question, name: str) -> ForecastView:
-        trials = self.config.forecaster(name).trials or self.registry.forecasters[name].trials
+        trials = self.config.forecaster_table(name).trials or self.registry.forecasters[name].trials
         return ForecastView(
             console=_progress_console(as_json=self.options.as_json),
             question=question,

@@ -12,7 +12,7 @@ from typing import TypeVar
 from bot.app import App
 from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_result import FreeForecast
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.desk.desk import cutoff_of
 from bot.desk.workshop import Workshop, is_backdated
 from bot.domain.forecast import Forecast

@@ -128,7 +128,7 @@ def _evidence_with_source(made: ForecastResult, trial: int, evidence: Evidence) 
     source, found = evidence.source, made.explanation
     if remark := found.sources.remark(trial, source):
         return f"{evidence.text} [{source}]{remark}"
-    place = found.chain.address(trial, source) or source
+    place = found.chain.result_address(trial, source) or source
     return f"{evidence.text} [{place}]" if place else evidence.text
 
 
@@ -170,10 +170,10 @@ def short_predictions(predictions: Mapping[str, Prediction], made: ForecastResul
 def _print_aggregation(console: Console, made: ForecastResult) -> None:
     how, forecast = made.explanation.aggregation, made.forecast
     if how is not None:
-        counted = ", ".join(map(str, how.counted))
-        pool = f"{how.pool} of the trials {counted}" if how.pool else f"trial {counted} as it is"
+        counted = ", ".join(map(str, how.counted_trials))
+        pool = f"{how.method} of the trials {counted}" if how.method else f"trial {counted} as it is"
         console.print(f"aggregate: {pool}: {short_predictions(forecast.raw, made)}")
-        for number, why in how.left_out.items():
+        for number, why in how.excluded.items():
             console.print(f"left out: trial {number}, {why}")
     if forecast.raw == forecast.predictions:
         console.print("calibration: changes nothing")

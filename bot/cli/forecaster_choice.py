@@ -3,7 +3,7 @@
 The one named, else the venue's first that asks models, else the first; and which free ones are shown next to it.
 """
 
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.question import Question
 from bot.errors import ConfigError, NotFound
 from bot.registry import Registry, bringer
@@ -27,7 +27,7 @@ def choose_forecaster(config: Config, registry: Registry, question: Question | s
             raise NotFound(message)
         return there[asked].name
     names = _candidate_names(config, registry, question)
-    seeing = [name for name in names if not config.forecaster(name).clairvoyant]
+    seeing = [name for name in names if not config.forecaster_table(name).clairvoyant]
     if not seeing:
         message = 'no forecaster is enabled: name a plugin that offers one in plugins, such as plugins = ["baseline"]'
         if names:
@@ -60,10 +60,10 @@ def clairvoyance_remark(
     config: Config, registry: Registry, question: Question | str, name: str, *, asked: str | None
 ) -> str | None:
     """Say that who forecasts is clairvoyant, or that somebody was passed over because that one is; else None."""
-    if config.forecaster(name).clairvoyant:
+    if config.forecaster_table(name).clairvoyant:
         return f"{name} is clairvoyant: nothing keeps it from what came after the cutoff, so its forecast never leaves"
     first = _preferred_candidate(registry, _candidate_names(config, registry, question))
-    if asked is not None or not config.forecaster(first).clairvoyant:
+    if asked is not None or not config.forecaster_table(first).clairvoyant:
         return None
     return f"{first} is clairvoyant, so {name} forecasts; to ask {first} all the same: --forecaster {first}"
 
@@ -89,5 +89,5 @@ def free_forecasters(config: Config, registry: Registry, *, but: str) -> tuple[s
         and Can.ASK_MODELS not in spec.abilities
         # What those cost that it builds on, it costs.
         and spec.members is None
-        and not config.forecaster(spec.name).clairvoyant
+        and not config.forecaster_table(spec.name).clairvoyant
     )

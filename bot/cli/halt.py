@@ -13,7 +13,7 @@ from bot.cli.lookup import query_ledger, require_configured_venue
 from bot.cli.output.console import stdout_console
 from bot.cli.signed_requests import TokenFileOption, submit_request, terminal_user
 from bot.clock import SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.request import Halt, Resume
 from bot.domain.submission import IntentState, Mode
 from bot.errors import ConfigError, FoxcastError

@@ -32,15 +32,22 @@ from bot.cli.output.console import (
 from bot.cli.output.formatting import format_number
 from bot.cli.output.model_memory import memory_to_json, print_memory
 from bot.clock import SeededRandom, SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.desk.parts import Models
 from bot.errors import ConfigError, NotFound
-from bot.http import HttpReader
-from bot.lab.leaks import ROLE, Audit, Audited, Audition, ModelAuditor, Opinion
-from bot.lab.model_memory import MemoryReport, memory_on_record
-from bot.lab.planted import LAYERS, Planting, Proof
-from bot.lab.trail import Kind as Document
-from bot.lab.trail import Layer
+from bot.evaluation.leak_audit import (
+    AUDITOR_ROLE,
+    AuditedDocument,
+    AuditOpinion,
+    LeakAudit,
+    LeakAuditRun,
+    ModelLeakAuditor,
+)
+from bot.evaluation.model_memory import MemoryReport, memory_on_record
+from bot.evaluation.planted_leaks import TESTED_LAYERS, LayerProof, LeakPlanting
+from bot.evaluation.seen_documents import DocumentKind as Document
+from bot.evaluation.seen_documents import GuardLayer
+from bot.net.client import RetryingHttpClient
 from bot.outfit import Outfitter, hosts_of
 from bot.registry import Registry
 from bot.store.codec import stamp
@@ -56,15 +63,15 @@ NAME_CHARS_SHOWN = 60
 JUDGED_DOCUMENTS = (Document.RESULT, Document.PAGE)
 
 
-DOCUMENT_FATES: tuple[Layer | None, ...] = (None, *Layer)
+DOCUMENT_FATES: tuple[GuardLayer | None, ...] = (None, *GuardLayer)
 
 
-def print_leak_audit(console: Console, audit: Audit) -> None:
+def print_leak_audit(console: Console, audit: LeakAudit) -> None:
     """Print an audit for a person."""
     apart = f", and {audit.unguarded} left aside that may see everything" if audit.unguarded else ""
     console.print(f"forecasts: {audit.forecasts}{apart}; documents: {len(audit.documents)}")
     if audit.documents:
-        counts, unjudged = audit.by_layer(), audit.unjudged()
+        counts, unjudged = audit.count_by_layer(), audit.count_unjudged()
         columns = (
             TableColumn("document"),
             *(TableColumn(_fate_title(fate), ColumnKind.NUMBER) for fate in DOCUMENT_FATES),
@@ -74,32 +81,32 @@ def print_leak_audit(console: Console, audit: Audit) -> None:
         told = (f"{count} of the {counts.get((kind, None), 0)} {kind}s" for kind, count in unjudged.items())
         if kept := ", ".join(told):
             console.print(f"kept without a verdict of the filter: {kept}")
-        console.print(f"{audit.clamped} points of series left out")
+        console.print(f"{audit.clamped_points} points of series left out")
     _print_opinions(console, audit)
     _print_leaks(console, audit.leaks)
 
 
-def print_self_test(console: Console, proofs: Sequence[Proof]) -> None:
+def print_self_test(console: Console, proofs: Sequence[LayerProof]) -> None:
     """Print a self-test for a person."""
     columns = (
         TableColumn("planted leak", ColumnKind.TEXT),
         TableColumn("layer"),
         TableColumn("all on"),
-        *(TableColumn(f"no {layer}") for layer in LAYERS),
+        *(TableColumn(f"no {layer}") for layer in TESTED_LAYERS),
         TableColumn(""),
     )
     console.print(make_table(columns, [_proof_cells(proof) for proof in proofs]))
     caught = sum(not proof.came_through for proof in proofs)
     console.print(f"{caught} of {len(proofs)} planted leaks caught with all layers on")
-    if all(proof.holds for proof in proofs):
+    if all(proof.is_proven for proof in proofs):
         console.print("each was caught by its own layer, and came through when that one alone was off")
     else:
         console.print("a guard does not do its work: trust no backtest before this is mended")
 
 
-def leak_audit_to_json(audit: Audit) -> dict[str, Any]:
+def leak_audit_to_json(audit: LeakAudit) -> dict[str, Any]:
     """Return an audit as JSON values."""
-    counts, confusion = audit.by_layer(), audit.confusion()
+    counts, confusion = audit.count_by_layer(), audit.confusion_matrix()
     return {
         "forecasts": audit.forecasts,
         "unguarded": audit.unguarded,
@@ -107,54 +114,54 @@ def leak_audit_to_json(audit: Audit) -> dict[str, Any]:
         "by_kind": {
             kind.value: {_fate_name(fate): counts.get((kind, fate), 0) for fate in DOCUMENT_FATES} for kind in Document
         },
-        "kept_without_verdict": {kind.value: audit.unjudged().get(kind, 0) for kind in JUDGED_DOCUMENTS},
-        "points_left_out": audit.clamped,
+        "kept_without_verdict": {kind.value: audit.count_unjudged().get(kind, 0) for kind in JUDGED_DOCUMENTS},
+        "points_left_out": audit.clamped_points,
         "confusion": {
             opinion.value: {"kept": confusion[opinion, True], "dropped": confusion[opinion, False]}
-            for opinion in Opinion
+            for opinion in AuditOpinion
         },
-        "residual": audit.residual(),
-        "hindered": audit.hindered or None,
+        "residual": audit.residual_leak_share(),
+        "hindered": audit.interruption or None,
         "leaks": [_leak_to_json(one) for one in audit.leaks],
     }
 
 
-def self_test_to_json(proofs: Sequence[Proof]) -> dict[str, Any]:
+def self_test_to_json(proofs: Sequence[LayerProof]) -> dict[str, Any]:
     """Return a self-test as JSON values."""
     return {
-        "holds": all(proof.holds for proof in proofs),
+        "holds": all(proof.is_proven for proof in proofs),
         "leaks": [
             {
                 "name": proof.leak.name,
                 "layer": proof.leak.layer.value,
                 "caught": not proof.came_through,
-                "count": proof.count,
+                "count": proof.own_count,
                 "passes_without": [layer.value for layer in proof.passes_without],
-                "holds": proof.holds,
+                "holds": proof.is_proven,
             }
             for proof in proofs
         ],
     }
 
 
-def _print_opinions(console: Console, audit: Audit) -> None:
-    if audit.hindered:
-        console.print(f"the auditor gave no more opinions: {audit.hindered}")
-    if (residual := audit.residual()) is None:
+def _print_opinions(console: Console, audit: LeakAudit) -> None:
+    if audit.interruption:
+        console.print(f"the auditor gave no more opinions: {audit.interruption}")
+    if (residual := audit.residual_leak_share()) is None:
         return
-    confusion = audit.confusion()
+    confusion = audit.confusion_matrix()
     print_heading(console, "The auditor against the filter")
     columns = (
         TableColumn("auditor"),
         TableColumn("filter kept", ColumnKind.NUMBER),
         TableColumn("filter dropped", ColumnKind.NUMBER),
     )
-    rows = [(opinion.value, str(confusion[opinion, True]), str(confusion[opinion, False])) for opinion in Opinion]
+    rows = [(opinion.value, str(confusion[opinion, True]), str(confusion[opinion, False])) for opinion in AuditOpinion]
     console.print(make_table(columns, rows))
     console.print(f"leaks among all that was kept, by the auditor: {format_number(100 * residual, 1)} %")
 
 
-def _print_leaks(console: Console, leaks: Sequence[Audited]) -> None:
+def _print_leaks(console: Console, leaks: Sequence[AuditedDocument]) -> None:
     if not leaks:
         console.print("nothing was found that should not have been read")
         return
@@ -170,45 +177,45 @@ def _print_leaks(console: Console, leaks: Sequence[Audited]) -> None:
         console.print(f"and {len(leaks) - MAX_LEAKS_SHOWN} more; all of them: foxcast leaks --json")
 
 
-def _leak_cells(one: Audited) -> tuple[TableCell, ...]:
-    return (one.ref, one.met.kind.value, one.met.name[:NAME_CHARS_SHOWN], _leak_reason(one))
+def _leak_cells(one: AuditedDocument) -> tuple[TableCell, ...]:
+    return (one.ref, one.document.kind.value, one.document.name[:NAME_CHARS_SHOWN], _leak_reason(one))
 
 
-def _proof_cells(proof: Proof) -> tuple[TableCell, ...]:
+def _proof_cells(proof: LayerProof) -> tuple[TableCell, ...]:
     return (
         proof.leak.name,
         proof.leak.layer.value,
-        "came through" if proof.came_through else f"caught {proof.count}",
-        *("came through" if layer in proof.passes_without else "caught" for layer in LAYERS),
-        "as it should" if proof.holds else "WRONG",
+        "came through" if proof.came_through else f"caught {proof.own_count}",
+        *("came through" if layer in proof.passes_without else "caught" for layer in TESTED_LAYERS),
+        "as it should" if proof.is_proven else "WRONG",
     )
 
 
-def _leak_to_json(one: Audited) -> dict[str, Any]:
+def _leak_to_json(one: AuditedDocument) -> dict[str, Any]:
     return {
         "forecast": one.scope,
         "question": one.ref,
-        "trial": one.met.trial,
-        "document": one.met.kind.value,
-        "name": one.met.name,
-        "dated": None if one.met.dated is None else stamp(one.met.dated),
+        "trial": one.document.trial,
+        "document": one.document.kind.value,
+        "name": one.document.name,
+        "dated": None if one.document.dated is None else stamp(one.document.dated),
         "finding": None if one.finding is None else one.finding.value,
         "opinion": None if one.opinion is None else one.opinion.value,
         "why": _leak_reason(one),
     }
 
 
-def _leak_reason(one: Audited) -> str:
-    said = f"the auditor: {one.reason or 'tells of later'}" if one.opinion is Opinion.LEAK else ""
+def _leak_reason(one: AuditedDocument) -> str:
+    said = f"the auditor: {one.reason or 'tells of later'}" if one.opinion is AuditOpinion.LEAK else ""
     return "; ".join(part for part in (one.finding.value if one.finding else "", said) if part)
 
 
-def _fate_name(fate: Layer | None) -> str:
+def _fate_name(fate: GuardLayer | None) -> str:
     return "kept" if fate is None else fate.value
 
 
-def _fate_title(fate: Layer | None) -> str:
-    return "dropped unchecked" if fate is Layer.UNCHECKED else _fate_name(fate)
+def _fate_title(fate: GuardLayer | None) -> str:
+    return "dropped unchecked" if fate is GuardLayer.UNCHECKED else _fate_name(fate)
 
 
 app = typer.Typer(add_completion=False)
@@ -225,7 +232,7 @@ class LeaksOptions:
         date | None,
         typer.Option(parser=parse_date, metavar="DATE", help="Only what was read on this day (UTC) or later."),
     ] = None
-    backtests: Annotated[bool, typer.Option("--backtests", help="Audit backtests instead of the ledger.")] = False
+    backtests: Annotated[bool, typer.Option("--backtests", help="LeakAudit backtests instead of the ledger.")] = False
     rules_only: Annotated[
         bool, typer.Option("--rules-only", help="Ask no model, though one plays the role auditor.")
     ] = False
@@ -261,34 +268,34 @@ def _run_self_test(*, as_json: bool) -> None:
         print_json(self_test_to_json(proofs))
     else:
         print_self_test(stdout_console(), proofs)
-    if not all(proof.holds for proof in proofs):
+    if not all(proof.is_proven for proof in proofs):
         raise typer.Exit(ExitCode.LEAK)
 
 
-async def _plant_leaks() -> list[Proof]:
+async def _plant_leaks() -> list[LayerProof]:
     clock = SystemClock()
     with tempfile.TemporaryDirectory() as folder:
         async with open_ledger(Path(folder) / LEDGER_FILE, now=clock.now()) as ledger:
-            return await Planting(ledger, clock).prove()
+            return await LeakPlanting(ledger, clock).prove_layers()
 
 
-async def _run_audit(config: Config, registry: Registry, options: LeaksOptions) -> tuple[Audit, MemoryReport]:
+async def _run_audit(config: Config, registry: Registry, options: LeaksOptions) -> tuple[LeakAudit, MemoryReport]:
     path = (config.state / LAB_FOLDER if options.backtests else folder_of(config)) / LEDGER_FILE
     if not path.exists():
         first = "foxcast backtest" if options.backtests else "foxcast run --once"
         message = f"there is no ledger at {path} yet; make one with: {first}"
         raise NotFound(message)
     since = None if options.since is None else datetime.combine(options.since, time(), UTC)
-    asks = ROLE in config.llm.roles and not options.rules_only
+    asks = AUDITOR_ROLE in config.llm.roles and not options.rules_only
     async with AsyncExitStack() as stack:
         models = await stack.enter_async_context(_open_auditor_models(config, registry)) if asks else None
         ledger = await stack.enter_async_context(read_ledger(path))
-        audition = Audition(
+        audition = LeakAuditRun(
             ledger=ledger,
-            hosts=hosts_of(registry),
-            never=config.desk.blocked_hosts,
+            answer_hosts=hosts_of(registry),
+            blocked_hosts=config.desk.blocked_hosts,
             results=config.desk.results,
-            auditor=None if models is None else ModelAuditor(models),
+            auditor=None if models is None else ModelLeakAuditor(models),
             since=since,
         )
         return await audition.run(), await memory_on_record(ledger, config.llm, since=since)
@@ -300,19 +307,19 @@ async def _open_auditor_models(config: Config, registry: Registry) -> AsyncItera
 
     Raises InstanceLocked where a backtest with models runs.
     """
-    role = config.llm.roles[ROLE]
+    role = config.llm.roles[AUDITOR_ROLE]
     wanted = {model.partition(":")[0] for model in (role.model, role.fallback) if model is not None}
     if missing := sorted(wanted - {*registry.models.names}):
-        message = f"[llm.roles.{ROLE}]: no enabled plugin offers the provider {', '.join(missing)}"
+        message = f"[llm.roles.{AUDITOR_ROLE}]: no enabled plugin offers the provider {', '.join(missing)}"
         raise ConfigError(message)
     limits = {name: table for name, table in config.llm.providers.items() if name in wanted}
-    section = config.llm.model_copy(update={"roles": {ROLE: role}, "providers": limits})
+    section = config.llm.model_copy(update={"roles": {AUDITOR_ROLE: role}, "providers": limits})
     alone, clock, folder = config.model_copy(update={"llm": section}), SystemClock(), config.state / LAB_FOLDER
     random = SeededRandom(config.seed)
     async with AsyncExitStack() as stack:
         stack.enter_context(instance_lock(folder, started_at=clock.now()))
         ledger = await stack.enter_async_context(open_ledger(folder / LEDGER_FILE, now=clock.now()))
-        http = await stack.enter_async_context(HttpReader(clock=clock, random=random))
+        http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random))
         outfitter = Outfitter(
             config=alone, registry=registry, clock=clock, random=random, http=http, folder=folder, stack=stack
         )

@@ -15,7 +15,7 @@ from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_js
 from bot.cli.output.formatting import format_day
 from bot.cli.signed_requests import TokenFileOption, sign_request
 from bot.clock import SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.question import QuestionRef
 from bot.domain.request import LockQuestion, UnlockQuestion
 from bot.errors import ConfigError

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from bot.app import Records, open_records
 from bot.clock import SystemClock
-from bot.config.model import Config
-from bot.config.nearest import instead
+from bot.config.schema import Config
+from bot.core.nearest_names import suggest_names
 from bot.domain.forecast import Forecast
 from bot.domain.question import QuestionRef
 from bot.errors import ConfigError, NotFound
@@ -114,7 +114,7 @@ def forecasts_by(history: Sequence[Forecast], forecaster: str) -> list[Forecast]
     """Return the forecasts that one forecaster made; raises NotFound where there is none."""
     found = [one for one in history if one.forecaster == forecaster]
     if not found:
-        message = f"{forecaster} has not forecast {history[-1].ref}; " + instead(
+        message = f"{forecaster} has not forecast {history[-1].ref}; " + suggest_names(
             forecaster, {one.forecaster for one in history}
         )
         raise NotFound(message)
@@ -164,19 +164,19 @@ def require_venue_archive(config: Config, registry: Registry, venue: str | None)
         return
     if venue not in registry.venues and venue not in config.venues:
         raise ConfigError(unknown_venue_message(config, venue, *able))
-    message = f"--venue {venue}: it has no past rounds that could be read; {instead(venue, able)}"
+    message = f"--venue {venue}: it has no past rounds that could be read; {suggest_names(venue, able)}"
     raise ConfigError(message)
 
 
 def unknown_venue_message(config: Config, venue: str, *others: str) -> str:
     """Say that there is no such venue, and which there are."""
-    return f"--venue {venue}: there is no such venue; {instead(venue, {*config.venues, *others})}"
+    return f"--venue {venue}: there is no such venue; {suggest_names(venue, {*config.venues, *others})}"
 
 
 def require_configured_venue(config: Config, venue: str) -> None:
     """Raise NotFound for a venue that config does not have, naming the nearest."""
     if venue not in config.venues:
-        message = f"config.toml has no venue {venue}; {instead(venue, config.venues)}"
+        message = f"config.toml has no venue {venue}; {suggest_names(venue, config.venues)}"
         raise NotFound(message)
 
 

@@ -14,7 +14,7 @@ from bot.cli.command_exit import ExitCode, TerminatedBySignal, exit_code, exit_c
 from bot.cli.command_table import CommandGroup
 from bot.cli.options import CommandInvocation
 from bot.cli.output.safe_output import redacted_streams, replace_invisible
-from bot.config.process import settle_process
+from bot.config.process_setup import configure_process
 from bot.errors import FoxcastError, named
 from bot.redact import foreign, said
 
@@ -60,7 +60,7 @@ def foxcast(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` are those of the process unless given."""
-    settle_process()
+    configure_process()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # A title in a script that the terminal cannot show must not end the command.

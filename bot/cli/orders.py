@@ -29,7 +29,7 @@ from bot.cli.output.console import (
 from bot.cli.output.formatting import NO_VALUE, format_age, format_minute, format_number, format_predictions_short
 from bot.cli.signed_requests import TokenFileOption, submit_request, terminal_user
 from bot.clock import SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.order import Order, Side
 from bot.domain.request import AdoptIntent, CancelOrder
 from bot.domain.submission import IntentState, Mode

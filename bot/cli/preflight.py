@@ -34,8 +34,8 @@ from bot.cli.output.predictions import describe_prediction_short as in_words
 from bot.cli.output.predictions import order_options
 from bot.cli.shared_rates import open_shared_rates
 from bot.clock import SeededRandom, SystemClock
-from bot.config.model import Config
-from bot.config.plugin_settings import settings_of
+from bot.config.plugin_settings import load_plugin_settings
+from bot.config.schema import Config
 from bot.domain.order import Account, Order
 from bot.domain.permission import Arm
 from bot.domain.prediction import Shape
@@ -48,12 +48,12 @@ from bot.gate.gate import Gate
 from bot.gate.lanes import lane_in
 from bot.gate.readiness import Readiness
 from bot.guards import comment_fee, credentials_of
-from bot.http import HttpReader
 from bot.ids import digest
 from bot.jobs.cases import Around
 from bot.jobs.preflight import Look, Preflight, look
 from bot.jobs.ready import Preparing, make_ready
 from bot.jobs.rehearse import Rehearsal, Rehearsing, no_wire, rehearse
+from bot.net.client import RetryingHttpClient
 from bot.outfit import Outfitter
 from bot.ports import Submitter
 from bot.registry import Registry
@@ -338,9 +338,9 @@ async def _load_preflight(config: Config, registry: Registry, venue: str, wish: 
     spec = registry.venues[venue]
     async with AsyncExitStack() as stack:
         records = await stack.enter_async_context(open_records(config))
-        wanted = spec.rates(settings_of(spec, config))
+        wanted = spec.rates(load_plugin_settings(spec, config))
         rates = await open_shared_rates(config, wanted, clock=clock, random=random, stack=stack)
-        http = await stack.enter_async_context(HttpReader(clock=clock, random=random, rates=rates))
+        http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=random, rates=rates))
         outfitter = Outfitter(
             config=config,
             registry=registry,
@@ -360,7 +360,7 @@ async def _load_preflight(config: Config, registry: Registry, venue: str, wish: 
 class _PreflightVenue:
     """One venue, opened to be looked at."""
 
-    def __init__(self, outfitter: Outfitter, records: Records, http: HttpReader, lane: Lane) -> None:
+    def __init__(self, outfitter: Outfitter, records: Records, http: RetryingHttpClient, lane: Lane) -> None:
         self._outfitter, self._records, self._http, self._lane = outfitter, records, http, lane
 
     async def load_report(self, wish: _PreflightOptions) -> PreflightReport:
@@ -418,7 +418,7 @@ class _PreflightVenue:
             path=folder / LEDGER_FILE,
             lanes=lanes,
             clock=self._outfitter.clock,
-            offset=lambda: self._http.clock_offset_s,
+            offset=lambda: self._http.clock_skew_s,
             started_at=holder.started_at if holder is not None and running else now,
             credentials=credentials_of(self._outfitter, Venues(lanes=lanes)),
         )

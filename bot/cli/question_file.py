@@ -25,10 +25,9 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from bot.config.document import Key
-from bot.config.nearest import instead
-from bot.config.problems import KINDS, TEXTS, dotted
-from bot.config.shape import at, known, names
+from bot.config.sources import KeyPath
+from bot.config.validation import FAULT_TEXTS, TYPE_NAMES, annotation_at, dotted_key, field_names, known_key
+from bot.core.nearest_names import suggest_names
 from bot.domain.curves import curve_through
 from bot.domain.invisible import visible
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape
@@ -373,25 +372,25 @@ def _validate_table(path: Path, plain: Any) -> QuestionTable:  # noqa: ANN401 - 
 
 def _fault_lines(path: Path, faults: list[ErrorDetails]) -> list[str]:
     """Tell the first fault of each key: where several types would do, each of them has its own."""
-    told: dict[Key, str] = {}
+    told: dict[KeyPath, str] = {}
     for fault in faults:
-        key = known(QuestionTable, fault["loc"])
-        told.setdefault(key, ": ".join(filter(None, (str(path), dotted(key), _fault_text(key, fault)))))
+        key = known_key(QuestionTable, fault["loc"])
+        told.setdefault(key, ": ".join(filter(None, (str(path), dotted_key(key), _fault_text(key, fault)))))
     return [*told.values()]
 
 
-def _fault_text(key: Key, fault: ErrorDetails) -> str:
+def _fault_text(key: KeyPath, fault: ErrorDetails) -> str:
     given = fault["input"]
     if isinstance(given, float) and math.isnan(given):
         # It breaks whichever bound is looked at first.
         return "should be a number (found nan)"
     message = fault["msg"].removeprefix("Value error, ")
-    kind, text = fault["type"], TEXTS.get(fault["type"], message.removeprefix("Input "))
+    kind, text = fault["type"], FAULT_TEXTS.get(fault["type"], message.removeprefix("Input "))
     if kind == "extra_forbidden":
-        return f"there is no such key; {instead(str(key[-1]), names(at(QuestionTable, key[:-1])) or ())}"
+        return f"there is no such key; {suggest_names(str(key[-1]), field_names(annotation_at(QuestionTable, key[:-1])) or ())}"
     if kind == "missing":
         example = EXAMPLES.get(str(key[-1]))
         return f"is missing; add {example}" if example else "is missing"
     if kind.endswith(("_type", "_parsing")):
-        return f"{text} (found {KINDS.get(type(fault['input']), 'something else')})"
+        return f"{text} (found {TYPE_NAMES.get(type(fault['input']), 'something else')})"
     return text

@@ -11,13 +11,13 @@ from bot.cli.lookup import find_question
 from bot.cli.question_file import FILE_SUFFIXES, read_question
 from bot.cli.shared_rates import open_shared_rates
 from bot.clock import SeededRandom
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.desk.desk import cutoff_of
 from bot.domain.question import Question, QuestionRef
 from bot.domain.resolution import is_taken_back
 from bot.domain.submission import Mode
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, StoreError
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.outfit import Outfitter
 from bot.ports import Clock, Finder, Venue
 from bot.registry import Registry
@@ -82,7 +82,7 @@ class VenueQuestionFinder:
             registry=self.registry,
             clock=self.clock,
             random=random,
-            http=await stack.enter_async_context(HttpReader(clock=self.clock, random=random, rates=rates)),
+            http=await stack.enter_async_context(RetryingHttpClient(clock=self.clock, random=random, rates=rates)),
             folder=folder_of(self.config),
             stack=stack,
             rates=rates,

@@ -22,14 +22,14 @@ from bot.cli.output.console import print_indented, print_json, stdout_console
 from bot.cli.output.formatting import format_predictions_short
 from bot.cli.output.predictions import describe_prediction_short, order_options
 from bot.clock import SeededRandom, SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.desk.workshop import Workshop
 from bot.discovery import discover
 from bot.domain.setup import Setup
 from bot.domain.step import Json
 from bot.errors import ConfigError, NotFound
+from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayedTrial, ReplayResult, replay_forecast
 from bot.jobs.sitting import Seat
-from bot.lab.replay import Discrepancy, Offline, Replayed, ReplayedTrial, replay
 from bot.outfit import Outfitter
 from bot.registry import Registry, assemble, load_registry
 from bot.store.codec import PREDICTIONS
@@ -63,12 +63,12 @@ AGGREGATION_CHANGED = (
 )
 
 
-def print_replay(console: Console, trace: Trace, again: Replayed) -> None:
+def print_replay(console: Console, trace: Trace, again: ReplayResult) -> None:
     """Print it for a person."""
     each = partial(describe_prediction_short, shape=trace.question.shape)
     name = f"forecast {trace.id} of {trace.question.ref}"
     trials = _count_text(len(again.trials), "trial")
-    verdict = "identical" if again.identical else "not identical"
+    verdict = "identical" if again.is_identical else "not identical"
     console.print(Text(f"{name}: {verdict} ({trials}, {_count_text(again.steps, 'step')} made again)", style="bold"))
     for trial in again.trials:
         _print_replayed_trial(console, trial)
@@ -83,7 +83,7 @@ def print_replay(console: Console, trace: Trace, again: Replayed) -> None:
         console.print(f"{meaning}.")
 
 
-def explain_difference(again: Replayed) -> str | None:
+def explain_difference(again: ReplayResult) -> str | None:
     """Say what the first difference tells of what changed; None where there is none."""
     first = next((trial.discrepancy for trial in again.trials if trial.discrepancy is not None), None)
     if first is None:
@@ -93,11 +93,11 @@ def explain_difference(again: Replayed) -> str | None:
     return PROMPTS_CHANGED if first.part.startswith("observation.documents") else CODE_CHANGED
 
 
-def replay_to_json(trace: Trace, again: Replayed) -> dict[str, Any]:
+def replay_to_json(trace: Trace, again: ReplayResult) -> dict[str, Any]:
     """Return it as JSON values."""
     return {
         "forecast": trace.id,
-        "identical": again.identical,
+        "identical": again.is_identical,
         "steps": again.steps,
         "trials": [
             {
@@ -130,7 +130,7 @@ def _print_replayed_trial(console: Console, trial: ReplayedTrial) -> None:
     _print_discrepancy(console, trial.discrepancy)
 
 
-def _print_discrepancy(console: Console, found: Discrepancy) -> None:
+def _print_discrepancy(console: Console, found: ReplayDiscrepancy) -> None:
     where = "at the end" if found.step is None else f"in step {found.step}"
     print_indented(console, f"first {where}, {found.part or 'all of it'}", by=2)
     recorded, replayed = _value_text(found.recorded), _value_text(found.replayed)
@@ -153,7 +153,7 @@ def _excerpt_around(text: str, shared: int) -> str:
     return f"{'... ' if start else ''}{cut}{' ...' if start + EXCERPT_CHARS < len(text) else ''}"
 
 
-def _discrepancy_to_json(found: Discrepancy | None) -> dict[str, Any] | None:
+def _discrepancy_to_json(found: ReplayDiscrepancy | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {
@@ -169,7 +169,7 @@ app = typer.Typer(add_completion=False)
 
 
 @app.command("replay")
-def replay_forecast(
+def replay(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="FORECAST", help=FORECAST_HELP)],
     *,
@@ -183,11 +183,11 @@ def replay_forecast(
         print_json(replay_to_json(trace, again))
     else:
         print_replay(stdout_console(), trace, again)
-    if not again.identical:
+    if not again.is_identical:
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _run_replay(config: Config, name: str, forecaster: str | None) -> tuple[Trace, Replayed]:
+async def _run_replay(config: Config, name: str, forecaster: str | None) -> tuple[Trace, ReplayResult]:
     async with open_records(config) as records, AsyncExitStack() as stack:
         trace = await find_trace(records, name, forecaster)
         forecast = trace.forecast
@@ -197,7 +197,7 @@ async def _run_replay(config: Config, name: str, forecaster: str | None) -> tupl
         random = SeededRandom(config.seed)
         seat = await _ForecasterOpener(config, records, random, stack).open_forecaster(forecast.forecaster, trace.setup)
         fitted = None if forecast.fitted is None else await records.ledger.learning.get(forecast.fitted)
-        return trace, await replay(trace, seat, _offline_tools(config, records), random, fitted)
+        return trace, await replay_forecast(trace, seat, _offline_tools(config, records), random, fitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class _ForecasterOpener:
             registry=registry,
             clock=SystemClock(),
             random=self.random,
-            http=Offline(),
+            http=OfflineNetwork(),
             folder=self.records.folder,
             stack=self.stack,
         )
@@ -231,12 +231,12 @@ class _ForecasterOpener:
 
 def _with_variant(config: Config, name: str, setup: Setup) -> Config:
     """Return the config with the variant that was used, also where its table is gone or names another forecaster."""
-    table = config.forecaster(name).model_copy(update={"uses": setup.uses})
+    table = config.forecaster_table(name).model_copy(update={"uses": setup.uses})
     return config.model_copy(update={"forecasters": {**config.forecasters, name: table}})
 
 
 def _offline_tools(config: Config, records: Records) -> Workshop:
-    nowhere = Offline()
+    nowhere = OfflineNetwork()
     return Workshop(
         section=config.desk,
         fetcher=nowhere,
@@ -252,7 +252,7 @@ def load_forecaster_registry(config: Config, forecaster: str) -> Registry:
 
     So a provider's library is not even imported, as long as plugins are called what they offer.
     """
-    origin = config.forecaster(forecaster).uses or forecaster
+    origin = config.forecaster_table(forecaster).uses or forecaster
     if origin in config.plugins:
         empty: dict[str, Any] = {table: {} for table in ("venues", "search", "data", "models", "notifiers")}
         own = {name: table for name, table in config.forecasters.items() if name in {forecaster, origin}}

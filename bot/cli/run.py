@@ -36,18 +36,18 @@ from bot.cli.score import graded_by_forecaster, print_total_scores, rows_by_fore
 from bot.cli.trial_failures import failures_exit_code, failures_summary
 from bot.clock import SeededRandom, SystemClock
 from bot.daemon.recorder import DaemonRecorder, JobRunCollector
-from bot.daemon.serve import obey_signals, serve
-from bot.daemon.serve import once as one_pass
-from bot.daemon.watch import DRAIN_S, Exit, ExitReason, Watch
+from bot.daemon.runner import DRAIN_TIMEOUT_S, DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.service import handle_signals, run_daemon
+from bot.daemon.service import run_jobs_once as one_pass
 from bot.domain.forecast import Forecast
 from bot.domain.prediction import CurveShape, Prediction, Shape
 from bot.domain.question import SINGLE_TARGET
 from bot.domain.resolution import Resolution
 from bot.domain.vitals import JobRun
 from bot.errors import ConfigError, StoreError
+from bot.evaluation.score_report import kind_reports
 from bot.gate.brake import STOP_FILE, pull
 from bot.jobs.job import Job
-from bot.lab.kinds import kinds_of
 from bot.store.failures import RecentFailures, failures_since
 from bot.store.scores import Marked, ScoredRows, ScoreFilter
 from bot.store.sent import SentSince, sent_since
@@ -269,7 +269,7 @@ def print_pass_summary(console: Console, summary: PassSummary, call: CommandInvo
     for name, rows in rows_by_forecaster(summary.scored).items():
         print_total_scores(console, name, rows, SeededRandom(summary.seed))
     for name, others in graded_by_forecaster(summary.marked).items():
-        kinds = kinds_of(others, rng=SeededRandom(summary.seed).stream("kinds"))
+        kinds = kind_reports(others, rng=SeededRandom(summary.seed).stream("kinds"))
         print_kinds(console, kinds, whose=f"{name}: ", groups=False)
     print_heading(console, "Where it is")
     console.print(f"ledger: {summary.ledger}")
@@ -343,7 +343,7 @@ def run(
     opening = open_app(
         config, registry, clock=SystemClock(), patience_s=math.inf if once else PATIENCE_S, confirmed=yes
     )
-    watch = Watch(seed=config.seed, notify_socket=notify_socket)
+    watch = DaemonLimits(seed=config.seed, notify_socket=notify_socket)
     if once:
         _run_one_pass(opening, ctx.ensure_object(CommandInvocation))
     end = asyncio.run(_run_daemon(opening, watch))
@@ -367,23 +367,23 @@ def _run_one_pass(opening: AppOpener, call: CommandInvocation) -> NoReturn:
     raise typer.Exit(code or submissions_exit_code(sent) or failures_exit_code(failed))
 
 
-def _report_unclean_exit(end: Exit) -> None:
-    if not end.clean:
+def _report_unclean_exit(end: DaemonExit) -> None:
+    if not end.is_clean:
         typer.echo(replace_invisible(f"foxcast: {end.reason.value}: {end.detail}"), err=True)
 
 
-async def _run_daemon(opening: AppOpener, watch: Watch) -> Exit:
+async def _run_daemon(opening: AppOpener, watch: DaemonLimits) -> DaemonExit:
     async with opening as opened:
-        with obey_signals(opened.stopping), halt_on_signal(opened.config.state / STOP_FILE):
+        with handle_signals(opened.stopping), halt_on_signal(opened.config.state / STOP_FILE):
             record = DaemonRecorder(opened.ledger, opened.folder)
             log.info("running", folder=str(opened.folder), venues=[*opened.venues], stop="Ctrl-C or SIGTERM")
             jobs = [*opened.jobs(), *opened.watches()]
-            return await serve(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
+            return await run_daemon(jobs, clock=opened.clock, watch=watch, record=record, stop=opened.stopping)
 
 
 async def _execute_pass(
     opening: AppOpener, call: CommandInvocation, stops: list[signal.Signals]
-) -> tuple[Exit, RecentFailures, SentSince]:
+) -> tuple[DaemonExit, RecentFailures, SentSince]:
     """Do one pass, tell of it, and return its end with what went wrong with its trials, and with what it sent.
 
     The signal that stopped it, if one did, is added to the list.
@@ -392,12 +392,14 @@ async def _execute_pass(
     def stop(number: signal.Signals) -> None:
         stops.append(number)
         again = "Ctrl-C again" if number is signal.SIGINT else "a second signal"
-        typer.echo(f"foxcast: stopping; what runs may finish within {DRAIN_S:g} s, {again} stops at once", err=True)
+        typer.echo(
+            f"foxcast: stopping; what runs may finish within {DRAIN_TIMEOUT_S:g} s, {again} stops at once", err=True
+        )
 
     async with opening as opened:
         tally, began = JobRunCollector(DaemonRecorder(opened.ledger, opened.folder)), opened.clock.now()
         this = PassProgress(opened, began)
-        with obey_signals(opened.stopping, stop), progress_bars() as bars:
+        with handle_signals(opened.stopping, stop), progress_bars() as bars:
             async with this.display(bars):
                 jobs = this.track_jobs(opened.jobs())
                 end = await one_pass(jobs, clock=opened.clock, record=tally, stop=opened.stopping)

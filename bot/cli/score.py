@@ -22,14 +22,13 @@ from bot.cli.output.formatting import NO_VALUE, format_interval, format_number
 from bot.cli.output.score_report import print_kinds, print_report
 from bot.cli.venue_scores import print_unscored, print_venue_scores, venue_scores_to_json
 from bot.clock import SeededRandom
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.score import CROWD
 from bot.errors import ConfigError
+from bot.evaluation.forecast_files import ScoredForecastFile, pooling_notes, score_forecast_files
 from bot.evaluation.group_scores import GroupScore, score_group, score_groups
-from bot.lab.kinds import kinds_of
-from bot.lab.report import Report, report_of
-from bot.lab.rows import Graded, Row
-from bot.lab.sheets import ScoredSheet, pooling_notes, score_sheets
+from bot.evaluation.score_report import ScoreReport, build_report, kind_reports
+from bot.evaluation.score_rows import BinaryScoreRow, RuleScoreRow
 from bot.registry import Registry
 from bot.store.scores import Marked, ScoredRows, ScoreFilter
 from bot.store.venue_scores import ToldStanding, Unscored, VenueScored
@@ -59,17 +58,17 @@ class FileScoreRequest:
 def print_file_scores(config: Config, registry: Registry, asked: FileScoreRequest) -> None:
     """Score the files and tell; raises ContractError and NotFound for files and rounds that cannot be used."""
     venue, archive = archive_of(config, registry, asked.venue, asked.rounds)
-    sheets = score_sheets(archive, asked.files)
+    sheets = score_forecast_files(archive, asked.files)
     random = SeededRandom(config.seed)
-    total = report_of(
+    total = build_report(
         [row for sheet in sheets for row in sheet.rows],
         rng=random.stream("report"),
         notes=[*pooling_notes(sheets), *(note for sheet in sheets for note in sheet.notes())],
     )
-    reports = [report_of(sheet.rows, rng=random.stream("report"), notes=sheet.notes()) for sheet in sheets]
+    reports = [build_report(sheet.rows, rng=random.stream("report"), notes=sheet.notes()) for sheet in sheets]
     if asked.json is not None:
         by_file = {
-            str(path): {"round": sheet.sheet.round, "missing": sheet.missing, **report.to_json()}
+            str(path): {"round": sheet.file.round, "missing": sheet.missing, **report.to_json()}
             for path, sheet, report in zip(asked.files, sheets, reports, strict=True)
         }
         write_json({"venue": venue, **total.to_json(), "by_file": by_file}, asked.json)
@@ -77,22 +76,24 @@ def print_file_scores(config: Config, registry: Registry, asked: FileScoreReques
         _print_file_report(sheets, reports, total)
 
 
-def _print_file_report(sheets: Sequence[ScoredSheet], reports: Sequence[Report], total: Report) -> None:
+def _print_file_report(
+    sheets: Sequence[ScoredForecastFile], reports: Sequence[ScoreReport], total: ScoreReport
+) -> None:
     console = stdout_console()
     if len(sheets) > 1:
         print_heading(console, "Brier Index by file")
         console.print(
             make_table(FILE_COLUMNS, [_file_score_cells(*pair) for pair in zip(sheets, reports, strict=True)])
         )
-    names = sheets[0].sheet.name if len(sheets) == 1 else f"all {len(sheets)} files"
+    names = sheets[0].file.name if len(sheets) == 1 else f"all {len(sheets)} files"
     print_report(console, total, title=f"Scores of {names}")
 
 
-def _file_score_cells(sheet: ScoredSheet, report: Report) -> tuple[str, ...]:
+def _file_score_cells(sheet: ScoredForecastFile, report: ScoreReport) -> tuple[str, ...]:
     block = report.block
     return (
-        sheet.sheet.name,
-        sheet.sheet.round,
+        sheet.file.name,
+        sheet.file.round,
         str(len(sheet.rows)),
         f"{sheet.missing:.1%}",
         format_number(block.market.brier_index),
@@ -134,7 +135,7 @@ class VenueScoreRow:
     """A scored prediction of the ledger: the venue, and the row that reports are made from."""
 
     venue: str
-    row: Row
+    row: BinaryScoreRow
 
 
 def print_ledger_scores(config: Config, asked: LedgerScoreRequest) -> None:
@@ -151,7 +152,7 @@ def print_ledger_scores(config: Config, asked: LedgerScoreRequest) -> None:
     for name, rows in by_forecaster.items():
         print_forecaster_scores(console, name, rows, SeededRandom(config.seed))
     for name, others in graded.items():
-        print_kinds(console, kinds_of(others, rng=SeededRandom(config.seed).stream("kinds")), whose=f"{name}: ")
+        print_kinds(console, kind_reports(others, rng=SeededRandom(config.seed).stream("kinds")), whose=f"{name}: ")
     scored, standings, unscored = told
     print_venue_scores(console, scored, standings)
     print_unscored(console, unscored)
@@ -171,7 +172,7 @@ def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[VenueScoreRow]]:
     found: dict[str, list[VenueScoreRow]] = {}
     for index, forecaster in enumerate(columns.forecaster):
         ref = columns.ref[index]
-        row = Row(
+        row = BinaryScoreRow(
             round=columns.batch[index] or NO_VALUE,
             family=columns.family[index],
             source=columns.source[index],
@@ -185,21 +186,23 @@ def rows_by_forecaster(columns: ScoredRows) -> dict[str, list[VenueScoreRow]]:
     return dict(sorted(found.items()))
 
 
-def graded_by_forecaster(marked: Sequence[Marked]) -> dict[str, list[Graded]]:
+def graded_by_forecaster(marked: Sequence[Marked]) -> dict[str, list[RuleScoreRow]]:
     """Return the scored choices and curves of each forecaster, by name."""
-    found: dict[str, list[Graded]] = {}
+    found: dict[str, list[RuleScoreRow]] = {}
     for item in marked:
-        row = Graded(
+        row = RuleScoreRow(
             round=item.batch or NO_VALUE,
             kind=item.kind,
             family=item.family,
             source=item.source,
             series=f"{item.ref.venue}:{item.source}/{item.series or item.ref.key}",
             horizon_days=item.horizon_days,
-            marks={rule: value for rule, value in item.values.items() if not rule.startswith(CROWD)},
-            crowd={rule.removeprefix(CROWD): value for rule, value in item.values.items() if rule.startswith(CROWD)},
+            scores={rule: value for rule, value in item.values.items() if not rule.startswith(CROWD)},
+            crowd_scores={
+                rule.removeprefix(CROWD): value for rule, value in item.values.items() if rule.startswith(CROWD)
+            },
         )
-        if row.marks:
+        if row.scores:
             found.setdefault(item.forecaster, []).append(row)
     return dict(sorted(found.items()))
 
@@ -230,8 +233,10 @@ def _score_groups(scored: Sequence[VenueScoreRow], random: SeededRandom) -> dict
     return {what: score_groups(_group_rows(scored, key), random.stream(what)) for what, key in keys.items()}
 
 
-def _group_rows(scored: Sequence[VenueScoreRow], key: Callable[[VenueScoreRow], str | None]) -> dict[str, list[Row]]:
-    groups: dict[str, list[Row]] = {}
+def _group_rows(
+    scored: Sequence[VenueScoreRow], key: Callable[[VenueScoreRow], str | None]
+) -> dict[str, list[BinaryScoreRow]]:
+    groups: dict[str, list[BinaryScoreRow]] = {}
     for item in scored:
         if (name := key(item)) is not None:
             groups.setdefault(name, []).append(item.row)
@@ -258,23 +263,23 @@ def _group_cells(found: GroupScore) -> tuple[str, ...]:
 
 
 def _ledger_scores_to_json(
-    config: Config, by_forecaster: Mapping[str, Sequence[VenueScoreRow]], graded: Mapping[str, Sequence[Graded]]
+    config: Config, by_forecaster: Mapping[str, Sequence[VenueScoreRow]], graded: Mapping[str, Sequence[RuleScoreRow]]
 ) -> dict[str, Any]:
     """Return the report of the first forecaster that config names on top, and of every one by name below it."""
     reports = {
         name: _forecaster_report_to_json(by_forecaster.get(name, ()), SeededRandom(config.seed), graded.get(name, ()))
         for name in sorted({*by_forecaster, *graded})
     }
-    named = [name for table in config.venues.values() for name in table.everyone if name in reports]
+    named = [name for table in config.venues.values() for name in table.all_forecasters if name in reports]
     first = next(iter([*named, *reports]), None)
     top = reports[first] if first else _forecaster_report_to_json((), SeededRandom(config.seed))
     return {"forecaster": first, **top, "by_forecaster": reports}
 
 
 def _forecaster_report_to_json(
-    scored: Sequence[VenueScoreRow], random: SeededRandom, graded: Sequence[Graded] = ()
+    scored: Sequence[VenueScoreRow], random: SeededRandom, graded: Sequence[RuleScoreRow] = ()
 ) -> dict[str, Any]:
-    report = report_of([item.row for item in scored], graded=graded, rng=random.stream("report")).to_json()
+    report = build_report([item.row for item in scored], graded=graded, rng=random.stream("report")).to_json()
     groups = {
         what: {name: asdict(one) for name, one in parts.items()}
         for what, parts in _score_groups(scored, random).items()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from bot.app import LEDGER_FILE, folder_of
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.wire import Rate
+from bot.net.rate_limit import RateLimiter, RateUsage, RateUsageStore
 from bot.ports import Clock, Random
-from bot.rates import RateBook, Rates, Spent
 from bot.store.ledger import read_ledger
 from bot.store.shared_rates import RATE_FOLDER, SharedRates
 
@@ -25,22 +25,22 @@ class ReadOnlyRateBook:
     Only the holder of the state folder writes the ledger.
     """
 
-    kept: RateBook
+    kept: RateUsageStore
     shared: SharedRates | None
 
-    async def load(self, name: str) -> Spent | None:
+    async def load(self, name: str) -> RateUsage | None:
         """Return what was kept last under the name."""
         if self.shared is not None and self.shared.knows_holder(name):
             return None
         return await self.kept.load(name)
 
-    async def keep(self, name: str, spent: Spent, *, free_at: datetime) -> None:
+    async def save(self, name: str, spent: RateUsage, *, free_at: datetime) -> None:
         """Do nothing."""
 
 
 async def open_shared_rates(
     config: Config, wanted: Iterable[Rate], *, clock: Clock, random: Random, stack: AsyncExitStack
-) -> Rates:
+) -> RateLimiter:
     """Return rates that know what was used, for as long as the stack is open; there may be no ledger yet.
 
     Whoever may only read the state folder is seen by nobody else.
@@ -50,4 +50,4 @@ async def open_shared_rates(
     shared = SharedRates(folder=folder / RATE_FOLDER) if os.access(folder, os.W_OK) else None
     if path.exists():
         book = ReadOnlyRateBook((await stack.enter_async_context(read_ledger(path))).rates, shared)
-    return Rates(wanted, clock=clock, random=random, book=book, shared=shared)
+    return RateLimiter(wanted, clock=clock, random=random, book=book, shared=shared)

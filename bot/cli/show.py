@@ -46,7 +46,7 @@ from bot.domain.score import BRIER, CHOICE_BRIER
 from bot.domain.step import Json, Step, Usage
 from bot.domain.submission import Decision, Hold, Send
 from bot.errors import NotFound, unnamed
-from bot.judging import Answer, Marks, marks_of
+from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.codec import FORECAST, QUESTION, RESOLUTION, STEP, TRIAL
 from bot.store.forecasts import Trace
 from bot.store.questions import QuestionState
@@ -190,13 +190,13 @@ class QuestionRecord:
         """Return what the question asks otherwise now than in that version of it."""
         return describe_changes(self.versions[version], self.question)
 
-    def target_scores(self, case: RecordedForecast, target: str) -> Marks:
+    def target_scores(self, case: RecordedForecast, target: str) -> RuleScores:
         """Return the scores of one target by rule; none while it has no outcome or where no rule applies."""
         resolution = self.outcomes.get(target)
         if resolution is None:
             return {}
-        answer = Answer(case.forecast.predictions[target], case.trace.question.shape, resolution.outcome)
-        return marks_of([answer])[0]
+        answer = ResolvedPrediction(case.forecast.predictions[target], case.trace.question.shape, resolution.outcome)
+        return score_predictions([answer])[0]
 
 
 async def load_question_record(records: Records, ref: QuestionRef, forecast: Forecast | None = None) -> QuestionRecord:
@@ -208,7 +208,7 @@ async def load_question_record(records: Records, ref: QuestionRef, forecast: For
     outcomes = {resolution.target: resolution for resolution in await ledger.resolutions.current(ref)}
     return QuestionRecord(
         question=question,
-        excluded=(venue and venue.exclude.why(question)) or "",
+        excluded=(venue and venue.exclude.exclusion_reason(question)) or "",
         state=_question_state(question, outcomes),
         versions=await ledger.forecasts.questions_of(history),
         history=tuple(history),

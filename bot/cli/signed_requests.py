@@ -18,8 +18,8 @@ import typer
 
 from bot.app import LEDGER_FILE, folder_of
 from bot.clock import SystemClock
-from bot.config.model import Config
-from bot.config.token import read_token
+from bot.config.schema import Config
+from bot.config.secrets import read_api_token
 from bot.domain.permission import Role
 from bot.domain.request import ClosePositions, ForecastQuestion, LeaveRequest, SignedRequest, UnlockQuestion
 from bot.errors import InstanceLocked, Rejected, Unauthorized
@@ -72,7 +72,7 @@ async def _submit(
     config: Config, registry: Registry, make: Callable[[str, datetime], LeaveRequest], token_file: Path | None
 ) -> str:
     folder, clock = folder_of(config), SystemClock()
-    asker = _identify_author(await _load_principals(folder), read_token(token_file))
+    asker = _identify_author(await _load_principals(folder), read_api_token(token_file))
     request = _add_proof(asker, make(asker.name, clock.now()))
     try:
         return await _execute_locally(config, registry, request, folder)
@@ -127,7 +127,7 @@ async def _read_daemon_answer(folder: Path, path: Path) -> str:
 
 async def sign_request(folder: Path, request: Q, *, token_file: Path | None) -> Q:
     """Return a request in the name of who asks, with the proof; raises Unauthorized for somebody who may not."""
-    asker = _identify_author(await _load_principals(folder), read_token(token_file))
+    asker = _identify_author(await _load_principals(folder), read_api_token(token_file))
     return _add_proof(asker, replace(request, by=asker.name, asked_at=SystemClock().now()))
 
 

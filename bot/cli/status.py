@@ -21,7 +21,7 @@ from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_he
 from bot.cli.output.formatting import format_age
 from bot.cli.trial_failures import RECENT_PERIOD, failures_exit_code, failures_summary, step_limit_warnings
 from bot.clock import SystemClock
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.daemon.recorder import read_last_heartbeat
 from bot.domain.submission import IntentState, Mode
 from bot.gate.brake import STOP_FILE, besides, reason_of

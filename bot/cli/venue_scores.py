@@ -12,7 +12,7 @@ from bot.cli.output.outcomes import describe_outcome
 from bot.domain.prediction import Binary
 from bot.domain.resolution import Happened, Void
 from bot.domain.score import CHOICE_BASELINE, CURVE_BASELINE, rules_of
-from bot.judging import Answer, Marks, marks_of
+from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
 from bot.store.venue_scores import ToldStanding, Unscored, VenueScored
 
 # So many questions of each venue stand in the table, the newest first; all of them are in the JSON.
@@ -86,14 +86,14 @@ def weighted_totals(items: Sequence[VenueScored]) -> dict[str, float]:
     return totals
 
 
-def own_scores(item: VenueScored) -> Marks:
+def own_scores(item: VenueScored) -> RuleScores:
     """Return our scores of the forecast that left; its baseline score under ``BASELINE``, also for yes or no."""
-    (marks,) = marks_of([Answer(item.prediction, item.shape, item.outcome)])
+    (marks,) = score_predictions([ResolvedPrediction(item.prediction, item.shape, item.outcome)])
     found = marks.get(CHOICE_BASELINE, marks.get(CURVE_BASELINE))
     if isinstance(item.prediction, Binary) and isinstance(item.outcome, Happened):
-        from bot.science.log_score import baseline_binary
+        from bot.stats.scores import binary_baseline_scores
 
-        found = float(baseline_binary([item.prediction.probability], [item.outcome.value])[0])
+        found = float(binary_baseline_scores([item.prediction.probability], [item.outcome.value])[0])
     return marks if found is None else {**marks, BASELINE: found}
 
 

@@ -11,112 +11,120 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from bot.config.document import Key
-from bot.config.environment import decode, misspelt, overlay
-from bot.config.model import Config
-from bot.config.origins import LOGIN
-from bot.config.problems import Problems, dotted
-from bot.config.secret_places import read_secret
-from bot.config.shape import at, is_secret, may_hold_secrets, names, secrets
-from bot.config.sources import FILE_SUFFIX, KEYRING_SUFFIX, SUFFIXES, Sources, Variable
-from bot.config.validate import validate
+from bot.config.environment import decode_variables, find_unknown_variables, merge_tables
+from bot.config.origins import URL_LOGIN
+from bot.config.schema import Config
+from bot.config.secrets import read_secret
+from bot.config.sources import FILE_SUFFIX, KEYRING_SUFFIX, SECRET_SUFFIXES, ConfigSources, EnvironmentVariable, KeyPath
+from bot.config.validation import (
+    ConfigFaults,
+    annotation_at,
+    dotted_key,
+    field_names,
+    find_secrets,
+    is_secret,
+    may_hold_secrets,
+    validate_settings,
+)
 from bot.errors import ConfigError
 from bot.redact import learn, learn_logins
 from bot.specs import Configurable, S
 
 # Of headers, whose names are not ours.
-_NAMED_SECRET = re.compile(r"(?i)(?:^|[-_])(?:authorization|api[-_]?key|token|secret|password|passphrase|cookie)$")
+_SECRET_NAME = re.compile(r"(?i)(?:^|[-_])(?:authorization|api[-_]?key|token|secret|password|passphrase|cookie)$")
 
 
-def settings_of(spec: Configurable[S], config: Config) -> S:
+def load_plugin_settings(spec: Configurable[S], config: Config) -> S:
     """Return the checked settings of what a plugin offers; raises ConfigError with a line for each fault."""
     model, under = spec.settings, settings_key(spec)
-    problems = Problems(model, config.sources, under)
-    written = config.table(spec.table, spec.name).settings
-    pointers = {key: str(value) for key, value in _values(written) if is_pointer(model, key)}
-    written = _without(written, pointers)
-    for key, _ in secrets(model, written):
+    problems = ConfigFaults(model, config.sources, under)
+    written = config.plugin_table(spec.table, spec.name).settings
+    pointers = {key: str(value) for key, value in _iter_leaf_values(written) if is_secret_pointer(model, key)}
+    written = _remove_keys(written, pointers)
+    for key, _ in find_secrets(model, written):
         problems.add(key, f"a secret must not stand in this file; {problems.remedy(key)}")
     if problems:
-        raise problems.error()
+        raise problems.to_error()
 
-    variables = _inside(config.sources, under)
-    pointers |= {key: variable.value for key, variable in variables.items() if is_pointer(model, key)}
+    variables = _variables_under(config.sources, under)
+    pointers |= {key: variable.value for key, variable in variables.items() if is_secret_pointer(model, key)}
     variables = {key: variable for key, variable in variables.items() if key not in pointers}
     read = {}
     for pointer, path in pointers.items():
-        if (key := _pointed(pointer)) in variables or key in read:
+        if (key := _pointer_target(pointer)) in variables or key in read:
             problems.add(key, f"is set twice, also by {pointer[-1]}; keep one of them")
             continue
         read[key] = read_secret(pointer, path, problems)
     if problems:
-        raise problems.error()
+        raise problems.to_error()
 
-    if faults := list(misspelt(model, variables, under)):
+    if faults := list(find_unknown_variables(model, variables, under)):
         raise ConfigError("\n".join(faults))
-    values: Any = overlay(written, decode(model, variables))
+    values: Any = merge_tables(written, decode_variables(model, variables))
     for key, secret in read.items():
-        values = _with(values, key, secret)
-    hidden = [value for _, value in secrets(model, values) if isinstance(value, str)]
-    learn(*hidden, *_unmarked(values))
-    for _, value in _values(values):
+        values = _set_value(values, key, secret)
+    hidden = [value for _, value in find_secrets(model, values) if isinstance(value, str)]
+    learn(*hidden, *_iter_named_secrets(values))
+    for _, value in _iter_leaf_values(values):
         learn_logins(str(value))
-    return validate(model, values, written=written, problems=problems, hidden=hidden)
+    return validate_settings(model, values, written=written, problems=problems, hidden=hidden)
 
 
-def recorded(settings: BaseModel) -> dict[str, Any]:
+def recordable_settings(settings: BaseModel) -> dict[str, Any]:
     """Return settings as JSON values for the record: all of them, but for secrets."""
     plain: dict[str, Any] = settings.model_dump(mode="json", fallback=str)
-    plain = _without(plain, [key for key, _ in secrets(type(settings), plain)])
-    return {name: _veiled(value) for name, value in plain.items()}
+    plain = _remove_keys(plain, [key for key, _ in find_secrets(type(settings), plain)])
+    return {name: _mask_logins(value) for name, value in plain.items()}
 
 
-def settings_as_recorded(spec: Configurable[S], config: Config, plain: Mapping[str, Any]) -> S:
+def restore_settings(spec: Configurable[S], config: Config, plain: Mapping[str, Any]) -> S:
     """Return the settings that stood then, with the secrets of now, since no record holds those.
 
     Raises ConfigError for what this version of the plugin does not know, and where a secret is needed and missing.
     """
     model, values = spec.settings, dict(plain)
     if may_hold_secrets(model):
-        for key, secret in secrets(model, settings_of(spec, config).model_dump()):
-            values = _with(values, key, secret)
+        for key, secret in find_secrets(model, load_plugin_settings(spec, config).model_dump()):
+            values = _set_value(values, key, secret)
     try:
         return model.model_validate(values, context={"folder": config.sources.folder})
     except ValidationError as error:
-        faults = "; ".join(f"{dotted(fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False))
+        faults = "; ".join(f"{dotted_key(fault['loc'])}: {fault['msg']}" for fault in error.errors(include_url=False))
         message = f"the settings of {spec.name} on record do not fit the plugin that is installed: {faults}"
         raise ConfigError(message) from None
 
 
-def settings_key(spec: Configurable[S]) -> Key:
+def settings_key(spec: Configurable[S]) -> KeyPath:
     """Return the key of the settings of what a plugin offers."""
     return (spec.table, spec.name, "settings")
 
 
-def _inside(sources: Sources, under: Key) -> Mapping[Key, Variable]:
+def _variables_under(sources: ConfigSources, under: KeyPath) -> Mapping[KeyPath, EnvironmentVariable]:
     depth = len(under)
     return {key[depth:]: variable for key, variable in sources.variables.items() if key[:depth] == under}
 
 
-def is_pointer(model: type[BaseModel], key: Key) -> bool:
+def is_secret_pointer(model: type[BaseModel], key: KeyPath) -> bool:
     """Tell whether the key names the place of a secret; a field of that very name is the plugin's own."""
     last = key[-1]
-    if not isinstance(last, str) or last in SUFFIXES or not last.endswith(SUFFIXES):
+    if not isinstance(last, str) or last in SECRET_SUFFIXES or not last.endswith(SECRET_SUFFIXES):
         return False
-    return last not in (names(at(model, key[:-1])) or ()) and is_secret(at(model, _pointed(key)))
+    return last not in (field_names(annotation_at(model, key[:-1])) or ()) and is_secret(
+        annotation_at(model, _pointer_target(key))
+    )
 
 
-def _pointed(pointer: Key) -> Key:
+def _pointer_target(pointer: KeyPath) -> KeyPath:
     """Return the key of the secret whose place the pointer names."""
-    return (*pointer[:-1], secret_named_by(str(pointer[-1])))
+    return (*pointer[:-1], secret_key_name(str(pointer[-1])))
 
 
-def secret_named_by(name: str) -> str:
+def secret_key_name(name: str) -> str:
     """Return the name of the secret whose place stands under that name."""
     return name.removesuffix(FILE_SUFFIX) if name.endswith(FILE_SUFFIX) else name.removesuffix(KEYRING_SUFFIX)
 
 
-def _values(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
+def _iter_leaf_values(value: object, key: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
     """Yield the plain values inside tables and lists with their keys."""
     if isinstance(value, Mapping):
         parts: Iterable[tuple[str | int, object]] = value.items()
@@ -126,41 +134,41 @@ def _values(value: object, key: Key = ()) -> Iterator[tuple[Key, object]]:
         yield key, value
         return
     for part, inside in parts:
-        yield from _values(inside, (*key, part))
+        yield from _iter_leaf_values(inside, (*key, part))
 
 
-def _unmarked(values: Mapping[str, Any]) -> Iterator[str]:
+def _iter_named_secrets(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is named like a secret in tables of any name, such as the headers of a request."""
-    for key, value in _values(values):
-        if isinstance(value, str) and _NAMED_SECRET.search(str(key[-1])):
+    for key, value in _iter_leaf_values(values):
+        if isinstance(value, str) and _SECRET_NAME.search(str(key[-1])):
             yield from {value, value.split()[-1] if value.split() else value}
 
 
-def _without(value: Any, keys: Collection[Key], under: Key = ()) -> Any:  # noqa: ANN401 - any value of a table
+def _remove_keys(value: Any, keys: Collection[KeyPath], under: KeyPath = ()) -> Any:  # noqa: ANN401 - any value of a table
     """Return the value without what stands at the keys."""
     if isinstance(value, Mapping):
         kept = {name: part for name, part in value.items() if (*under, name) not in keys}
-        return {name: _without(part, keys, (*under, name)) for name, part in kept.items()}
+        return {name: _remove_keys(part, keys, (*under, name)) for name, part in kept.items()}
     if isinstance(value, list):
-        return [_without(part, keys, (*under, index)) for index, part in enumerate(value)]
+        return [_remove_keys(part, keys, (*under, index)) for index, part in enumerate(value)]
     return value
 
 
-def _with(value: Any, key: Key, secret: object) -> Any:  # noqa: ANN401 - any value of a table
+def _set_value(value: Any, key: KeyPath, secret: object) -> Any:  # noqa: ANN401 - any value of a table
     """Return the value with the secret at the key; tables that are not there are made."""
     if not key:
         return secret
     first, rest = key[0], key[1:]
     if isinstance(value, list) and isinstance(first, int):
-        return [_with(part, rest, secret) if index == first else part for index, part in enumerate(value)]
+        return [_set_value(part, rest, secret) if index == first else part for index, part in enumerate(value)]
     table = value if isinstance(value, Mapping) else {}
-    return {**table, first: _with(table.get(first), rest, secret)}
+    return {**table, first: _set_value(table.get(first), rest, secret)}
 
 
-def _veiled(value: Any) -> Any:  # noqa: ANN401 - any value of a table
+def _mask_logins(value: Any) -> Any:  # noqa: ANN401 - any value of a table
     """Return the value without the passwords that stand in addresses."""
     if isinstance(value, Mapping):
-        return {name: _veiled(part) for name, part in value.items()}
+        return {name: _mask_logins(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [_veiled(part) for part in value]
-    return LOGIN.sub("***@", value) if isinstance(value, str) else value
+        return [_mask_logins(part) for part in value]
+    return URL_LOGIN.sub("***@", value) if isinstance(value, str) else value

@@ -1,68 +1,180 @@
-"""Where each effective value comes from: the environment, a line of config.toml, or a default."""
+"""config.toml with the line of each key, and where each effective value comes from.
 
-from collections.abc import Mapping
+The environment, a line of the file, or a default.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from bot.config.document import Document, Key
+from bot.errors import ConfigError
 
-PREFIX = "FOXCAST_"
-DELIMITER = "__"
+KeyPath = tuple[str | int, ...]
+
+
+# Finding lines re-reads each statement; a larger file is no configuration.
+MAX_FILE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class TomlDocument:
+    """A parsed file; the empty one stands for having no file at all."""
+
+    path: Path | None = None
+    text: str = ""
+    table: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def key_lines(self) -> Mapping[KeyPath, int]:
+        """The line (from 1) of each key and table."""
+        found: dict[KeyPath, int] = {}
+        for key, line in _iter_keys(self.text):
+            found.setdefault(key, line)
+        return found
+
+    def line_of(self, key: KeyPath) -> int | None:
+        """Return the line of the key, or of the nearest table around it that has one."""
+        return next((self.key_lines[key[:end]] for end in range(len(key), 0, -1) if key[:end] in self.key_lines), None)
+
+
+def read_toml_file(path: Path) -> TomlDocument:
+    """Read and parse a TOML file; raises ConfigError naming file and line where that fails."""
+    try:
+        raw = _read_file_bytes(path)
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        table = tomllib.loads(text)
+    except OSError as error:
+        message = f"{path}: cannot be read: {error.strerror}"
+        raise ConfigError(message) from error
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"{path}:{line}: is not UTF-8 text"
+        raise ConfigError(message) from error
+    except tomllib.TOMLDecodeError as error:
+        message = f"{path}: is not valid TOML: {error}"
+        raise ConfigError(message) from error
+    except RecursionError as error:
+        message = f"{path}: is nested too deeply"
+        raise ConfigError(message) from error
+    return TomlDocument(path=path, text=text, table=table)
+
+
+def _read_file_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        raw = file.read(MAX_FILE_BYTES + 1)
+    if len(raw) > MAX_FILE_BYTES:
+        message = f"{path}: is larger than {MAX_FILE_BYTES} bytes, which is too much for a configuration"
+        raise ConfigError(message)
+    return raw
+
+
+def _iter_keys(text: str) -> Iterator[tuple[KeyPath, int]]:
+    prefix: KeyPath = ()
+    for line, statement in _iter_statements(text):
+        table = tomllib.loads(statement)
+        if statement.lstrip().startswith("["):
+            prefix = _header_key(table)
+            yield from ((prefix[:end], line) for end in range(1, len(prefix) + 1))
+        else:
+            yield from (((*prefix, *key), line) for key in _iter_paths(table))
+
+
+def _iter_statements(text: str) -> Iterator[tuple[int, str]]:
+    """Split valid TOML into its statements: the shortest runs of whole lines that are valid by themselves."""
+    start, statement = 1, ""
+    for number, line in enumerate(text.split("\n"), 1):
+        statement += line + "\n"
+        try:
+            tomllib.loads(statement)
+        except tomllib.TOMLDecodeError:
+            continue
+        yield start, statement
+        start, statement = number + 1, ""
+
+
+def _header_key(table: Mapping[str, Any]) -> KeyPath:
+    """Return the key of a table header parsed alone: [a.b] is {a: {b: {}}} and [[a]] is {a: [{}]}."""
+    key: KeyPath = ()
+    while table:
+        name, inner = next(iter(table.items()))
+        key = (*key, name)
+        table = inner[0] if isinstance(inner, list) else inner
+    return key
+
+
+def _iter_paths(table: Mapping[str, Any]) -> Iterator[KeyPath]:
+    for name, value in table.items():
+        yield (name,)
+        if isinstance(value, dict):
+            yield from ((name, *key) for key in _iter_paths(value))
+
+
+VARIABLE_PREFIX = "FOXCAST_"
+
+
+VARIABLE_DELIMITER = "__"
+
+
 # ``token_file`` names the file that holds the secret ``token``, ``token_keyring`` its place in the keyring.
 FILE_SUFFIX, KEYRING_SUFFIX = "_file", "_keyring"
-SUFFIXES = (FILE_SUFFIX, KEYRING_SUFFIX)
+
+
+SECRET_SUFFIXES = (FILE_SUFFIX, KEYRING_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
+class EnvironmentVariable:
     """An environment variable that sets one key; its value may be a secret and stays out of the repr."""
 
     name: str
     value: str = field(repr=False)
 
 
-def variable_name(key: Key) -> str:
+def variable_name(key: KeyPath) -> str:
     """Return the name of the environment variable that sets the key."""
-    return PREFIX + DELIMITER.join(str(part) for part in key).upper()
+    return VARIABLE_PREFIX + VARIABLE_DELIMITER.join(str(part) for part in key).upper()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class ConfigSources:
     """What a configuration was read from: a file, and the environment variables by the key that each sets."""
 
-    document: Document = field(default_factory=Document)
-    variables: Mapping[Key, Variable] = field(default_factory=dict)
+    document: TomlDocument = field(default_factory=TomlDocument)
+    variables: Mapping[KeyPath, EnvironmentVariable] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         """The folder that relative paths are beside: that of the file, without a file the working folder."""
         return (Path() if self.document.path is None else self.document.path.parent).absolute()
 
-    def variable(self, key: Key) -> str | None:
+    def variable_of(self, key: KeyPath) -> str | None:
         """Return the name of the environment variable that sets the key or the list around it."""
         around = (key[:end] for end in range(len(key), 0, -1))
         return next((self.variables[part].name for part in around if part in self.variables), None)
 
-    def origin(self, key: Key) -> str:
+    def origin(self, key: KeyPath) -> str:
         """Say where the value of the key comes from: ``env NAME``, ``file:line`` or ``default``."""
-        if name := self.variable(key):
+        if name := self.variable_of(key):
             return f"env {name}"
-        if not holds(self.document.table, key):
+        if not contains_key(self.document.table, key):
             return "default"
-        return f"{self.document.path}:{self.document.line(key)}"
+        return f"{self.document.path}:{self.document.line_of(key)}"
 
-    def place(self, key: Key) -> str:
+    def fault_place(self, key: KeyPath) -> str:
         """Say where to mend the key: its origin, else a variable inside it, else the table that lacks it, if any."""
         if (origin := self.origin(key)) != "default":
             return origin
         inside = (variable.name for part, variable in self.variables.items() if part[: len(key)] == key)
         if name := next(inside, None):
             return f"env {name}"
-        line = self.document.line(key)
+        line = self.document.line_of(key)
         return f"{self.document.path}:{line}" if line else str(self.document.path or "")
 
 
-def holds(value: object, key: Key) -> bool:
+def contains_key(value: object, key: KeyPath) -> bool:
     """Tell whether there is a value at the key inside nested tables and lists."""
     for part in key:
         match value, part:

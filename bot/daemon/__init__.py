@@ -1,1 +1,1 @@
-"""The daemon: what runs when, how it watches over itself, and how it ends. ``serve`` is the place to start reading."""
+"""The daemon: what runs when, how it watches its own health, and how it ends. Start reading at service."""

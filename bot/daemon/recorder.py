@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from bot.daemon.watch import Record
+from bot.daemon.runner import VitalsRecorder
 from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome, Vital
 from bot.errors import StoreError
 from bot.store.database import translated
@@ -71,7 +71,7 @@ class DaemonRecorder:
 class JobRunCollector:
     """Passes each report on and remembers the job runs, in order: for one pass, since a daemon has no last run."""
 
-    record: Record
+    record: VitalsRecorder
     runs: list[JobRun] = field(default_factory=list)
 
     async def __call__(self, vital: Vital, /) -> None:

@@ -1,25 +1,101 @@
-"""Runs one job at a time to its recorded end: whatever it raises, the others go on."""
+"""Runs one job at a time to its recorded end, whatever it raises.
+
+With the limits by which the daemon watches itself and the reasons for which it can end.
+"""
 
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
 
 import structlog
 
-from bot.daemon.watch import Exit, ExitReason, Record
 from bot.domain.vitals import JobRun, Outcome, Vital
 from bot.errors import StoreError, Unavailable, told
 from bot.jobs.job import Job
 from bot.ports import Clock
 
+# How long what runs may take to finish once somebody asked to stop.
+DRAIN_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonLimits:
+    """How the daemon watches over itself; all durations in seconds.
+
+    ``seed`` spreads the slots of this installation apart from those of others; ``notify_socket`` is where the
+    supervisor listens (systemd's NOTIFY_SOCKET), if there is one. The defaults are those of the reliability study,
+    section 3.5. Raises ValueError where the limits are not in the order heartbeat < wake < abort.
+    """
+
+    seed: int = 0
+    notify_socket: str | None = None
+    heartbeat_s: float = 10.0
+    check_every_s: float = 5.0
+    wake_after_s: float = 30.0
+    abort_after_s: float = 120.0
+    clock_step_s: float = 5.0
+    lag_every_s: float = 0.1
+    lag_warn_s: float = 0.25
+    drain_s: float = DRAIN_TIMEOUT_S
+
+    def __post_init__(self) -> None:
+        """Refuse limits under which a healthy daemon would be taken for a dead one."""
+        if not 0.0 < self.heartbeat_s < self.wake_after_s < self.abort_after_s:
+            limits = f"{self.heartbeat_s}, {self.wake_after_s}, {self.abort_after_s} s"
+            message = f"a watch needs heartbeat < wake < abort, got {limits}"
+            raise ValueError(message)
+        intervals = (self.check_every_s, self.clock_step_s, self.lag_every_s, self.lag_warn_s, self.drain_s)
+        if not all(interval > 0.0 for interval in intervals):
+            message = f"the intervals of a watch are positive: {self}"
+            raise ValueError(message)
+
+
+class VitalsRecorder(Protocol):
+    """Where the daemon's reports go, usually the ledger."""
+
+    async def __call__(self, vital: Vital, /) -> None:
+        """Keep one report; a StoreError ends the daemon, since what it does could no longer be recorded."""
+        ...
+
+
+class ExitReason(StrEnum):
+    """Why the daemon, or one pass of it, came to an end."""
+
+    DONE = "every job did its work"
+    FAILED = "a job failed"
+    UNAUTHORIZED = "a job has no credentials that are taken"
+    UNAVAILABLE = "what a job needs is not available now"
+    ASKED = "asked to stop"
+    CUT = "asked to stop, and a job was cut off"
+    STORE = "the store needs a person"
+    STALLED = "the scheduler stood still"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonExit:
+    """The end of a run; ``detail`` names the jobs concerned, or the error with its remedy."""
+
+    reason: ExitReason
+    detail: str = ""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing failed and nothing was cut off."""
+        return self.reason in {ExitReason.DONE, ExitReason.ASKED}
+
+
 log = structlog.get_logger(__name__)
 
+
 # A cut job gets this long to unwind; its ``finally`` blocks are short, its network calls are already cancelled.
-UNWIND_S = 1.0
+UNWIND_TIMEOUT_S = 1.0
 
 
-class Runner:
+class JobRunner:
     """Runs jobs, reports how they ended, and knows why everything has to stop.
 
     ``exit`` stays None until something worse than a failing job happens; ``stop`` is set with it, and is the event
@@ -27,15 +103,15 @@ class Runner:
     work, each with its error in ``errors``.
     """
 
-    def __init__(self, *, clock: Clock, record: Record, stop: asyncio.Event) -> None:
+    def __init__(self, *, clock: Clock, record: VitalsRecorder, stop: asyncio.Event) -> None:
         self.clock = clock
         self.stop = stop
-        self.exit: Exit | None = None
-        self.troubled: dict[str, Outcome] = {}
+        self.exit: DaemonExit | None = None
+        self.failing: dict[str, Outcome] = {}
         self.errors: dict[str, Exception] = {}
-        self.begun: set[str] = set()
-        self._said: dict[str, str] = {}
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self.started: set[str] = set()
+        self._last_details: dict[str, str] = {}
+        self._job_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._record = record
         self._running: dict[asyncio.Task[object], str] = {}
 
@@ -44,29 +120,29 @@ class Runner:
 
         A run of the same job that is under way is waited for.
         """
-        async with self._turns[job.name]:
+        async with self._job_locks[job.name]:
             if not self.stop.is_set():
                 await self._run(job)
 
     async def run_if_free(self, job: Job) -> None:
         """Do as ``run`` does, or nothing while the same job runs."""
-        if not self._turns[job.name].locked():
+        if not self._job_locks[job.name].locked():
             await self.run(job)
 
     async def _run(self, job: Job) -> None:
         started_at, start = self.clock.now(), self.clock.monotonic()
-        self.begun.add(job.name)
-        with self.tracked(job.name):
+        self.started.add(job.name)
+        with self.track(job.name):
             outcome, detail, error = await self._attempt(job)
             took_s = self.clock.monotonic() - start
-            self._tell(job.name, outcome, error)
-            self._tell_news(job.name, detail)
-            await self.report(
+            self._log_outcome(job.name, outcome, error)
+            self._log_detail(job.name, detail)
+            await self.record_vital(
                 JobRun(job=job.name, started_at=started_at, took_s=took_s, outcome=outcome, detail=detail)
             )
 
     @contextmanager
-    def tracked(self, name: str) -> Iterator[None]:
+    def track(self, name: str) -> Iterator[None]:
         """Count what the present task does as running, so that ``drain`` waits for it."""
         if (task := asyncio.current_task()) is None:
             message = f"{name} runs outside any task"
@@ -77,7 +153,7 @@ class Runner:
         finally:
             self._running.pop(task, None)
 
-    async def report(self, vital: Vital) -> None:
+    async def record_vital(self, vital: Vital) -> None:
         """Record the report; give up where the store cannot take it.
 
         This is how a full disk ends the daemon, while a job's own StoreError (a backup that failed, a read that took
@@ -92,7 +168,7 @@ class Runner:
         """Stop everything for this reason; the first one given stands."""
         if self.exit is None:
             log.error("daemon gives up", reason=reason.value, detail=detail)
-            self.exit = Exit(reason=reason, detail=detail)
+            self.exit = DaemonExit(reason=reason, detail=detail)
         self.stop.set()
 
     async def drain(self, limit_s: float) -> list[str]:
@@ -104,7 +180,7 @@ class Runner:
             task.cancel()
         if cut:
             log.warning("jobs cut off", jobs=names, after_s=limit_s)
-            await asyncio.wait(cut, timeout=UNWIND_S)
+            await asyncio.wait(cut, timeout=UNWIND_TIMEOUT_S)
         # One that will not be cancelled is not waited for again.
         self._running.clear()
         return names
@@ -120,33 +196,33 @@ class Runner:
             why = f"stopped after {job.limit}" if limit.expired() else told(error)
             return Outcome.FAILED, why, error
 
-    def _tell(self, name: str, outcome: Outcome, error: Exception | None) -> None:
+    def _log_outcome(self, name: str, outcome: Outcome, error: Exception | None) -> None:
         """Log a job when it breaks and when it heals, not at every run between."""
         if error is None:
             self.errors.pop(name, None)
         else:
             self.errors[name] = error
-        if outcome is self.troubled.get(name, Outcome.DONE):
+        if outcome is self.failing.get(name, Outcome.DONE):
             return
         if outcome is Outcome.DONE:
-            del self.troubled[name]
+            del self.failing[name]
             log.info("job works again", job=name)
             return
-        self.troubled[name] = outcome
+        self.failing[name] = outcome
         if outcome is Outcome.UNAVAILABLE:
             log.warning("job must wait", job=name, why=str(error))
         else:
             log.error("job failed", job=name, exc_info=error)
 
-    def _tell_news(self, name: str, detail: str) -> None:
+    def _log_detail(self, name: str, detail: str) -> None:
         """Log what a job did when that differs from the last time; the ledger has every run."""
-        if name in self.troubled or detail == self._said.get(name):
+        if name in self.failing or detail == self._last_details.get(name):
             return
-        self._said[name] = detail
+        self._last_details[name] = detail
         log.info("job done", job=name, what=detail)
 
 
-def refuse_twins(jobs: Sequence[str]) -> None:
+def require_unique_names(jobs: Sequence[str]) -> None:
     """Raise ValueError for a name that two jobs share: reports could not tell them apart."""
     twins = sorted(name for name, count in Counter(jobs).items() if count > 1)
     if twins:

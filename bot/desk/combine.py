@@ -11,7 +11,7 @@ from bot.domain.question import Question
 
 
 class Pool(StrEnum):
-    """How several trials become one answer; the formulas are in ``bot.science``.
+    """How several trials become one answer; the formulas are in ``bot.stats``.
 
     Shrinkage draws trials that disagree towards what they started from: the crowd's estimate or a base rate. Options
     are pooled by the mean of their shares, the median of them, or (logit mean and shrinkage) the log pool; a curve
@@ -89,8 +89,8 @@ def mixed(
 
 
 def _mixture(predictions: Sequence[Prediction], weights: Sequence[float]) -> Prediction:
-    from bot.science.logit import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
-    from bot.science.pooling import linear_pool  # noqa: PLC0415 - as above
+    from bot.stats.aggregation import linear_pool  # noqa: PLC0415 - as above
+    from bot.stats.logit import logit, sigmoid  # noqa: PLC0415 - numpy, which a single opinion does not need
 
     match predictions[0]:
         case Choice(probabilities=first):
@@ -111,34 +111,36 @@ def _crowd(question: Question) -> TrialPrior | None:
 def _binary(
     opinions: Sequence[Mapping[str, Prediction]], keys: Sequence[str], pool: Pool, prior: TrialPrior | None
 ) -> list[Binary]:
-    from bot.science import aggregate, shrinkage  # noqa: PLC0415 - numpy, which a single trial does not need
+    from bot.stats import aggregation  # noqa: PLC0415 - numpy, which a single trial does not need
 
     rows = [[opinion[key] for key in keys] for opinion in opinions]
     trials = [[p.probability for p in row if isinstance(p, Binary)] for row in rows]
     match pool:
         case Pool.MEAN:
-            whole = aggregate.mean(trials)
+            whole = aggregation.mean_probability(trials)
         case Pool.MEDIAN:
-            whole = aggregate.median(trials)
+            whole = aggregation.median_probability(trials)
         case Pool.LOGIT_MEAN:
-            whole = aggregate.logit_mean(trials)
+            whole = aggregation.logit_mean_probability(trials)
         case Pool.SHRINK:
             kind = prior.source if prior is not None else PriorSource.EVEN
             towards = prior.prediction if prior is not None else None
             center = towards.probability if isinstance(towards, Binary) else 0.5
-            whole = shrinkage.shrink(aggregate.logit_moments(trials), shrinkage.DEFAULT_WEIGHTS[kind], center)
+            whole = aggregation.shrink_to_prior(
+                aggregation.logit_moments(trials), aggregation.DEFAULT_WEIGHTS[kind], center
+            )
     return [Binary(probability) for probability in whole.tolist()]
 
 
 def _distribution(predictions: Sequence[Prediction], pool: Pool) -> Prediction:
-    from bot.science.pooling import linear_pool, log_pool  # noqa: PLC0415 - as above
+    from bot.stats.aggregation import linear_pool, logarithmic_pool  # noqa: PLC0415 - as above
 
     if isinstance(predictions[0], Choice):
         options = tuple(predictions[0].probabilities)
         masses = [[p.probabilities[option] for option in options] for p in predictions if isinstance(p, Choice)]
         if pool is Pool.MEDIAN:
             return Choice(_middle_shares(options, masses))
-        shares = linear_pool(masses) if pool is Pool.MEAN else log_pool(masses)
+        shares = linear_pool(masses) if pool is Pool.MEAN else logarithmic_pool(masses)
         return Choice(dict(zip(options, shares.tolist(), strict=True)))
     cdfs = [p.cdf for p in predictions if isinstance(p, Curve)]
     if pool is Pool.MEDIAN:

@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.parts import Gauge, Shelf
 from bot.domain.prompt import Tool
 from bot.domain.question import Question
 from bot.domain.research import SourcePolicy
 
 
-def policy_for(question: Question, section: DeskSection, parts: Iterable[Gauge | Shelf]) -> SourcePolicy:
+def policy_for(question: Question, section: ResearchSection, parts: Iterable[Gauge | Shelf]) -> SourcePolicy:
     """Return the policy for a question; what its table in config leaves out is as the plugin says that serves it.
 
     The table is that of the question's source, or of its venue where it has no source.

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.addresses import links_in
 from bot.desk.bench import TrialBench
 from bot.desk.leaks.blocks import Blocks, blocks_of
@@ -50,7 +50,7 @@ class Workshop:
     part of that configuration.
     """
 
-    section: DeskSection
+    section: ResearchSection
     fetcher: Fetcher
     reader: PageReader
     ledger: Ledger

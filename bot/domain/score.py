@@ -56,7 +56,7 @@ class Rule:
     digits: int = 4
 
 
-# Of each kind, the rule by which it is judged first; scales in the docstrings of bot.science.
+# Of each kind, the rule by which it is judged first; scales in the docstrings of bot.stats.
 RULES = {
     rule.name: rule
     for rule in (

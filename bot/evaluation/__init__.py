@@ -1,1 +1,4 @@
-"""Evaluation of forecasts: backtests, replay, explanations, comparisons and reports."""
+"""Evaluation of forecasters and forecasts.
+
+Backtests, scored files and reports, replays, comparisons, explanations and leak audits.
+"""

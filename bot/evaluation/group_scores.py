@@ -9,11 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from bot.lab.kinds import RESAMPLES, Span
-from bot.lab.rows import Row
-from bot.science.arrays import FloatArray, encode
-from bot.science.bootstrap import Interval, Resamples, differences, intervals, resample_means, to_index
-from bot.science.brier import base_rate, brier_scores, index_of_brier
+from bot.evaluation.score_report import RESAMPLES, ScoreInterval
+from bot.evaluation.score_rows import BinaryScoreRow
+from bot.stats.arrays import FloatArray, encode_keys
+from bot.stats.bootstrap import (
+    BootstrapResamples,
+    ConfidenceInterval,
+    confidence_intervals,
+    method_differences,
+    resample_means,
+    to_brier_index,
+)
+from bot.stats.scores import brier_scores, index_from_brier, mean_outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +30,7 @@ class CrowdComparison:
     n: int
     brier_index: float
     crowd_brier_index: float
-    gain: Span
+    gain: ScoreInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,30 +40,30 @@ class GroupScore:
     n: int
     base_rate: float
     brier: float
-    brier_index: Span
+    brier_index: ScoreInterval
     crowd: CrowdComparison | None
 
 
-def score_groups(groups: Mapping[str, Sequence[Row]], rng: Generator) -> dict[str, GroupScore]:
+def score_groups(groups: Mapping[str, Sequence[BinaryScoreRow]], rng: Generator) -> dict[str, GroupScore]:
     """Return the standing of each group by name, horizons in the order of their days."""
     return {name: score_group(groups[name], rng) for name in sorted(groups, key=_group_order)}
 
 
-def score_group(rows: Sequence[Row], rng: Generator) -> GroupScore:
+def score_group(rows: Sequence[BinaryScoreRow], rng: Generator) -> GroupScore:
     """Score one group of at least one row; intervals resample whole series."""
     outcomes = [row.outcome for row in rows]
     scores = brier_scores([row.probability for row in rows], outcomes)
-    drawn = to_index(_resampled_means({"forecast": scores}, rows, rng))
+    drawn = to_brier_index(_resampled_means({"forecast": scores}, rows, rng))
     return GroupScore(
         n=len(rows),
-        base_rate=base_rate(outcomes),
+        base_rate=mean_outcome(outcomes),
         brier=float(scores.mean()),
-        brier_index=_to_span(intervals(drawn)[0]),
+        brier_index=_to_span(confidence_intervals(drawn)[0]),
         crowd=_compare_with_crowd([row for row in rows if row.crowd is not None], rng),
     )
 
 
-def _compare_with_crowd(rows: Sequence[Row], rng: Generator) -> CrowdComparison | None:
+def _compare_with_crowd(rows: Sequence[BinaryScoreRow], rng: Generator) -> CrowdComparison | None:
     if not rows:
         return None
     outcomes = [row.outcome for row in rows]
@@ -64,27 +71,29 @@ def _compare_with_crowd(rows: Sequence[Row], rng: Generator) -> CrowdComparison 
         "forecast": brier_scores([row.probability for row in rows], outcomes),
         "crowd": brier_scores([row.crowd or 0.0 for row in rows], outcomes),
     }
-    (gain,) = differences(to_index(_resampled_means(scores, rows, rng)), "crowd")
+    (gain,) = method_differences(to_brier_index(_resampled_means(scores, rows, rng)), "crowd")
     return CrowdComparison(
         n=len(rows),
-        brier_index=float(index_of_brier(scores["forecast"].mean())),
-        crowd_brier_index=float(index_of_brier(scores["crowd"].mean())),
+        brier_index=float(index_from_brier(scores["forecast"].mean())),
+        crowd_brier_index=float(index_from_brier(scores["crowd"].mean())),
         gain=_to_span(gain.interval),
     )
 
 
-def _resampled_means(scores: Mapping[str, FloatArray], rows: Sequence[Row], rng: Generator) -> Resamples:
+def _resampled_means(
+    scores: Mapping[str, FloatArray], rows: Sequence[BinaryScoreRow], rng: Generator
+) -> BootstrapResamples:
     return resample_means(
         np.column_stack([*scores.values()]),
         [*scores],
         resamples=RESAMPLES,
         rng=rng,
-        clusters=encode(row.series for row in rows).codes,
+        clusters=encode_keys(row.series for row in rows).codes,
     )
 
 
-def _to_span(found: Interval) -> Span:
-    return Span(estimate=found.estimate, low=found.low, high=found.high)
+def _to_span(found: ConfidenceInterval) -> ScoreInterval:
+    return ScoreInterval(estimate=found.estimate, low=found.low, high=found.high)
 
 
 def _group_order(name: str) -> tuple[int, str]:

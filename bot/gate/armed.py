@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from bot.config.choose import ChooseTable
-from bot.config.llm import RoleSection
-from bot.config.model import Config
-from bot.config.plugin_settings import recorded, settings_of
+from bot.config.llm_schema import RoleSection
+from bot.config.plugin_settings import load_plugin_settings, recordable_settings
+from bot.config.schema import Config
+from bot.config.venue_schema import ChooseTable
 from bot.domain.permission import Arm
 from bot.domain.step import Json
 from bot.errors import ConfigError
@@ -94,7 +94,7 @@ def _leading(config: Config, venue: str, offered: Offered) -> set[str]:
         spec = specs.get(name)
         if name not in found and spec is not None and spec.members is not None:
             with suppress(ConfigError):
-                waiting += spec.members(settings_of(spec, config))
+                waiting += spec.members(load_plugin_settings(spec, config))
         found.add(name)
     return found
 
@@ -139,7 +139,7 @@ def _when(chosen: ChooseTable) -> Json:
 
 def _forecaster(config: Config, name: str, used: Iterable[Configurable[Any]]) -> Json:
     known = any(spec.table is Table.FORECASTERS and spec.name == name for spec in used)
-    return config.forecaster(name).model_dump(mode="json", exclude={"settings"} if known else None)
+    return config.forecaster_table(name).model_dump(mode="json", exclude={"settings"} if known else None)
 
 
 def _made_by(spec: Configurable[Any]) -> str:
@@ -150,7 +150,7 @@ def _made_by(spec: Configurable[Any]) -> str:
 def _in_effect(spec: Configurable[Any], config: Config) -> Json:
     """Return the settings of a plugin, but for secrets; which model answers under another key is the same."""
     try:
-        return recorded(settings_of(spec, config))
+        return recordable_settings(load_plugin_settings(spec, config))
     except ConfigError:
         return _UNREADABLE
 
@@ -176,7 +176,7 @@ def credentials_digest(config: Config, spec: Configurable[Any]) -> str:
 def _secrets(specs: Iterable[Configurable[Any]], config: Config) -> Iterator[str]:
     for spec in specs:
         try:
-            yield from _hidden(spec.name, settings_of(spec, config))
+            yield from _hidden(spec.name, load_plugin_settings(spec, config))
         except ConfigError:
             yield _UNREADABLE
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from bot.config.model import CapsSection
+from bot.config.venue_schema import CapsSection
 from bot.domain.submission import Hold
 from bot.gate.case import Case, exposure_of
 

@@ -5,9 +5,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import inf
 
-from bot.config.choose import ChooseTable, ExcludeSection
-from bot.config.model import BankrollSection, CapsSection, TradingSection
-from bot.config.remarks import REMARK
+from bot.config.venue_schema import (
+    DEFAULT_COMMENT,
+    BankrollSection,
+    CapsSection,
+    ChooseTable,
+    ExcludeSection,
+    TradingSection,
+)
 from bot.domain.forecast import Forecast
 from bot.domain.order import Order, Plan, Side
 from bot.domain.permission import Approval, Arm, Exposure, Usage
@@ -44,7 +49,7 @@ class Lane:
     close_margin: timedelta = timedelta()
     approval: timedelta = timedelta(hours=12)
     comment: bool = False
-    template: str = REMARK
+    template: str = DEFAULT_COMMENT
     digest: str = ""
     choose: tuple[ChooseTable, ...] = ()
     exclude: ExcludeSection = field(default_factory=ExcludeSection)
@@ -57,12 +62,12 @@ class Lane:
 
     def leader(self, question: Question) -> str:
         """Return whose forecast of a question leaves."""
-        return next((table.forecasters[0] for table in self.choose if table.fits(question)), self.primary)
+        return next((table.forecasters[0] for table in self.choose if table.matches(question)), self.primary)
 
     def excludes(self, question: Question, order: Order | None) -> str | None:
         """Say why a question is left out, or nothing; what is held of it may be sold."""
         sells = order is not None and order.side is Side.SELL
-        return None if sells else self.exclude.why(question)
+        return None if sells else self.exclude.exclusion_reason(question)
 
     @property
     def live(self) -> bool:

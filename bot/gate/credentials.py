@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from bot.body import quoted
 from bot.domain.step import Json
 from bot.domain.wire import Reply, Request
 from bot.errors import HttpRefusal, Rejected, Unauthorized
+from bot.net.response_body import quote_reply
 from bot.ports import Clock, Http, Wire
 from bot.store import stops
 from bot.store.audit import AuditRow
@@ -68,7 +68,7 @@ class VenueCredentials:
         self._refusals = [one for one in self._refusals if now - one < WINDOW] + [now]
         if len(self._refusals) < self.final:
             return
-        why = f"the credentials were refused (status {refusal.status}{quoted(refusal.body, sentence=True)})"
+        why = f"the credentials were refused (status {refusal.status}{quote_reply(refusal.body, sentence=True)})"
         # Before anything is awaited: who asks meanwhile must not ask.
         self.refused = why
         made = Stop(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.gate.armed import Offered, config_digest
 from bot.gate.case import Lane
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from bot.config.model import CapsSection
+from bot.config.venue_schema import CapsSection
 from bot.store.audit import Head
 
 UNSEEN = "was not looked at yet"

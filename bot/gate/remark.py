@@ -7,7 +7,7 @@ looks like a key is left out; and the values of configured secrets never pass.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from bot.config.remarks import REMARK
+from bot.config.venue_schema import DEFAULT_COMMENT
 from bot.domain.belief import Belief, Evidence
 from bot.domain.curves import quantiles_of
 from bot.domain.forecast import Forecast, Trial
@@ -37,7 +37,7 @@ def remark(
     trials: Sequence[Trial],
     *,
     order: Order | None = None,
-    template: str = REMARK,
+    template: str = DEFAULT_COMMENT,
 ) -> str:
     """Return the comment on a forecast, and on the order that came of it, in the words of the template.
 

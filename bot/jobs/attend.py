@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from bot.config.nearest import instead
+from bot.core.nearest_names import suggest_names
 from bot.desk.desk import cutoff_of
 from bot.domain.question import Question
 from bot.domain.request import (
@@ -156,7 +156,7 @@ async def _make_due(parts: Attending, request: ForecastQuestion) -> str:
     ledger, name, now = parts.ledger, request.forecaster, parts.clock.now()
     if name not in parts.seats:
         message = (
-            f"the forecaster {name} is not open here ({instead(name, parts.seats)}); to use it, name it among "
+            f"the forecaster {name} is not open here ({suggest_names(name, parts.seats)}); to use it, name it among "
             "the forecasters of a venue and start the daemon again, or ask while no daemon runs"
         )
         raise Rejected(message)

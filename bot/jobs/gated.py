@@ -20,23 +20,23 @@ from bot.domain.question import Question
 from bot.jobs.calibrate import Calibrated
 from bot.jobs.learn import KEPT, day_of
 from bot.ports import Clock
-from bot.science.arrays import DateArray
-from bot.science.calibration_gate import GateDecision, GatePolicy, History, decide
-from bot.science.platt import calibration_rows
+from bot.stats.arrays import DateArray
+from bot.stats.calibration import calibration_rows
+from bot.stats.calibration_gate import CalibrationDecision, CalibrationHistory, CalibrationPolicy, decide_calibration
 from bot.store.codec import Form
 from bot.store.ledger import Ledger
 from bot.store.scores import Answered
 
 log = structlog.get_logger()
 
-DECISION: Form[GateDecision] = Form("calibration decision", GateDecision)
+DECISION: Form[CalibrationDecision] = Form("calibration decision", CalibrationDecision)
 
 
 class Decided(NamedTuple):
     """A decision in use, with its digest in the ledger."""
 
     digest: str
-    gate: GateDecision
+    gate: CalibrationDecision
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class GatedCalibrator:
 
     ledger: Ledger
     clock: Clock
-    policy: GatePolicy = field(default_factory=GatePolicy)
+    policy: CalibrationPolicy = field(default_factory=CalibrationPolicy)
     _decided: OrderedDict[tuple[str, str, datetime], Decided | None] = field(default_factory=OrderedDict)
     _deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -101,13 +101,13 @@ def calibration_name(forecaster: str, family: str) -> str:
     return f"calibration:{forecaster}:{family}"
 
 
-def _decide(answered: Answered, before: datetime, policy: GatePolicy) -> GateDecision:
-    history = History(
+def _decide(answered: Answered, before: datetime, policy: CalibrationPolicy) -> CalibrationDecision:
+    history = CalibrationHistory(
         rows=calibration_rows(answered.raw, answered.outcome, answered.source),
         made_on=_days(answered.cutoff),
         resolved_on=_days(answered.resolved_at),
     )
-    return decide(history, before=before.date(), policy=policy)
+    return decide_calibration(history, before=before.date(), policy=policy)
 
 
 def _days(moments: tuple[datetime, ...]) -> DateArray:

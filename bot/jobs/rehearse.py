@@ -15,8 +15,8 @@ from bot.domain.wire import Reply, Request
 from bot.errors import FoxcastError, Rejected, StoreError
 from bot.gate.case import Case
 from bot.gate.remark import remark
+from bot.net.rate_limit import RateLimiter
 from bot.ports import Sealer, Submitter, Wire
-from bot.rates import Rates
 from bot.redact import hide
 from bot.store.ledger import Ledger
 
@@ -43,7 +43,7 @@ class NoWire:
 
 
 @asynccontextmanager
-async def no_wire(*, rates: Rates) -> AsyncIterator[Wire]:
+async def no_wire(*, rates: RateLimiter) -> AsyncIterator[Wire]:
     """Open a wire that sends nothing; the rates are not used."""
     del rates
     yield NoWire()

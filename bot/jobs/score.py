@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.domain.score import CROWD, Score
-from bot.judging import Answer, marks_of
 from bot.ports import Clock
+from bot.stats.scoring_rules import ResolvedPrediction, score_predictions
 from bot.store.ledger import Ledger
 from bot.store.scores import Scorable
 
@@ -32,8 +32,8 @@ async def score(parts: Scoring) -> str:
 def scores_of(scorables: Sequence[Scorable]) -> list[Score]:
     """Return the scores of each forecast by the rules for its kind and, where there was one, of the crowd."""
     crowds = [(item, item.crowd) for item in scorables if item.crowd is not None]
-    own = marks_of([Answer(item.prediction, item.shape, item.outcome) for item in scorables])
-    theirs = marks_of([Answer(crowd, item.shape, item.outcome) for item, crowd in crowds])
+    own = score_predictions([ResolvedPrediction(item.prediction, item.shape, item.outcome) for item in scorables])
+    theirs = score_predictions([ResolvedPrediction(crowd, item.shape, item.outcome) for item, crowd in crowds])
     marked = [
         *((item, "", marks) for item, marks in zip(scorables, own, strict=True)),
         *((item, CROWD, marks) for (item, _), marks in zip(crowds, theirs, strict=True)),

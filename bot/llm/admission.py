@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bot.config.llm import ProviderSection
+from bot.config.llm_schema import ProviderSection
 from bot.ports import Clock
 
 MINUTE_S = 60.0

@@ -6,7 +6,7 @@ The port does not demand it. A provider that knows its models offers a method ``
 
 from typing import cast
 
-from bot.config.llm import RoleSection
+from bot.config.llm_schema import RoleSection
 from bot.domain.prompt import ModelDefaults, Sampling
 from bot.errors import ContractError, FoxcastError
 from bot.llm.faults import named

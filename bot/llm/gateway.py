@@ -12,7 +12,7 @@ from typing import TypedDict, Unpack
 
 import structlog
 
-from bot.config.llm import LlmSection, ProviderSection, RoleSection
+from bot.config.llm_schema import LlmSection, ProviderSection, RoleSection
 from bot.domain.conduct import Conduct
 from bot.domain.inquiry import Charge, Inquiry
 from bot.domain.prompt import Answer, Dialect, Finish

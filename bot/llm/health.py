@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from bot.config.llm import HealthSection
+from bot.config.llm_schema import HealthSection
 from bot.domain.conduct import Conduct
 from bot.domain.inquiry import Charge
 from bot.ports import Clock

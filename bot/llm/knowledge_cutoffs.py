@@ -12,7 +12,7 @@ from datetime import date
 from functools import cache
 from importlib import resources
 
-from bot.config.llm import LlmSection
+from bot.config.llm_schema import LlmSection
 from bot.discovery import BUILT_IN
 from bot.llm.roles import name_of
 

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bot.config.llm import ProviderSection
+from bot.config.llm_schema import ProviderSection
 from bot.errors import FoxcastError, QuotaExhausted, ServerUnreachable, Unavailable
 from bot.llm.breaker import MOMENT_S, Breaker, Passage, Turn, Verdict
 from bot.llm.errands import Alarm

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bot.config.llm import ProviderSection
+from bot.config.llm_schema import ProviderSection
 from bot.domain.prompt import Completion, ModelDefaults
 from bot.errors import ContractError, FoxcastError, QuotaExhausted, Unavailable
 from bot.llm.admission import Queue

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bot.config.llm import ModelSection
+from bot.config.llm_schema import ModelSection
 from bot.domain.prompt import Completion, Price
 from bot.errors import ConfigError, ContractError, FoxcastError
 from bot.llm.faults import named

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from bot.config.llm import LlmSection
+from bot.config.llm_schema import LlmSection
 from bot.ports import Clock
 from bot.store.calls import Spent
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from bot.config.llm import LlmSection, ModelSection, RoleSection
-from bot.config.nearest import instead
+from bot.config.llm_schema import LlmSection, ModelSection, RoleSection
+from bot.core.nearest_names import suggest_names
 from bot.domain.prompt import Dialect, Prompt
 from bot.errors import ConfigError
 
@@ -47,7 +47,7 @@ class Roles:
         if table := self.section.roles.get(name):
             return table
         message = (
-            f"no model plays the role {name!r} ({instead(name, self.section.roles)}); add to config.toml: "
+            f"no model plays the role {name!r} ({suggest_names(name, self.section.roles)}); add to config.toml: "
             f'[llm.roles.{name}] model = "PROVIDER:NAME"'
         )
         raise ConfigError(message)
@@ -75,6 +75,6 @@ class Roles:
 
     def _unknown(self, where: str, provider: str) -> str:
         return (
-            f"{where}: no enabled plugin offers a provider {provider!r} ({instead(provider, self.providers)}); "
+            f"{where}: no enabled plugin offers a provider {provider!r} ({suggest_names(provider, self.providers)}); "
             "correct the name, or name the plugin that offers it in plugins"
         )

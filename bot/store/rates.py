@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlite_utils import Database
 
 from bot.errors import StoreError
-from bot.rates import Spent
+from bot.net.rate_limit import RateUsage
 from bot.store.codec import moment, stamp
 from bot.store.runs import Runs
 
@@ -21,17 +21,17 @@ FREE_AT = "select name, free_at from rate order by name"
 
 @dataclass(frozen=True, slots=True)
 class RateStates:
-    """Implements ``bot.rates.RateBook`` in the ledger; writes that wait for the disk share a commit."""
+    """Implements ``bot.net.rate_limit.RateUsageStore`` in the ledger; writes that wait for the disk share a commit."""
 
     writer: Runs
     readers: Runs
 
-    async def load(self, name: str) -> Spent | None:
+    async def load(self, name: str) -> RateUsage | None:
         """Return what was kept last under the name; raises StoreError for a row that is none of ours."""
         body = await self.readers.run(lambda database: _load(database, name))
         return None if body is None else spent_in(name, body)
 
-    async def keep(self, name: str, spent: Spent, *, free_at: datetime) -> None:
+    async def save(self, name: str, spent: RateUsage, *, free_at: datetime) -> None:
         """Replace what is kept under the name."""
         row = (name, stamp(free_at), spent_text(spent))
         await self.writer.run(lambda database: _keep(database, row))
@@ -52,7 +52,7 @@ def _keep(database: Database, row: tuple[str, str | None, str]) -> None:
     database.conn.execute(KEEP, row)
 
 
-def spent_text(spent: Spent) -> str:
+def spent_text(spent: RateUsage) -> str:
     """Return what was used as JSON text."""
     plain = {
         "at": stamp(spent.at),
@@ -65,11 +65,11 @@ def spent_text(spent: Spent) -> str:
     return json.dumps(plain, separators=(",", ":"), allow_nan=False)
 
 
-def spent_in(name: str, body: str) -> Spent:
+def spent_in(name: str, body: str) -> RateUsage:
     """Read what ``spent_text`` wrote; raises StoreError."""
     try:
         plain = json.loads(body)
-        return Spent(
+        return RateUsage(
             at=moment(plain["at"]),
             monotonic_s=float(plain["monotonic_s"]),
             out=int(plain["out"]),

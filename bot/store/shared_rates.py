@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from bot.errors import StoreError
-from bot.rates import Spent
+from bot.net.rate_limit import RateUsage
 from bot.store.database import translated
 from bot.store.rates import spent_in, spent_text
 
@@ -30,13 +30,13 @@ _NUMBERS = count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRates:
-    """Implements ``bot.rates.OtherUse``; ``name`` is that of this program among the others."""
+    """Implements ``bot.net.rate_limit.SharedRateUsage``; ``name`` is that of this program among the others."""
 
     folder: Path
     name: str = field(default_factory=lambda: f"{os.getpid()}-{next(_NUMBERS)}")
 
     @contextmanager
-    def locked(self, rate: str) -> Iterator[bool]:
+    def try_lock(self, rate: str) -> Iterator[bool]:
         """Hold the lock of a rate, where nobody else does at this moment; raises StoreError."""
         place = self._place(rate)
         with translated(place):
@@ -52,7 +52,7 @@ class SharedRates:
         finally:
             os.close(handle)
 
-    def others(self, rate: str, *, now: datetime) -> Sequence[Spent]:
+    def other_usage(self, rate: str, *, now: datetime) -> Sequence[RateUsage]:
         """Return what the others have used, as they noted it last; files of long ago are taken away."""
         found = []
         for file in self._place(rate).glob("*.json"):
@@ -66,7 +66,7 @@ class SharedRates:
                     file.unlink()
         return found
 
-    def keep(self, rate: str, spent: Spent) -> None:
+    def save(self, rate: str, spent: RateUsage) -> None:
         """Note what this program has used; raises StoreError."""
         file = self._place(rate) / f"{self.name}.json"
         with translated(file):

@@ -19,10 +19,10 @@ from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Message, Prompt, Sampling, Speaker, Tool, ToolCall
 from bot.domain.step import Json
 from bot.errors import ContractError, FoxcastError, Unavailable
-from bot.http import HttpReader
 from bot.llm.defaults import defaults_of
 from bot.llm.faults import is_unreached, may_be_billed
 from bot.llm.place import place_of
+from bot.net.client import RetryingHttpClient
 from bot.ports import Llm
 from bot.specs import API_VERSION, ModelSpec, Settings, Workplace
 from bot.testing.model_replies import ANSWERS, BROKEN_OFF, FAILURES
@@ -60,7 +60,7 @@ class ModelContract:
     async def opened(self, base_url: str, folder: Path = Path()) -> AsyncIterator[Llm]:
         """Open the provider on real HTTP."""
         clock = SystemClock()
-        async with HttpReader(clock=clock, random=SeededRandom(1)) as http:
+        async with RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http:
             workplace = Workplace(clock=clock, http=http, folder=folder)
             opening: AbstractAsyncContextManager[Llm] = self.spec.open(self.settings_for(base_url), workplace)
             async with opening as llm:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from bot.errors import FoxcastError, Unavailable
-from bot.fetch.fetcher import DEFAULT_LIMITS, FetchLimits, GuardedFetcher
+from bot.net.web.fetcher import DEFAULT_FETCH_LIMITS, FetchLimits, GuardedFetcher
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -114,7 +114,7 @@ class LoopbackWeb:
         for name, answers in page.hosts.items():
             self.names[name] = list(answers)
 
-    def fetcher(self, clock: Clock, limits: FetchLimits = DEFAULT_LIMITS) -> GuardedFetcher:
+    def fetcher(self, clock: Clock, limits: FetchLimits = DEFAULT_FETCH_LIMITS) -> GuardedFetcher:
         """Return a real fetcher to which this is the web."""
         return GuardedFetcher(clock, resolver=self.resolve, route=self.route, limits=limits)
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import fsum
 
-from bot.api import Example, Hindsight, Json, LeakError, loss_of
+from bot.api import Example, Hindsight, Json, LeakError, prediction_loss
 from plugins.ensemble.settings import EnsembleSettings
 
 # The key for all venues together; no venue can have it as its name.
@@ -76,7 +76,7 @@ def _by_venue(pasts: Sequence[Hindsight], members: Sequence[str], before: dateti
     """Return the losses on each target that all members answered, by venue and of all venues."""
     losses: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for past in _known(pasts, before):
-        loss = loss_of(past.prediction, past.question.shape, past.outcome)
+        loss = prediction_loss(past.prediction, past.question.shape, past.outcome)
         if past.forecaster in members and loss is not None:
             losses[str(past.question.ref), past.resolution.target][past.forecaster] = loss
     found: defaultdict[str, list[Losses]] = defaultdict(list)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from bot.api import Clock, ContractError, Http, Json, NotFound, Rejected, Stamps, Unauthorized, Unavailable
+from bot.api import CacheBuster, Clock, ContractError, Http, Json, NotFound, Rejected, Unauthorized, Unavailable
 from plugins.manifold.settings import ManifoldSettings
 
 MAX_BYTES = 40_000_000
@@ -63,7 +63,7 @@ class Client:
     def __init__(self, settings: ManifoldSettings, http: Http, clock: Clock) -> None:
         self._settings = settings
         self._http = http
-        self._stamps = Stamps(clock)
+        self._stamps = CacheBuster(clock)
 
     def stamp_ms(self) -> int:
         """Return the time in milliseconds, but never the same twice."""

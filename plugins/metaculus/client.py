@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import structlog
 
-from bot.api import Clock, ContractError, Http, Json, Stamps, Unauthorized
+from bot.api import CacheBuster, Clock, ContractError, Http, Json, Unauthorized
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.terms import TABLE
 
@@ -53,7 +53,7 @@ class Client:
     def __init__(self, settings: MetaculusSettings, http: Http, clock: Clock) -> None:
         self._settings = settings
         self._http = http
-        self._stamps = Stamps(clock)
+        self._stamps = CacheBuster(clock)
         self._headers = headers_of(settings)
 
     async def get(self, path: str, parameters: Parameters | None = None) -> Json:

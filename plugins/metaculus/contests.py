@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from bot.api import ContestStanding, ContractError, FoxcastError, NotFound, Rejected, nearest
+from bot.api import ContestStanding, ContractError, FoxcastError, NotFound, Rejected, nearest_names
 from plugins.metaculus.client import Client
 from plugins.metaculus.raw import RawLeaderboard, RawTournament, parsed
 from plugins.metaculus.terms import TABLE
@@ -35,7 +35,7 @@ async def unknown_tournament(client: Client, name: str | int) -> str:
         log.info("tournaments cannot be listed", error=str(error))
         return told
     titles = {word: one for one in listed for word in (one.slug or "", one.name, str(one.id)) if word}
-    near = dict.fromkeys(titles[word].slug or str(titles[word].id) for word in nearest(str(name), titles))
+    near = dict.fromkeys(titles[word].slug or str(titles[word].id) for word in nearest_names(str(name), titles))
     titled = {one.slug or str(one.id): one.name for one in listed}
     return f"{told}; near it: {', '.join(f'{slug} ({titled[slug]})' for slug in near)}" if near else told
 

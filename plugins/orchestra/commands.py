@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api import explained, require_maker
+from bot.api import explain_forecast, require_forecaster_kind
 from plugins.orchestra.account import HEADING
 from plugins.orchestra.crew import ORCHESTRATOR
 from plugins.orchestra.tools import own_tools
@@ -26,12 +26,12 @@ def orchestra(
     whole: Annotated[bool, typer.Option("--whole", help="Show all that each move brought.")] = False,
 ) -> None:
     """Show who made which move in a forecast, how each subagent ended, and what was left of the budgets."""
-    typer.echo("\n".join(transcript(by_an_orchestra(explained(ctx, forecast)), whole=whole)))
+    typer.echo("\n".join(transcript(by_an_orchestra(explain_forecast(ctx, forecast)), whole=whole)))
 
 
 def by_an_orchestra(found: Found) -> Found:
     """Return what is on record of a forecast where an orchestra made it, under whatever name; raises ConfigError."""
-    require_maker(found, "an orchestra", keys=("subagents",), is_played=partial(_is_played, found))
+    require_forecaster_kind(found, "an orchestra", keys=("subagents",), is_played=partial(_is_played, found))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from bot.api import ConfigError, explained, require_maker
+from bot.api import ConfigError, explain_forecast, require_forecaster_kind
 from plugins.society import minutes
 from plugins.society.interventions import Interventions
 from plugins.society.loading import SHIPPED, parsed, read_text, shipped, warnings
@@ -98,10 +98,10 @@ def _require_use(deed: Deed, given: list[str], html: Path | None) -> None:
 
 def _tried(ctx: typer.Context, name: str) -> dict[str, Any]:
     """Return what is on record of a forecast by a court, under whatever name; raises ConfigError for any other."""
-    found = explained(ctx, name)
+    found = explain_forecast(ctx, name)
     moves = {step["action"]["name"] for trial in found["trials"] for step in trial["steps"]}
     is_played = partial(moves.issubset, {*ActionType, SEVERAL})
-    require_maker(found, "a court", keys=("scenario",), is_played=is_played)
+    require_forecaster_kind(found, "a court", keys=("scenario",), is_played=is_played)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api import explained, require_maker
+from bot.api import explain_forecast, require_forecaster_kind
 
 Found = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ def team(
     forecasts: Annotated[list[str], typer.Argument(metavar="FORECAST...", help="The ids of forecasts by a team.")],
 ) -> None:
     """Show what a team did; of several forecasts, efficiency and score in a table."""
-    found = [by_a_team(explained(ctx, name)) for name in forecasts]
+    found = [by_a_team(explain_forecast(ctx, name)) for name in forecasts]
     typer.echo("\n".join(transcript(found[0]) if len(found) == 1 else table(found)))
 
 
@@ -32,7 +32,7 @@ def by_a_team(found: Found) -> Found:
     steps = (step for trial in found["trials"] for step in trial["steps"])
     # Each step of a team is somebody's.
     is_played = partial(all, ("agent" in _arguments(step) for step in steps))
-    require_maker(found, "a team", keys=("members", "goals"), is_played=is_played)
+    require_forecaster_kind(found, "a team", keys=("members", "goals"), is_played=is_played)
     return found
 
 

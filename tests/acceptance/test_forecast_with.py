@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.app import folder_of
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.store.lock import instance_lock
 from tests.acceptance.conftest import Foxcast, Inside, installed
 from tests.acceptance.scripted import HARBOUR, RAIN

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.app import App, open_app
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.registry import load_registry
 from bot.testing.clock import FakeClock
 from tests.acceptance.conftest import Foxcast, Inside, installed

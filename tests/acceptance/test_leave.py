@@ -9,7 +9,7 @@ import pytest
 
 from bot.app import LEDGER_FILE, folder_of
 from bot.clock import SystemClock
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.gate.brake import STOP_FILE
 from bot.gate.lanes import lanes_in
 from bot.jobs.attend import Attending, attend

@@ -47,13 +47,13 @@ OWNERS = {
             "requests",
             "urllib.request",
         ),
-        ("bot.http", "bot.fetch"),
+        ("bot.net.client", "bot.net.web"),
     ),
     # What must not be repeated goes over a wire of its own.
-    "httpx": ("bot.http", "bot.fetch", "bot.wire"),
-    "websockets": ("bot.sockets", "bot.testing"),
+    "httpx": ("bot.net.client", "bot.net.web", "bot.net.write_client"),
+    "websockets": ("bot.net.websocket", "bot.testing"),
     # The supervisor is told about life and readiness over a local socket.
-    "socket": ("bot.http", "bot.fetch", "bot.daemon", "bot.testing.network"),
+    "socket": ("bot.net.client", "bot.net.web", "bot.daemon", "bot.testing.network"),
     # Environment variables are read and checked once.
     # One provider's library takes two switches from the environment, which must be set before it is imported.
     "os.environ": ("bot.config", "plugins.models"),

@@ -23,7 +23,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
 
 
 def test_a_heavy_import_would_be_seen() -> None:
-    assert "numpy" in _loaded_by("bot.science.logit")
+    assert "numpy" in _loaded_by("bot.stats.logit")
 
 
 def test_no_test_connects_beyond_this_machine() -> None:

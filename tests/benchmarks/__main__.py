@@ -8,7 +8,7 @@ from importlib import import_module
 
 import structlog
 
-from bot.config.process import settle_process
+from bot.config.process_setup import configure_process
 from tests.benchmarks.figures import Size, say
 
 NAMES = (
@@ -35,7 +35,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.names) - {*NAMES}:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
-    settle_process()
+    configure_process()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     load = os.getloadavg()[0]
     say("machine", f"{os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}")

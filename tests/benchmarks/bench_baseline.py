@@ -9,7 +9,7 @@ from time import perf_counter
 
 from bot.app import App, open_app
 from bot.clock import SystemClock
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.desk.desk import TrialDesk, cutoff_of
 from bot.domain.learning import Fitted
 from bot.domain.question import Question

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from bot.clock import SeededRandom, SystemClock
-from bot.config.llm import LlmSection
+from bot.config.llm_schema import LlmSection
 from bot.domain.inquiry import Charge, Inquiry
 from bot.domain.prompt import Completion, Message, Price, Prompt, Sampling, Speaker, Tool
 from bot.llm.gateway import Gateway, open_gateway

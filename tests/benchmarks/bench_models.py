@@ -16,7 +16,7 @@ import psutil
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Message, Prompt, Sampling, Speaker
 from bot.domain.step import Json
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.specs import Workplace
 from plugins.models.litellm import LitellmSettings, open_litellm
 from plugins.models.openai_compatible import OpenAiCompatibleSettings, open_openai_compatible
@@ -108,7 +108,7 @@ async def _raw(base_url: str) -> AsyncIterator[Call]:
 
 @asynccontextmanager
 async def _posted(base_url: str) -> AsyncIterator[Call]:
-    async with HttpReader(clock=SystemClock(), random=SeededRandom(1)) as http:
+    async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
         yield lambda: http.post(f"{base_url}/chat/completions", BODY, max_bytes=MAX_BYTES)
 
 
@@ -116,7 +116,7 @@ async def _posted(base_url: str) -> AsyncIterator[Call]:
 async def _compatible(base_url: str) -> AsyncIterator[Call]:
     chosen = OpenAiCompatibleSettings.model_validate({"endpoints": {"local": {"base_url": base_url}}})
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(HttpReader(clock=SystemClock(), random=SeededRandom(1)))
+        http = await stack.enter_async_context(RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)))
         place = Workplace(clock=SystemClock(), http=http, folder=Path())
         llm = await stack.enter_async_context(open_openai_compatible(chosen, place))
         yield lambda: llm.complete("local/small", PROMPT, SAMPLING)
@@ -125,7 +125,7 @@ async def _compatible(base_url: str) -> AsyncIterator[Call]:
 @asynccontextmanager
 async def _through_litellm(base_url: str) -> AsyncIterator[Call]:
     chosen = LitellmSettings.model_validate({"keys": {"openai": "none"}, "base_urls": {"openai": base_url}})
-    async with HttpReader(clock=SystemClock(), random=SeededRandom(1)) as http:
+    async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
         place = Workplace(clock=SystemClock(), http=http, folder=Path())
         async with open_litellm(chosen, place) as llm:
             yield lambda: llm.complete("openai/small", PROMPT, SAMPLING)

@@ -13,7 +13,7 @@ from time import perf_counter, process_time
 from typing import Self
 
 from bot.clock import SeededRandom
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.combine import Pool
 from bot.domain.forecast import Limits
 from bot.domain.inquiry import Charge
@@ -21,10 +21,10 @@ from bot.domain.prompt import Message, Prompt, Speaker
 from bot.domain.question import Question
 from bot.domain.research import Hit
 from bot.domain.step import Step
+from bot.evaluation.explanation import read_recorded_calls
+from bot.evaluation.replay import replay_forecast
 from bot.ids import digest
 from bot.jobs.sitting import Seat
-from bot.lab.chain import chain_of
-from bot.lab.replay import replay
 from bot.ports import Desk
 from bot.store.forecasts import Trace
 from bot.store.trials import TrialRecord
@@ -44,14 +44,14 @@ class Script:
     snippet: int
 
     @property
-    def desk(self) -> DeskSection:
-        return DeskSection(snippet_chars=self.snippet, results=RESULTS)
+    def desk(self) -> ResearchSection:
+        return ResearchSection(snippet_chars=self.snippet, results=RESULTS)
 
 
 # About 20,000 tokens to begin with, and 7,000 more with each search: more than 70,000 in the end.
 LONG = Script(name="long prompts", background=80_000, snippet=2_800)
 # A market's rules, and results as the desk shows them unless it is configured otherwise.
-USUAL = Script(name="usual prompts", background=4_000, snippet=DeskSection().snippet_chars)
+USUAL = Script(name="usual prompts", background=4_000, snippet=ResearchSection().snippet_chars)
 
 
 def main(size: Size) -> None:
@@ -112,9 +112,9 @@ async def _replayed(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
     seat, workshop, random = theatre.seat(trials=TRIALS), theatre.workshop(sealed=True), SeededRandom(1)
     asked = len(theatre.llm.requests)
     with _Watch(steps) as whole:
-        told = [await replay(await _trace(theatre, name), seat, workshop, random, None) for name in ids]
+        told = [await replay_forecast(await _trace(theatre, name), seat, workshop, random, None) for name in ids]
     again = sum(one.steps for one in told)
-    if not all(one.identical for one in told) or again != steps or len(theatre.llm.requests) != asked:
+    if not all(one.is_identical for one in told) or again != steps or len(theatre.llm.requests) != asked:
         message = "a replay differed from its record, or asked a model"
         raise RuntimeError(message)
     with _Watch(steps) as reading_steps:
@@ -156,7 +156,7 @@ async def _recite_trial(trace: Trace, recorded: TrialRecord, known: TrialRecord)
             yield logged.step
 
     seat = Seat(name=BLF, forecaster=Playing(recite), trials=1, pool=Pool.MEAN, limits=Limits(steps=STEPS + 1))
-    told = await replay(replace(trace, trials=(recorded,)), seat, None, SeededRandom(1), None)
+    told = await replay_forecast(replace(trace, trials=(recorded,)), seat, None, SeededRandom(1), None)
     if told.trials[0].discrepancy is not None or told.steps != len(recorded.steps):
         message = "a step that was recited differs from itself"
         raise RuntimeError(message)
@@ -166,7 +166,7 @@ async def _verified(theatre: Theatre, ids: Sequence[str], steps: int) -> None:
     """Read all that forecasts rest on, down to the documents, each checked by its digest; no code is run again."""
     traces = [await _trace(theatre, name) for name in ids]
     with _Watch(steps) as watch:
-        chains = [await chain_of(theatre.ledger, trace) for trace in traces]
+        chains = [await read_recorded_calls(theatre.ledger, trace) for trace in traces]
     if sum(len(chain.calls) for chain in chains) != steps:
         message = "a step rests on no call to a model"
         raise RuntimeError(message)

@@ -5,12 +5,11 @@ from time import perf_counter
 
 import numpy as np
 
-from bot.science.aggregate import logit_moments
-from bot.science.bootstrap import differences, resample_means, to_index
-from bot.science.difficulty import adjust, brier_table, fit_difficulty
-from bot.science.logit import sigmoid
-from bot.science.platt import calibration_rows, leave_one_out
-from bot.science.shrinkage import tune_leave_one_out
+from bot.stats.aggregation import logit_moments, tune_leave_one_out
+from bot.stats.bootstrap import method_differences, resample_means, to_brier_index
+from bot.stats.calibration import calibrate_leave_one_out, calibration_rows
+from bot.stats.comparison import adjust_scores, build_brier_table, fit_difficulty
+from bot.stats.logit import sigmoid
 from tests.benchmarks.figures import Size, peak_mb, say
 
 
@@ -32,7 +31,7 @@ def _leave_one_out(rng: np.random.Generator, size: int) -> Callable[[], object]:
     log_odds = rng.normal(0.0, 1.5, size)
     outcomes = (rng.random(size) < sigmoid(0.8 * log_odds)).astype(float)
     rows = calibration_rows(sigmoid(log_odds), outcomes, [str(group) for group in rng.integers(9, size=size)])
-    return lambda: leave_one_out(rows)
+    return lambda: calibrate_leave_one_out(rows)
 
 
 def _shrinkage(rng: np.random.Generator, items: int) -> Callable[[], object]:
@@ -43,16 +42,16 @@ def _shrinkage(rng: np.random.Generator, items: int) -> Callable[[], object]:
 
 def _difficulty(rng: np.random.Generator, questions: int) -> Callable[[], object]:
     who, what = np.nonzero(rng.random((60, questions)) < 0.8)
-    table = brier_table(who.tolist(), what.tolist(), rng.random(who.size))
-    return lambda: adjust(table, fit_difficulty(table, set(range(60))))
+    table = build_brier_table(who.tolist(), what.tolist(), rng.random(who.size))
+    return lambda: adjust_scores(table, fit_difficulty(table, set(range(60))))
 
 
 def _bootstrap(rng: np.random.Generator, rows: int, *, clusters: int, resamples: int) -> Callable[[], object]:
     scores = rng.random((rows, 20))
     methods = [str(method) for method in range(20)]
     codes = None if clusters == rows else rng.integers(clusters, size=rows)
-    return lambda: differences(
-        to_index(resample_means(scores, methods, resamples=resamples, rng=rng, clusters=codes)), methods[0]
+    return lambda: method_differences(
+        to_brier_index(resample_means(scores, methods, resamples=resamples, rng=rng, clusters=codes)), methods[0]
     )
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from bot.api import Binary, Choice, Finder, Prediction, PricePlace, Question, VenueSpec
 from bot.clock import SeededRandom, SystemClock
-from bot.http import HttpLimits, HttpReader
-from bot.rates import Rates
-from bot.sockets import HttpSockets
+from bot.net.client import HttpLimits, RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.websocket import WebSocketConnector
 from bot.testing.clock import FakeClock
 from bot.testing.feed_contract import Booth, FinderContract, PriceFeedContract
 from bot.testing.venues.faults import SocketFault
@@ -46,14 +46,14 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
     clock, random = FakeClock(), SeededRandom(1)
     venue = FakePolymarket(clock)
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
-    rates = Rates((), clock=SystemClock(), random=random)
-    async with serve(venue) as served, HttpReader(clock=SystemClock(), random=random, limits=limits) as reader:
+    rates = RateLimiter((), clock=SystemClock(), random=random)
+    async with serve(venue) as served, RetryingHttpClient(clock=SystemClock(), random=random, limits=limits) as reader:
         host = served.url.removeprefix("http://")
         settings = PolymarketSettings.model_validate(
             {**venue.addresses(served), "test_host": host, "ends_within_d": 3650, "volume_min": 0, "liquidity_min": 0}
         )
         http = NotingHttp(reader)
-        sockets = ClockedSockets(HttpSockets(clock=SystemClock(), rates=rates), clock)
+        sockets = ClockedSockets(WebSocketConnector(clock=SystemClock(), rates=rates), clock)
         place = PricePlace(clock=clock, http=http, folder=tmp_path, sockets=sockets)
         yield Stand(venue=venue, clock=clock, settings=settings, place=place, http=http, host=host)
 

@@ -17,13 +17,13 @@ from pydantic import SecretStr
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.order import Leg, Order, Side
 from bot.domain.step import Json
-from bot.http import HttpLimits, HttpReader
+from bot.net.client import HttpLimits, RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.write_client import HttpWriteClient
 from bot.paper.book import PaperBook
-from bot.rates import Rates
 from bot.specs import PaperPlace, WriterPlace
 from bot.store.intents import ORDER
 from bot.testing.book import MemoryBook
-from bot.wire import HttpWire
 from plugins.manifold.paper import open_paper as open_manifold_paper
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.writer import ManifoldWriter
@@ -80,15 +80,15 @@ class Desk:
 
 
 @asynccontextmanager
-async def _reading() -> AsyncIterator[HttpReader]:
-    async with HttpReader(clock=SystemClock(), random=SeededRandom(1), limits=_SETTINGS_LIMITS) as http:
+async def _reading() -> AsyncIterator[RetryingHttpClient]:
+    async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1), limits=_SETTINGS_LIMITS) as http:
         yield http
 
 
 @asynccontextmanager
 async def _place(tools: Tools) -> AsyncIterator[WriterPlace]:
-    rates = Rates((), clock=SystemClock(), random=SeededRandom(1))
-    async with _reading() as http, HttpWire(rates=rates) as wire:
+    rates = RateLimiter((), clock=SystemClock(), random=SeededRandom(1))
+    async with _reading() as http, HttpWriteClient(rates=rates) as wire:
         mortal = MortalWire(wire, tools.fuse, tools.number)
         yield WriterPlace(clock=tools.clock, http=http, folder=tools.folder, wire=mortal)
 

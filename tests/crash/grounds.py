@@ -14,8 +14,8 @@ from typing import Any
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prediction import BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
-from bot.http import HttpReader
 from bot.ids import digest
+from bot.net.client import RetryingHttpClient
 from bot.specs import Workplace
 from bot.store.intents import ORDER
 from bot.testing.venues import manifold_rows
@@ -252,7 +252,7 @@ class PolymarketGround(Ground):
         rates = dict(self.fake.faults.rates)
         self.fake.faults.rates.clear()
         markets = [self.fake.world.add_market(f"Rain on {n}?", fees=FEES, **BOOK) for n in range(QUESTIONS)]
-        async with HttpReader(clock=SystemClock(), random=SeededRandom(1)) as http:
+        async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
             venue = PolymarketVenue(
                 PolymarketSettings(**given), Workplace(clock=self.fake.clock, http=http, folder=folder)
             )

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from bot import hookspecs
 from bot.api import Can, Workplace
 from bot.clock import SeededRandom
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.desk.desk import TrialDesk
 from bot.discovery import Kind, discover
 from bot.domain.belief import unfit
@@ -85,7 +85,7 @@ async def test_an_installed_plugin_offers_venue_command_and_job(
     assert registry.broken == ()
     assert (registry.commands.names, registry.jobs.names) == (("wave",), ("sweep",))
     spec = registry.venues["lantern"]
-    settings = settings_of(spec, load_config(tmp_path / "config.toml", TOKEN))
+    settings = load_plugin_settings(spec, load_config(tmp_path / "config.toml", TOKEN))
     async with spec.reader(settings, workplace) as venue:
         (question,) = [question async for question in venue.questions()]
         (outcome,) = [outcome async for outcome in venue.resolutions([question.ref])]
@@ -97,7 +97,7 @@ async def test_an_installed_plugin_offers_venue_command_and_job(
 def test_an_installed_plugin_that_lacks_its_secret_is_told_so(installed: Path, tmp_path: Path) -> None:
     registry = registry_of(tmp_path, "plugins = ['lantern']")
     with pytest.raises(ConfigError, match="FOXCAST_VENUES__LANTERN__SETTINGS__TOKEN"):
-        settings_of(registry.venues["lantern"], load_config(tmp_path / "config.toml", {}))
+        load_plugin_settings(registry.venues["lantern"], load_config(tmp_path / "config.toml", {}))
 
 
 @pytest.mark.timeout(180)
@@ -121,7 +121,7 @@ async def test_the_plugin_of_the_readme_works_as_written(tmp_path: Path, workpla
     )
     cutoff = datetime(2026, 1, 1, tzinfo=UTC)
     desk = TrialDesk(forecast="f", cutoff=cutoff, trial=1, fitted=None, random=SeededRandom(1))
-    async with spec.open(settings_of(spec, config), workplace) as forecaster:
+    async with spec.open(load_plugin_settings(spec, config), workplace) as forecaster:
         (step,) = [step async for step in forecaster.steps(question, desk)]
     assert unfit(step.belief, question) is None
     # 0.9 shaded by the weight 0.2 of the README towards 0.5.

@@ -26,14 +26,14 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.domain.belief import unfit
 from bot.domain.forecast import Limits, TrialEnd
 from bot.domain.question import QuestionRef
 from bot.domain.research import Hit
 from bot.domain.step import Step
-from bot.fetch.fetcher import FetchLimits
-from bot.pages.reader import PageReader, ReadLimits
+from bot.net.html.page_reader import PageReadLimits, SubprocessPageReader
+from bot.net.web.fetcher import FetchLimits
 from bot.redact import forgetting, learn
 from bot.testing.hostile import hostile_pages
 from bot.testing.model_server import Asked, ModelServer, Reply
@@ -144,7 +144,9 @@ async def run(
 ) -> Outcome:
     """Play one trial on each page, on live questions or on questions of an earlier day."""
     outcome = Outcome()
-    setup = Setup(dialect=dialect, desk=DeskSection(page_chars=20_000), provider={"attempts": 1, "break_after": 10**9})
+    setup = Setup(
+        dialect=dialect, desk=ResearchSection(page_chars=20_000), provider={"attempts": 1, "break_after": 10**9}
+    )
     async with AsyncExitStack() as stack:
         # As config does with all secrets when it is read.
         stack.enter_context(forgetting())
@@ -152,7 +154,7 @@ async def run(
         web = await stack.enter_async_context(LoopbackWeb(pages))
         web.names[INSIDE] = [("10.0.0.7",)]
         web.replies[urlsplit(OPEN).path] = html("<p>The river stands at 4 m.</p>")
-        reader = await stack.enter_async_context(PageReader(ReadLimits(cpu_s=1, page_s=4.0)))
+        reader = await stack.enter_async_context(SubprocessPageReader(PageReadLimits(cpu_s=1, page_s=4.0)))
         server = await stack.enter_async_context(ModelServer(lambda asked: submit(asked, 40), keep=True))
         stage = await stack.enter_async_context(staged(folder, server.base_url, setup))
         stage.fetcher = await stack.enter_async_context(web.fetcher(stage.clock, FetchLimits(deadline_s=0.7)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bot.app import App, open_app
 from bot.clock import SystemClock
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.jobs.sitting import ASKED_FOR, begin

@@ -372,7 +372,7 @@ async def hold(scene: Scene, kind: str, dialect: str, folder: Path) -> None:
     assert waited_s >= scene.waited_s
     assert scene.asked in {None, server.count}
     assert scene.probability is None or abs(played.probability - scene.probability) < 1e-9
-    assert again is None or again.identical, [trial.discrepancy for trial in again.trials]
+    assert again is None or again.is_identical, [trial.discrepancy for trial in again.trials]
     assert left == 0
     require_order(played, stage, server, scene.limits)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.clock import SeededRandom, SystemClock
-from bot.config.llm import LlmSection
-from bot.config.model import DeskSection
+from bot.config.llm_schema import LlmSection
+from bot.config.schema import ResearchSection
 from bot.desk.combine import Pool
 from bot.desk.workshop import Engine, Workshop
 from bot.domain.forecast import Limits, Trial
@@ -22,13 +22,13 @@ from bot.domain.prediction import Binary, BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.research import Hit
 from bot.domain.step import Json, Step
-from bot.http import HttpReader
+from bot.evaluation.replay import OfflineNetwork, ReplayResult, replay_forecast
 from bot.jobs.calibrate import Identity
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Means, NoAnswer, Seat, begin
-from bot.lab.replay import Offline, Replayed, replay
 from bot.llm.gateway import Gateway, open_gateway
+from bot.net.client import RetryingHttpClient
 from bot.ports import Fetcher, Llm
 from bot.specs import Can, Workplace
 from bot.store.forecasts import Trace
@@ -67,7 +67,7 @@ class Setup:
     dialect: str = "tools"
     role: Mapping[str, Any] = field(default_factory=dict)
     provider: Mapping[str, Any] = field(default_factory=lambda: {"attempts": 1})
-    desk: DeskSection = field(default_factory=DeskSection)
+    desk: ResearchSection = field(default_factory=ResearchSection)
     budget: Mapping[str, Any] = field(default_factory=lambda: {"question_usd": None, "day_usd": None})
     free: bool = True
     # Whether a second model, its name with SPARE behind it, is asked where the first one fails.
@@ -138,7 +138,7 @@ class Stage:
 
     def workshop(self, *, sealed: bool = False) -> Workshop:
         """Return the workshop, or one in which nothing is asked, fetched or written."""
-        nowhere = Offline()
+        nowhere = OfflineNetwork()
         return Workshop(
             section=self.setup.desk,
             fetcher=nowhere if sealed else self.fetcher,
@@ -177,13 +177,13 @@ class Stage:
             await self.ledger.forecasts.fail(sitting.running.id, why=str(error), at=self.clock.now())
         return Played(trace=await self.ledger.forecasts.trace(sitting.running.id))
 
-    async def again(self, played: Played, limits: Limits | None = None, **seat: Any) -> Replayed | None:
+    async def again(self, played: Played, limits: Limits | None = None, **seat: Any) -> ReplayResult | None:
         """Run a forecast again on its record alone; None where there is none, for its trials failed."""
         if played.trace.forecast is None:
             assert not played.trial.counts
             return None
         seated = self.seat(limits or Limits(seconds=20.0), **seat)
-        return await replay(played.trace, seated, self.workshop(sealed=True), SeededRandom(1), None)
+        return await replay_forecast(played.trace, seated, self.workshop(sealed=True), SeededRandom(1), None)
 
     async def open_calls(self) -> int:
         """Return how many calls are neither answered nor failed."""
@@ -202,7 +202,7 @@ async def staged(folder: Path, base_url: str, setup: Setup | None = None) -> Asy
         alerts.append(f"{subject}: {text}")
 
     async with AsyncExitStack() as stack:
-        http = await stack.enter_async_context(HttpReader(clock=clock, random=SeededRandom(1)))
+        http = await stack.enter_async_context(RetryingHttpClient(clock=clock, random=SeededRandom(1)))
         place = Workplace(clock=clock, http=http, folder=folder)
         llm = await stack.enter_async_context(_provider(chosen.kind, base_url, place))
         ledger = await stack.enter_async_context(open_ledger(path, now=clock.now()))

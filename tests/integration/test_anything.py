@@ -114,7 +114,7 @@ async def test_whatever_a_server_does_the_trial_ends_in_order(
     assert await stage.open_calls() == 0
     assert all(ids == told for one in server.requests[begun:] for ids, told in answers_to_calls(one.body))
     again = await stage.again(played, limits)
-    assert again is None or again.identical, [one.discrepancy for one in again.trials]
+    assert again is None or again.is_identical, [one.discrepancy for one in again.trials]
 
 
 def numbered(shape: Any, number: int) -> Question:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from bot.api import DataSpec, NotFound, Series, Settings, Workplace
 from bot.clock import SeededRandom, SystemClock
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from plugins.data import acled, dbnomics, fred, manifold_prices, polymarket_prices, wikipedia, yahoo
 
 CUTOFF = datetime(2025, 10, 26, tzinfo=UTC)
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.live, pytest.mark.allow_hosts(["0.0.0.0/0", "::/0"]), 
 @pytest.fixture
 async def workplace(tmp_path: Path) -> AsyncIterator[Workplace]:
     clock = SystemClock()
-    async with HttpReader(clock=clock, random=SeededRandom(0)) as http:
+    async with RetryingHttpClient(clock=clock, random=SeededRandom(0)) as http:
         yield Workplace(clock=clock, http=http, folder=tmp_path)
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from bot.api import Can, Hit, SearchSpec, Workplace
 from bot.clock import SeededRandom, SystemClock
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from plugins.search import asknews, brave, duckduckgo, exa, google_news, perplexity, searxng, serper, tavily
 
 PLUGINS = (asknews, brave, duckduckgo, exa, google_news, perplexity, searxng, serper, tavily)
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.live, pytest.mark.allow_hosts(["0.0.0.0/0", "::/0"]), 
 @pytest.fixture
 async def workplace(tmp_path: Path) -> AsyncIterator[Workplace]:
     clock = SystemClock()
-    async with HttpReader(clock=clock, random=SeededRandom(0)) as http:
+    async with RetryingHttpClient(clock=clock, random=SeededRandom(0)) as http:
         yield Workplace(clock=clock, http=http, folder=tmp_path)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Speaker, Tool
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.ports import Llm
 from bot.specs import Workplace
 from plugins.models.litellm import LitellmSettings, open_litellm
@@ -53,7 +53,7 @@ UNION = {"anyOf": [SEARCH, SUBMIT]}
 @asynccontextmanager
 async def opened(provider: str, model: SmallModel) -> AsyncIterator[tuple[Llm, str]]:
     """Open a provider on the model; yield it with the name it knows the model by."""
-    async with HttpReader(clock=SystemClock(), random=SeededRandom(1)) as http:
+    async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
         place = Workplace(clock=SystemClock(), http=http, folder=Path())
         if provider == "litellm":
             chosen = LitellmSettings.model_validate(

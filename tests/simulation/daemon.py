@@ -4,23 +4,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from bot.daemon.serve import serve
-from bot.daemon.watch import Exit, Watch
+from bot.daemon.runner import DaemonExit, DaemonLimits
+from bot.daemon.service import run_daemon
 from bot.domain.vitals import JobRun, Vital
 from bot.errors import StoreError
 from bot.jobs.job import Job
 from bot.testing.loop import VirtualClock
 
 # The lag of a virtual loop is nothing to measure ten times a second.
-CALM = Watch(lag_every_s=60.0)
-WEEK = Watch(heartbeat_s=60.0, look_s=60.0, wake_after_s=180.0, abort_after_s=600.0, lag_every_s=3600.0)
+CALM = DaemonLimits(lag_every_s=60.0)
+WEEK = DaemonLimits(heartbeat_s=60.0, check_every_s=60.0, wake_after_s=180.0, abort_after_s=600.0, lag_every_s=3600.0)
 MINUTE = timedelta(minutes=1)
 
 
 class Daemon:
     """A daemon in the making: its jobs, what it reported, and faults to come."""
 
-    def __init__(self, clock: VirtualClock, watch: Watch = CALM) -> None:
+    def __init__(self, clock: VirtualClock, watch: DaemonLimits = CALM) -> None:
         self.clock = clock
         self.watch = watch
         self.stop = asyncio.Event()
@@ -40,9 +40,9 @@ class Daemon:
     def at(self, seconds: float, action: Callable[..., object], *arguments: object) -> None:
         self.clock.loop.call_later(seconds, action, *arguments)
 
-    async def serve(self, *, until_s: float) -> Exit:
+    async def serve(self, *, until_s: float) -> DaemonExit:
         self.at(until_s, self.stop.set)
-        return await serve(self.jobs, clock=self.clock, watch=self.watch, record=self.record, stop=self.stop)
+        return await run_daemon(self.jobs, clock=self.clock, watch=self.watch, record=self.record, stop=self.stop)
 
     async def record(self, vital: Vital, /) -> None:
         if self.full:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from bot.config.llm import LlmSection
+from bot.config.llm_schema import LlmSection
 from bot.domain.prompt import Price
 from bot.errors import FoxcastError, Unavailable
 from bot.store.ledger import BALLAST_FILE

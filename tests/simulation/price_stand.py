@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from bot.clock import SeededRandom
-from bot.daemon.serve import serve
+from bot.daemon.service import run_daemon
 from bot.domain.prediction import Binary, Prediction
 from bot.domain.question import Question, QuestionRef
 from bot.domain.research import Quote
@@ -97,7 +97,7 @@ async def served(stand: Stand) -> str:
     daemon = Daemon(stand.clock)
     daemon.stop = stand.stopping
     job = Job(name="prices", summary="", every=AGAIN, run=stand.watch.run, limit=WATCH_LIMIT)
-    await serve([job], clock=stand.clock, watch=CALM, record=daemon.record, stop=daemon.stop)
+    await run_daemon([job], clock=stand.clock, watch=CALM, record=daemon.record, stop=daemon.stop)
     return " ".join(run.outcome.value for run in daemon.of(JobRun) if isinstance(run, JobRun))
 
 

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from bot.daemon.watch import Exit, ExitReason
+from bot.daemon.runner import DaemonExit, ExitReason
 from bot.domain.vitals import Beat
 from bot.testing.loop import VirtualClock, simulate
 from tests.simulation.daemon import Daemon
 
 
 def test_a_full_disk_ends_the_daemon_with_the_remedy() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, float, bool]:
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, float, bool]:
         daemon = Daemon(clock)
         daemon.sleeper("job", 1)
         daemon.at(300, daemon.fill_disk)
@@ -27,7 +27,7 @@ def test_a_full_disk_ends_the_daemon_with_the_remedy() -> None:
 
 
 def test_a_stop_lets_a_running_job_finish_and_starts_no_other() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, float, Daemon]:
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, float, Daemon]:
         daemon = Daemon(clock)
         daemon.sleeper("quick", 0.5, every=timedelta(seconds=2))
         daemon.sleeper("long", 40, every=timedelta(hours=6))
@@ -35,14 +35,14 @@ def test_a_stop_lets_a_running_job_finish_and_starts_no_other() -> None:
         return end, clock.monotonic(), daemon
 
     end, ended_s, daemon = simulate(main)
-    assert end == Exit(reason=ExitReason.ASKED)
+    assert end == DaemonExit(reason=ExitReason.ASKED)
     assert ended_s == pytest.approx(40.5, abs=0.1)
     assert max(daemon.starts("quick")) <= 20
     assert len(daemon.starts("long")) == 1
 
 
 def test_a_job_that_does_not_finish_is_cut_off_after_thirty_seconds_and_not_before() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, list[float], Daemon]:
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, list[float], Daemon]:
         daemon, cut = Daemon(clock), []
 
         async def endless() -> None:
@@ -55,14 +55,14 @@ def test_a_job_that_does_not_finish_is_cut_off_after_thirty_seconds_and_not_befo
         return await daemon.serve(until_s=20), cut, daemon
 
     end, cut, daemon = simulate(main)
-    assert end == Exit(reason=ExitReason.CUT, detail="endless")
+    assert end == DaemonExit(reason=ExitReason.CUT, detail="endless")
     assert cut == pytest.approx([50])
     # The supervisor goes on hearing from a daemon that winds down.
     assert [beat for beat in daemon.of(Beat) if isinstance(beat, Beat) and beat.monotonic_s > 40]
 
 
 def test_a_job_that_will_not_be_cut_does_not_hold_up_the_end_of_scheduled_work() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, float]:
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, float]:
         daemon = Daemon(clock)
         first = True
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.clock import SeededRandom
-from bot.config.llm import LlmSection, ProviderSection
+from bot.config.llm_schema import LlmSection, ProviderSection
 from bot.domain.inquiry import Inquiry
 from bot.domain.prompt import Price
 from bot.errors import Rejected, Unavailable

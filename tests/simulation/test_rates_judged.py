@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.domain.wire import Rate
-from bot.rates import SETTLE_S, Rates
+from bot.net.rate_limit import IN_TRANSIT_S, RateLimiter
 from bot.testing.loop import VirtualClock, simulate
-from tests.unit.pace import URL, Page, most_in_window, paced, rate
+from tests.unit.net.rate_usage_stores import URL, FakeRateUsageStore, most_in_window, paced, rate
 
 
 class Machine:
@@ -45,7 +45,7 @@ class World:
     most_under_way: int = 0
     pending: dict[int, int] = field(default_factory=dict)
 
-    async def client(self, rates: Rates, longest_s: float) -> None:
+    async def client(self, rates: RateLimiter, longest_s: float) -> None:
         while True:
             await self.clock.sleep(self.chance.uniform(0.0, longest_s))
             try:
@@ -53,11 +53,11 @@ class World:
             except ConnectionError:
                 continue
 
-    async def ask(self, rates: Rates, longest_s: float) -> None:
-        async with rates.turn("POST", URL, patience_s=60.0) as turn:
+    async def ask(self, rates: RateLimiter, longest_s: float) -> None:
+        async with rates.acquire("POST", URL, patience_s=60.0) as turn:
             took_s = self.chance.uniform(0.0, longest_s)
             answered = self.chance.random() < 0.8
-            late_s = 0.0 if answered else SETTLE_S
+            late_s = 0.0 if answered else IN_TRANSIT_S
             number = len(self.arrivals)
             self.arrivals.append(self.clock.monotonic() + self.chance.uniform(0.0, took_s + late_s))
             self.under_way += 1
@@ -70,18 +70,18 @@ class World:
             del self.pending[id(asyncio.current_task())]
             if not answered:
                 raise ConnectionError
-            turn.heard(200, {})
+            turn.record_answer(200, {})
 
     def killed(self) -> None:
         """What was on its way arrives soon or never."""
         now = self.clock.monotonic()
         for number in self.pending.values():
-            latest = now + self.chance.uniform(0.0, SETTLE_S)
+            latest = now + self.chance.uniform(0.0, IN_TRANSIT_S)
             self.arrivals[number] = min(self.arrivals[number], latest)
         self.pending.clear()
 
 
-async def lives(world: World, machine: Machine, book: Page, the: Rate, *, reboots: bool) -> None:
+async def lives(world: World, machine: Machine, book: FakeRateUsageStore, the: Rate, *, reboots: bool) -> None:
     """Several processes, one after the other, each killed at a random moment."""
     chance = world.chance
     for _ in range(chance.randint(2, 5)):
@@ -127,7 +127,7 @@ def test_no_window_of_the_other_side_holds_more_than_it_allows_whoever_is_killed
 
     async def main(clock: VirtualClock) -> World:
         world = World(clock, Random(case.seed))
-        book = Page(clock, commit_s=0.001, chance=world.chance)
+        book = FakeRateUsageStore(clock, commit_s=0.001, chance=world.chance)
         await lives(world, Machine(clock), book, the, reboots=case.reboots)
         return world
 

@@ -12,12 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.clock import SeededRandom
-from bot.daemon.pulse import Pulse, percentile
-from bot.daemon.runner import Runner
-from bot.daemon.serve import serve
-from bot.daemon.supervisor import Supervisor
-from bot.daemon.ticker import Ticker
-from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.daemon.health import HeartbeatLoop, nearest_rank
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason, JobRunner
+from bot.daemon.scheduler import JobScheduler
+from bot.daemon.service import run_daemon
+from bot.daemon.systemd import SystemdNotifier
 from bot.domain.vitals import Beat, ClockStep, JobRun, Outcome, Vital
 from bot.testing.loop import Trace, VirtualClock, simulate
 from tests.simulation.daemon import CALM, MINUTE, WEEK, Daemon
@@ -56,7 +55,7 @@ def test_the_supervisor_hears_of_start_life_and_end(tmp_path: Path) -> None:
     address = str(tmp_path / "notify")
 
     async def main(clock: VirtualClock) -> None:
-        await Daemon(clock, Watch(notify_socket=address)).serve(until_s=25)
+        await Daemon(clock, DaemonLimits(notify_socket=address)).serve(until_s=25)
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
@@ -150,16 +149,16 @@ def test_a_wall_clock_that_is_set_is_reported_and_costs_no_job_its_next_slot(ste
     (step,) = daemon.of(ClockStep)
     assert isinstance(step, ClockStep)
     assert step.seconds == pytest.approx(step_s)
-    assert max(b - a for a, b in pairwise(ran)) <= 30 + CALM.look_s
+    assert max(b - a for a, b in pairwise(ran)) <= 30 + CALM.check_every_s
     beats = [beat.monotonic_s for beat in daemon.of(Beat) if isinstance(beat, Beat)]
     assert max(b - a for a, b in pairwise(beats)) <= 30
 
 
 def test_a_clock_set_forward_and_back_between_two_looks_stops_no_heart_for_good() -> None:
     # The slot between the two leaves the next one an hour ahead, and the looks see no step.
-    watch = replace(CALM, look_s=7.0)
+    watch = replace(CALM, check_every_s=7.0)
 
-    async def main(clock: VirtualClock) -> tuple[Daemon, Exit]:
+    async def main(clock: VirtualClock) -> tuple[Daemon, DaemonExit]:
         daemon = Daemon(clock, watch)
         daemon.at(29, clock.step, 3600.0)
         daemon.at(33, clock.step, -3600.0)
@@ -169,7 +168,7 @@ def test_a_clock_set_forward_and_back_between_two_looks_stops_no_heart_for_good(
     assert daemon.of(ClockStep) == []
     assert end.reason is ExitReason.ASKED
     beats = [beat.monotonic_s for beat in daemon.of(Beat) if isinstance(beat, Beat)]
-    assert 30 < max(b - a for a, b in pairwise(beats)) <= watch.wake_after_s + watch.look_s + watch.heartbeat_s
+    assert 30 < max(b - a for a, b in pairwise(beats)) <= watch.wake_after_s + watch.check_every_s + watch.heartbeat_s
 
 
 def test_a_clock_slewed_gently_is_no_step() -> None:
@@ -185,16 +184,16 @@ def test_a_clock_slewed_gently_is_no_step() -> None:
 
 def test_a_scheduler_whose_timer_was_lost_is_woken_after_thirty_seconds() -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        ticker, beats = Ticker(seed=0), []
+        ticker, beats = JobScheduler(seed=0), []
 
         async def record(vital: Vital, /) -> None:
             if isinstance(vital, Beat):
                 beats.append(vital.monotonic_s)
 
-        runner = Runner(clock=clock, record=record, stop=asyncio.Event())
-        pulse = Pulse(watch=CALM, runner=runner, ticker=ticker, supervisor=Supervisor(None))
+        runner = JobRunner(clock=clock, record=record, stop=asyncio.Event())
+        pulse = HeartbeatLoop(watch=CALM, runner=runner, ticker=ticker, supervisor=SystemdNotifier(None))
         ticker.start()
-        ticker.every(timedelta(seconds=10), "heartbeat", pulse.beat)
+        ticker.schedule_every(timedelta(seconds=10), "heartbeat", pulse.send_heartbeat)
         watching = asyncio.create_task(pulse.keep_watch())
         # No public call loses the timer; the upstream bug does exactly this.
         clock.loop.call_later(105, ticker._stop_timer)  # noqa: SLF001
@@ -205,11 +204,11 @@ def test_a_scheduler_whose_timer_was_lost_is_woken_after_thirty_seconds() -> Non
 
     gaps = [b - a for a, b in pairwise(simulate(main))]
     assert sorted(gaps)[-2] == pytest.approx(10, abs=0.01)
-    assert 30 <= max(gaps) <= 30 + 10 + CALM.look_s
+    assert 30 <= max(gaps) <= 30 + 10 + CALM.check_every_s
 
 
 def test_a_scheduler_that_cannot_be_woken_ends_the_daemon_after_two_minutes(capfd: pytest.CaptureFixture[str]) -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, float]:
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, float]:
         daemon = Daemon(clock)
         hang = False
 
@@ -222,15 +221,15 @@ def test_a_scheduler_that_cannot_be_woken_ends_the_daemon_after_two_minutes(capf
             hang = True
 
         daemon.at(100, break_down)
-        return await serve([], clock=clock, watch=CALM, record=record, stop=daemon.stop), clock.monotonic()
+        return await run_daemon([], clock=clock, watch=CALM, record=record, stop=daemon.stop), clock.monotonic()
 
     end, ended_s = simulate(main)
-    assert (end.reason, end.clean) == (ExitReason.STALLED, False)
+    assert (end.reason, end.is_clean) == (ExitReason.STALLED, False)
     assert 220 <= ended_s <= 270
 
 
 def test_a_loop_blocked_for_five_minutes_is_no_reason_to_end_once_it_is_back() -> None:
-    async def main(clock: VirtualClock) -> tuple[Exit, Daemon]:
+    async def main(clock: VirtualClock) -> tuple[DaemonExit, Daemon]:
         daemon = Daemon(clock)
 
         async def compute() -> None:
@@ -241,13 +240,13 @@ def test_a_loop_blocked_for_five_minutes_is_no_reason_to_end_once_it_is_back() -
         return await daemon.serve(until_s=7200), daemon
 
     end, daemon = simulate(main)
-    assert end.clean
+    assert end.is_clean
     assert max(b - a for a, b in pairwise(daemon.starts("job"))) <= 300 + 60
 
 
 def test_a_lagging_loop_is_logged_once_and_once_when_it_is_on_time_again() -> None:
     async def main(clock: VirtualClock) -> list[str]:
-        daemon = Daemon(clock, Watch())
+        daemon = Daemon(clock, DaemonLimits())
         for second in range(60):
             daemon.at(100 + second, clock.loop.block, 0.3)
         with capture_logs() as logs:
@@ -258,9 +257,9 @@ def test_a_lagging_loop_is_logged_once_and_once_when_it_is_on_time_again() -> No
 
 
 def test_the_percentile_is_the_nearest_rank() -> None:
-    assert percentile([*map(float, range(1, 101))], 0.99) == 99.0
-    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert percentile([7.0], 0.99) == 7.0
+    assert nearest_rank([*map(float, range(1, 101))], 0.99) == 99.0
+    assert nearest_rank([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert nearest_rank([7.0], 0.99) == 7.0
 
 
 def served(days: float, *, seed: int) -> tuple[str, int, dict[str, int]]:

@@ -21,7 +21,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from structlog.testing import capture_logs
 
 import bot
-from bot.daemon.ticker import EPOCH, RETRY_S, Slots, Ticker
+from bot.daemon.scheduler import RETRY_S, SLOT_EPOCH, JobScheduler, SlotTrigger
 from bot.testing.clock import START
 from bot.testing.loop import VirtualClock, simulate
 
@@ -65,7 +65,7 @@ def stock(scheduler: AsyncIOScheduler, every_s: float, run: Callable[[], Awaitab
 
 
 def ours(scheduler: AsyncIOScheduler, every_s: float, run: Callable[[], Awaitable[None]]) -> None:
-    scheduler.add_job(run, Slots(every=timedelta(seconds=every_s)))
+    scheduler.add_job(run, SlotTrigger(every=timedelta(seconds=every_s)))
 
 
 def new_stock() -> AsyncIOScheduler:
@@ -73,7 +73,7 @@ def new_stock() -> AsyncIOScheduler:
 
 
 def new_ours() -> AsyncIOScheduler:
-    return Ticker(seed=0)
+    return JobScheduler(seed=0)
 
 
 async def watch(clock: VirtualClock, scheduler: AsyncIOScheduler, seconds: float) -> None:
@@ -100,7 +100,7 @@ def test_a_loop_blocked_across_the_only_slot_loses_it_by_default_and_not_with_us
 
 def test_slots_missed_while_blocked_are_one_run_and_the_grid_stays() -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = Ticker(seed=0), Runs(clock)
+        scheduler, runs = JobScheduler(seed=0), Runs(clock)
         ours(scheduler, 1, runs.run)
         clock.loop.call_later(1.5, clock.loop.block, 100.25)
         await watch(clock, scheduler, 103.5)
@@ -123,7 +123,7 @@ def test_without_coalescing_missed_slots_would_run_one_after_another_in_one_task
 
 def test_a_job_longer_than_its_period_never_runs_twice_at_once_and_skips_slots() -> None:
     async def main(clock: VirtualClock) -> Runs:
-        scheduler, runs = Ticker(seed=0), Runs(clock, takes_s=12)
+        scheduler, runs = JobScheduler(seed=0), Runs(clock, takes_s=12)
         ours(scheduler, 5, runs.run)
         await watch(clock, scheduler, 60)
         return runs
@@ -152,7 +152,7 @@ def test_a_trigger_that_raises_kills_the_stock_scheduler_silently_until_somebody
 
 def test_a_trigger_that_raises_costs_ours_a_retry_each_time_and_two_lines_of_log() -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = Ticker(seed=0), Runs(clock)
+        scheduler, runs = JobScheduler(seed=0), Runs(clock)
         scheduler.add_job(Runs(clock).run, Failing(2))
         ours(scheduler, 3, runs.run)
         await watch(clock, scheduler, 10)
@@ -195,7 +195,7 @@ def test_a_wall_clock_set_back_silences_the_stock_scheduler_for_as_long() -> Non
 @pytest.mark.parametrize("step_s", [-60, -86_400, 3600, 86_400 * 365 * 56])
 def test_after_any_step_of_the_wall_clock_a_realigned_ticker_goes_on_within_one_period(step_s: float) -> None:
     async def main(clock: VirtualClock) -> list[float]:
-        scheduler, runs = Ticker(seed=0), Runs(clock)
+        scheduler, runs = JobScheduler(seed=0), Runs(clock)
         ours(scheduler, 5, runs.run)
 
         def step() -> None:
@@ -214,7 +214,7 @@ def test_after_any_step_of_the_wall_clock_a_realigned_ticker_goes_on_within_one_
 
 def test_a_job_or_a_listener_that_raises_does_not_stop_the_scheduler() -> None:
     async def main(clock: VirtualClock) -> tuple[int, int]:
-        scheduler, runs, heard = Ticker(seed=0), Runs(clock), []
+        scheduler, runs, heard = JobScheduler(seed=0), Runs(clock), []
 
         async def broken() -> None:
             await runs.run()
@@ -252,7 +252,10 @@ def test_the_shutdown_of_the_library_cancels_running_jobs_even_when_told_to_wait
 
 def test_the_jitter_of_the_library_lets_slots_wander_off_their_anchor_and_ours_stay() -> None:
     period, now = timedelta(minutes=1), START
-    wandering, fixed = IntervalTrigger(minutes=1, start_date=EPOCH, jitter=6, timezone=UTC), Slots(every=period)
+    wandering, fixed = (
+        IntervalTrigger(minutes=1, start_date=SLOT_EPOCH, jitter=6, timezone=UTC),
+        SlotTrigger(every=period),
+    )
     late, slot = now, now
     for _ in range(100):
         late = wandering.get_next_fire_time(late, late)
@@ -264,10 +267,10 @@ def test_the_jitter_of_the_library_lets_slots_wander_off_their_anchor_and_ours_s
 
 def test_phases_spread_jobs_over_a_tenth_of_their_period_and_stay_the_same_for_a_seed() -> None:
     def phases(seed: int) -> list[float]:
-        ticker = Ticker(seed=seed)
+        ticker = JobScheduler(seed=seed)
         for number in range(20):
-            ticker.every(timedelta(seconds=100), f"job {number}", partial(asyncio.Event().wait))
-        return [(job.trigger.origin - EPOCH).total_seconds() for job in ticker.get_jobs()]
+            ticker.schedule_every(timedelta(seconds=100), f"job {number}", partial(asyncio.Event().wait))
+        return [(job.trigger.origin - SLOT_EPOCH).total_seconds() for job in ticker.get_jobs()]
 
     async def main(_: VirtualClock) -> tuple[list[float], list[float], list[float]]:
         return phases(1), phases(1), phases(2)

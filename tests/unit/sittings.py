@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.clock import SeededRandom
-from bot.config.llm import LlmSection
-from bot.config.model import DeskSection
+from bot.config.llm_schema import LlmSection
+from bot.config.schema import ResearchSection
 from bot.desk.combine import Pool
 from bot.desk.workshop import Engine, Workshop
 from bot.domain.forecast import Forecast, Limits
@@ -19,11 +19,11 @@ from bot.domain.prompt import Completion, Finish, Prompt, ToolCall
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.research import Hit
 from bot.domain.step import Step, Usage
+from bot.evaluation.replay import OfflineNetwork
 from bot.jobs.calibrate import Calibrator, Identity
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Means, Seat, begin
-from bot.lab.replay import Offline
 from bot.llm.gateway import Gateway, open_gateway
 from bot.ports import Desk, Forecaster
 from bot.specs import Can
@@ -114,7 +114,7 @@ class Theatre:
     calibrator: Calibrator = field(default_factory=Identity)
     pool: Pool = Pool.LOGIT_MEAN
     limits: Limits = field(default_factory=Limits)
-    section: DeskSection = field(default_factory=DeskSection)
+    section: ResearchSection = field(default_factory=ResearchSection)
 
     def seat(self, name: str = BLF, *, trials: int = 2, **changes: Any) -> Seat:
         seat = Seat(
@@ -129,7 +129,7 @@ class Theatre:
 
     def workshop(self, *, sealed: bool = False) -> Workshop:
         if sealed:
-            nowhere = Offline()
+            nowhere = OfflineNetwork()
             return Workshop(
                 section=self.section,
                 fetcher=nowhere,

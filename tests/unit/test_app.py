@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.app import App, folder_of, open_app, open_records
-from bot.config.load import load_config
-from bot.config.model import Config
-from bot.daemon.serve import once
+from bot.config.loader import load_config
+from bot.config.schema import Config
+from bot.daemon.service import run_jobs_once
 from bot.domain.submission import IntentState
 from bot.domain.vitals import JobRun, Vital
 from bot.errors import ConfigError, NotFound
@@ -49,8 +49,8 @@ async def one_pass(app: App) -> dict[str, str]:
         assert isinstance(vital, JobRun)
         runs[vital.job] = vital.detail
 
-    end = await once(app.jobs(), clock=app.clock, record=record, stop=app.stopping)
-    assert end.clean, end
+    end = await run_jobs_once(app.jobs(), clock=app.clock, record=record, stop=app.stopping)
+    assert end.is_clean, end
     return runs
 
 

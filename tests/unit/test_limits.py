@@ -6,8 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from bot.app import open_bay
-from bot.config.load import load_config
-from bot.config.model import Config
+from bot.config.loader import load_config
+from bot.config.schema import Config
 from bot.domain.forecast import Limits
 from bot.limits import limits_of, short_limits
 from bot.registry import Registry, load_registry

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from bot.app import open_app, open_bay
 from bot.clock import SeededRandom
-from bot.config.load import load_config
-from bot.config.model import DeskSection
+from bot.config.loader import load_config
+from bot.config.schema import ResearchSection
 from bot.desk.tools.names import names as names_of_tools
 from bot.desk.workshop import Engine
 from bot.errors import ConfigError
@@ -201,7 +201,7 @@ async def test_what_costs_nothing_or_has_no_limit_needs_no_room(tmp_path: Path) 
 
 def test_questions_of_earlier_days_need_an_engine_that_bounds_dates(tmp_path: Path) -> None:
     class House:
-        section = DeskSection()
+        section = ResearchSection()
         engines = (Engine(name="nosy", engine=ScriptedEngine()),)
 
     house: Any = House()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bot import hookspecs
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.errors import ConfigError, NotFound, PluginError
 from bot.registry import HOOKS, Registry, load_registry
 from bot.specs import API_VERSION, Configurable, Table
@@ -334,5 +334,5 @@ def test_config_toml_enables_what_comes_with_the_program() -> None:
     registry = load_registry(config)
     assert registry.broken == ()
     for table in Table:
-        for name in config.tables(table):
-            assert settings_of(registry.configurable(table)[name], config)
+        for name in config.plugin_tables(table):
+            assert load_plugin_settings(registry.configurable(table)[name], config)

@@ -12,16 +12,16 @@ from structlog.testing import capture_logs
 
 from bot.app import open_app
 from bot.clock import SeededRandom, SystemClock
-from bot.config.load import load_config
-from bot.config.model import Config
-from bot.daemon.serve import once, serve
-from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.config.loader import load_config
+from bot.config.schema import Config
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.service import run_daemon, run_jobs_once
 from bot.domain.submission import Mode
 from bot.domain.vitals import JobRun, Vital
 from bot.domain.wire import Rate
+from bot.net.rate_limit import RateLimiter
 from bot.outfit import Outfitter
 from bot.ports import Wire
-from bot.rates import Rates
 from bot.registry import Registry, load_registry
 from bot.specs import PaperPlace, PricePlace, WriterPlace
 from bot.testing.clock import FakeClock
@@ -55,9 +55,9 @@ class Wires:
     """Makes wires, and remembers with which rates."""
 
     def __init__(self) -> None:
-        self.made: list[Rates] = []
+        self.made: list[RateLimiter] = []
 
-    def __call__(self, *, rates: Rates) -> AbstractAsyncContextManager[Wire]:
+    def __call__(self, *, rates: RateLimiter) -> AbstractAsyncContextManager[Wire]:
         self.made.append(rates)
         return self._open()
 
@@ -79,7 +79,7 @@ async def opened(folder: Path, mode: Mode, wires: Wires) -> AsyncIterator[tuple[
             http=DictHttp({}),
             folder=folder,
             stack=stack,
-            rates=Rates(rates_of(config, registry), clock=clock, random=random),
+            rates=RateLimiter(rates_of(config, registry), clock=clock, random=random),
             open_wire=wires,
         )
         yield await open_venues(outfitter, ["bourse"]), outfitter
@@ -105,7 +105,7 @@ async def test_an_app_in_paper_mode_opens_no_writer_whatever_it_does(tmp_path: P
         assert isinstance(vital, JobRun)
 
     async with open_app(config, registry, clock=FakeClock()) as app:
-        assert (await once(app.jobs(), clock=app.clock, record=record, stop=app.stopping)).clean
+        assert (await run_jobs_once(app.jobs(), clock=app.clock, record=record, stop=app.stopping)).is_clean
         assert set(plugin(registry).OPENED.places) == {"reader", "paper", "planner", "prices"}
 
 
@@ -178,8 +178,8 @@ async def test_a_daemon_that_watches_prices_stops_cleanly_when_asked(tmp_path: P
                 app.stopping.set()
 
         jobs = [*app.jobs(), *app.watches()]
-        end = await serve(jobs, clock=app.clock, watch=Watch(), record=record, stop=app.stopping)
-        assert end == Exit(reason=ExitReason.ASKED)
+        end = await run_daemon(jobs, clock=app.clock, watch=DaemonLimits(), record=record, stop=app.stopping)
+        assert end == DaemonExit(reason=ExitReason.ASKED)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
-from bot.lab.model_memory import MemoryReport, ModelMemory
+from bot.evaluation.model_memory import MemoryReport, ModelMemory
 
 UNKNOWN = "not known"
 
@@ -16,10 +16,10 @@ def memory_line(report: MemoryReport) -> str:
         return ""
     dated = [one for one in report.models if one.cutoff is not None]
     parts = []
-    if report.known:
-        whose = "; ".join(f"{one.model}, {_cutoff_text(one)}: {one.known}" for one in dated if one.known)
+    if report.remembered:
+        whose = "; ".join(f"{one.model}, {_cutoff_text(one)}: {one.remembered}" for one in dated if one.remembered)
         parts.append(
-            f"{report.known} of {report.asked} outcomes were known before the knowledge cutoff of a model ({whose}), "
+            f"{report.remembered} of {report.asked} outcomes were known before the knowledge cutoff of a model ({whose}), "
             "which may simply remember them"
         )
     elif dated:
@@ -50,7 +50,7 @@ def print_memory(console: Console, report: MemoryReport) -> None:
     rows = [(one.model, _cutoff_text(one), str(one.asked), _known_text(one)) for one in report.models]
     console.print(make_table(columns, rows))
     console.print(
-        f"{report.known} of {report.asked} forecasts are of outcomes that a model may simply remember. The record of a "
+        f"{report.remembered} of {report.asked} forecasts are of outcomes that a model may simply remember. The record of a "
         "backtest holds no outcomes: there, those count that were asked as of a day before the cutoff"
     )
     if report.unknown:
@@ -61,14 +61,14 @@ def memory_to_json(report: MemoryReport) -> dict[str, Any]:
     """Return what models may remember as JSON values."""
     return {
         "asked": report.asked,
-        "may_be_remembered": report.known,
+        "may_be_remembered": report.remembered,
         "unclear": report.unclear,
         "questions": list(report.questions),
         "models": {
             one.model: {
                 "knowledge_cutoff": None if one.cutoff is None else one.cutoff.isoformat(),
                 "asked": one.asked,
-                "may_be_remembered": None if one.cutoff is None else one.known,
+                "may_be_remembered": None if one.cutoff is None else one.remembered,
             }
             for one in report.models
         },
@@ -85,4 +85,4 @@ def _cutoff_text(one: ModelMemory) -> str:
 
 
 def _known_text(one: ModelMemory) -> str:
-    return UNKNOWN if one.cutoff is None else str(one.known)
+    return UNKNOWN if one.cutoff is None else str(one.remembered)

@@ -8,8 +8,7 @@ from rich.text import Text
 from bot.cli.output.console import ColumnKind, TableColumn, make_table, print_heading
 from bot.cli.output.formatting import NO_VALUE, format_interval, format_number
 from bot.domain.score import Rule, rules_of
-from bot.lab.kinds import KindReport, Means
-from bot.lab.report import Block, Cell, Report, Span
+from bot.evaluation.score_report import BinaryScores, FamilyScores, GroupMeans, KindReport, ScoreInterval, ScoreReport
 
 SCORE_COLUMNS = (
     TableColumn("n", ColumnKind.NUMBER),
@@ -42,7 +41,7 @@ RULE_COLUMNS = (
 )
 
 
-def print_report(console: Console, report: Report, *, title: str) -> None:
+def print_report(console: Console, report: ScoreReport, *, title: str) -> None:
     """Print the whole report; parts without rows are left out."""
     print_heading(console, title)
     if families := [*_family_rows(report)]:
@@ -94,15 +93,15 @@ def _rule_cells(found: KindReport, rule: Rule) -> tuple[str, ...]:
     return *own, format_number(crowd.scores[rule.name], rule.digits), str(crowd.n), told
 
 
-def _interval_text(span: Span, rule: Rule) -> str:
+def _interval_text(span: ScoreInterval, rule: Rule) -> str:
     return f"[{format_number(span.low, rule.digits)}, {format_number(span.high, rule.digits)}]"
 
 
-def _mean_cells(group: Means, rules: Sequence[Rule]) -> tuple[str, ...]:
+def _mean_cells(group: GroupMeans, rules: Sequence[Rule]) -> tuple[str, ...]:
     return str(group.n), *(format_number(group.scores[rule.name], rule.digits) for rule in rules)
 
 
-def _family_rows(report: Report) -> Iterator[tuple[str, ...]]:
+def _family_rows(report: ScoreReport) -> Iterator[tuple[str, ...]]:
     for name, cell in (("market", report.block.market), ("dataset", report.block.dataset)):
         if cell.n:
             yield name, *_score_cells(cell), _span_text(report.intervals.get(f"{name}.brier_index"))
@@ -110,15 +109,15 @@ def _family_rows(report: Report) -> Iterator[tuple[str, ...]]:
         yield "crowd, where there is one", *_score_cells(report.crowd), NO_VALUE
 
 
-def _score_cells(cell: Cell) -> tuple[str, str, str, str]:
+def _score_cells(cell: BinaryScores) -> tuple[str, str, str, str]:
     return str(cell.n), format_number(cell.base_rate, 3), format_number(cell.brier, 4), format_number(cell.brier_index)
 
 
-def _span_text(span: Span | None) -> str:
+def _span_text(span: ScoreInterval | None) -> str:
     return NO_VALUE if span is None else format_interval(span.low, span.high)
 
 
-def _print_rounds(console: Console, rounds: Mapping[str, Block]) -> None:
+def _print_rounds(console: Console, rounds: Mapping[str, FamilyScores]) -> None:
     columns = (
         TableColumn("round"),
         TableColumn("n", ColumnKind.NUMBER),
@@ -131,7 +130,7 @@ def _print_rounds(console: Console, rounds: Mapping[str, Block]) -> None:
     console.print(make_table(columns, [(name, *_round_cells(block)) for name, block in rounds.items()]))
 
 
-def _round_cells(block: Block) -> tuple[str, ...]:
+def _round_cells(block: FamilyScores) -> tuple[str, ...]:
     indices = (
         block.market.brier_index,
         block.dataset.brier_index,
@@ -141,7 +140,7 @@ def _round_cells(block: Block) -> tuple[str, ...]:
     return str(block.market.n + block.dataset.n), *map(format_number, indices)
 
 
-def _print_notes(console: Console, report: Report) -> None:
+def _print_notes(console: Console, report: ScoreReport) -> None:
     for note in report.notes[:MAX_NOTES_SHOWN]:
         console.print(Text(f"note: {note}", style="yellow"))
     if (more := len(report.notes) - MAX_NOTES_SHOWN) > 0:

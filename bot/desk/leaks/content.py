@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.take import Take
 from bot.desk.texts import role_text, unfilled
 from bot.desk.untrusted import quoted
@@ -55,7 +55,7 @@ class Verdict:
     kept: frozenset[int] = field(default_factory=frozenset)
 
 
-def lacking(section: DeskSection, roles: Container[str]) -> str | None:
+def lacking(section: ResearchSection, roles: Container[str]) -> str | None:
     """Say what is missed where config wants texts judged and no model plays the role, for a remark at a start."""
     if not section.filter or ROLE in roles:
         return None

@@ -7,7 +7,7 @@ carry out what the model knows. That is accepted, within these bounds:
 - Prompts hold no secrets: what could be carried out is the question, what was read, and what the model makes of it.
   An address with a configured secret in it, or with what looks like a key, is refused all the same.
 - A page is asked for with GET alone, without cookies, user name or password, at public addresses and the usual ports;
-  ``bot.fetch`` holds to that after each redirect too. Who reads a page changes nothing with it.
+  ``bot.net.web`` holds to that after each redirect too. Who reads a page changes nothing with it.
 - An address that the model wrote has at most ``WRITTEN_CHARS`` characters, its query at most ``QUERY_CHARS``.
 - Blocked addresses (``bot.desk.leaks.blocks``) are not read, whoever wrote them.
 
@@ -33,8 +33,8 @@ from bot.desk.untrusted import quoted
 from bot.domain.prompt import Tool
 from bot.domain.step import Json
 from bot.errors import Rejected
-from bot.fetch.target import read as read_target
 from bot.ids import digest
+from bot.net.web.addresses import parse_fetch_target as read_target
 from bot.redact import said
 
 NAME = "lookup_url"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.leaks.blocks import Blocks
 from bot.desk.notebook import Notebook
 from bot.desk.parts import PageReader
@@ -39,7 +39,7 @@ class Scene:
     """What all tools of a trial share; data is asked for as known before ``bound``."""
 
     question: Question
-    section: DeskSection
+    section: ResearchSection
     guards: Guards
     bound: datetime
     notebook: Notebook

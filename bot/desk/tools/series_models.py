@@ -1,4 +1,4 @@
-"""What the estimators of ``bot.science.timeseries`` say of each date of a question about a series.
+"""What the estimators of ``bot.stats.time_series`` say of each date of a question about a series.
 
 How a source's series are extrapolated is part of its spec. Source: BLF (arXiv 2604.18576v3), appendix I.
 """
@@ -31,22 +31,24 @@ def estimates(series: Series, days: Sequence[date], *, model: SeriesModel, today
     """
     import numpy as np  # noqa: PLC0415 - a start of the program needs no numpy
 
-    from bot.science import timeseries  # noqa: PLC0415 - as above
+    from bot.stats import time_series  # noqa: PLC0415 - as above
 
-    past = timeseries.series([day.isoformat() for day in series.dates], list(series.values)).before(
+    past = time_series.daily_series([day.isoformat() for day in series.dates], list(series.values)).before(
         np.datetime64(today, "D")
     )
     if not past.values.size:
         message = "the series has no value before the day of the forecast"
         raise ValueError(message)
-    line = timeseries.TrendModel(window=model.window, unit=model.unit, trust=model.trust, trend_share=model.trend_share)
+    line = time_series.TrendModel(
+        window=model.window, unit=model.unit, trust=model.trust, trend_share=model.trend_share
+    )
     reference = float(past.values[-1])
     made = []
     for day in days:
         on = np.datetime64(day, "D")
-        season = timeseries.seasonal_exceedance(past, reference, on).probability
-        trend = timeseries.trend_exceedance(past, reference, on, line).probability
-        mixed = timeseries.hybrid_exceedance(past, reference, on, line).probability
+        season = time_series.seasonal_exceedance(past, reference, on).probability
+        trend = time_series.trend_exceedance(past, reference, on, line).probability
+        mixed = time_series.hybrid_exceedance(past, reference, on, line).probability
         probability = season if model.seasonal else mixed
         made.append(Estimate(probability=probability, season=season, trend=trend, mixed=mixed))
     return made

@@ -14,8 +14,8 @@ from typing import Any
 
 from bot.app import Bay, open_bay
 from bot.clock import SeededRandom, SystemClock
-from bot.config.load import load_config
-from bot.config.model import Config
+from bot.config.loader import load_config
+from bot.config.schema import Config
 from bot.desk.bare import BareBench
 from bot.desk.desk import Bench, TrialDesk, as_known
 from bot.desk.trial import TrialRun, run_trial
@@ -23,9 +23,9 @@ from bot.domain.forecast import Trial
 from bot.domain.inquiry import Charge
 from bot.domain.step import Step
 from bot.errors import PluginError
+from bot.evaluation.leak_audit import LeakAudit, LeakAuditRun, ModelLeakAuditor
 from bot.ids import derive_id
 from bot.jobs.together import together
-from bot.lab.leaks import Audit, Audition, ModelAuditor
 from bot.ports import Clock
 from bot.registry import Registry, load_registry
 from bot.testing.lab.pages import ORIGIN, PressFetcher, PressReader
@@ -70,7 +70,7 @@ class Run:
     setup: Setup
     trials: Sequence[Sequence[Trial]]
     seconds: float
-    audit: Audit | None = None
+    audit: LeakAudit | None = None
 
     @property
     def steps(self) -> int:
@@ -111,11 +111,11 @@ async def run(hall: Hall, setup: Setup, cases: Sequence[Case]) -> Run:
         return Run(setup=setup, trials=trials, seconds=seconds, audit=await _audit(bay, setup))
 
 
-async def _audit(bay: Bay, setup: Setup) -> Audit | None:
+async def _audit(bay: Bay, setup: Setup) -> LeakAudit | None:
     """Let a model look through all that was read, as ``foxcast leaks --backtests`` does."""
     if not setup.audited or bay.workshop is None or bay.gateway is None:
         return None
-    return await Audition(ledger=bay.workshop.ledger, auditor=ModelAuditor(bay.gateway)).run()
+    return await LeakAuditRun(ledger=bay.workshop.ledger, auditor=ModelLeakAuditor(bay.gateway)).run()
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ async def _put(ledger: Ledger, record: Record, cases: Sequence[Case], raw: Seque
 
 def slope_of(answers: Sequence[float], outcomes: Sequence[float]) -> float:
     """Return by how much log-odds are to be multiplied, by a fit over all."""
-    from bot.science.platt import calibration_rows, fit_platt  # noqa: PLC0415 - numpy
+    from bot.stats.calibration import calibration_rows, fit_platt  # noqa: PLC0415 - numpy
 
     return fit_platt(calibration_rows(answers, outcomes)).slope
 

@@ -110,7 +110,7 @@ def _why(one: Answers) -> str:
 
 
 def _mean(answers: Sequence[Sequence[float]]) -> Sequence[float]:
-    from bot.science.aggregate import logit_mean  # noqa: PLC0415 - numpy
+    from bot.stats.aggregation import logit_mean_probability  # noqa: PLC0415 - numpy
 
-    mean: list[float] = logit_mean(answers).tolist()
+    mean: list[float] = logit_mean_probability(answers).tolist()
     return mean

@@ -2,24 +2,24 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from bot.lab.leaks import Audit, Audited, Opinion
+from bot.evaluation.leak_audit import AuditedDocument, AuditOpinion, LeakAudit
 from bot.testing.lab.answers import Leaks
 from bot.testing.lab.questions import Case
 from bot.testing.world.news import Article, Kind, Newsroom, Trick
 
 
-def leaks_in(audit: Audit, cases: Sequence[Case], newsroom: Newsroom) -> Leaks:
+def leaks_in(audit: LeakAudit, cases: Sequence[Case], newsroom: Newsroom) -> Leaks:
     """Hold the audit of a run against what really was rewritten after each cutoff; texts count once a question."""
     days = {str(case.question.ref): case.day for case in cases}
     seen = _by_text(audit.documents)
     told = {key: newsroom.article(key[1]) for key in seen}
     late = {key for key, article in told.items() if article is not None and _is_late(article, days[key[0]])}
     fakes = {key for key, article in told.items() if article is not None and article.trick is Trick.FAKE_RESULT}
-    let_in = {key for key, found in seen.items() if any(one.met.dropped is None for one in found)}
+    let_in = {key for key, found in seen.items() if any(one.document.dropped is None for one in found)}
     flagged = {
         key
         for key, found in seen.items()
-        if any(one.met.dropped is None and one.opinion is Opinion.LEAK for one in found)
+        if any(one.document.dropped is None and one.opinion is AuditOpinion.LEAK for one in found)
     }
     return Leaks(
         met=len(late),
@@ -30,11 +30,11 @@ def leaks_in(audit: Audit, cases: Sequence[Case], newsroom: Newsroom) -> Leaks:
     )
 
 
-def _by_text(documents: Iterable[Audited]) -> Mapping[tuple[str, str], Sequence[Audited]]:
+def _by_text(documents: Iterable[AuditedDocument]) -> Mapping[tuple[str, str], Sequence[AuditedDocument]]:
     """Return what is of the press by question and article."""
-    found: dict[tuple[str, str], list[Audited]] = {}
+    found: dict[tuple[str, str], list[AuditedDocument]] = {}
     for one in documents:
-        base, _, number = one.met.name.rpartition("/")
+        base, _, number = one.document.name.rpartition("/")
         if base.endswith("/news"):
             found.setdefault((one.ref, number), []).append(one)
     return found

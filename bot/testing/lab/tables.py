@@ -1,6 +1,6 @@
 """The tables of the laboratory: scores of each forecaster, and how they differ from a reference on the same questions.
 
-All statistics are those of ``bot.science``: the Brier score, and the paired bootstrap over groups of questions.
+All statistics are those of ``bot.stats``: the Brier score, and the paired bootstrap over groups of questions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,22 +88,22 @@ def scored(lines: Sequence[Line], cases: Sequence[Case], rng: "np.random.Generat
 
 def clusters_of(cases: Sequence[Case]) -> "np.ndarray":
     """Return the number of each case's group, shape (n,): questions of a group stand or fall together."""
-    from bot.science.arrays import encode  # noqa: PLC0415 - numpy
+    from bot.stats.arrays import encode_keys  # noqa: PLC0415 - numpy
 
-    return encode([case.ask.group or case.ask.key for case in cases]).codes
+    return encode_keys([case.ask.group or case.ask.key for case in cases]).codes
 
 
 def _differences(
     scores: "np.ndarray", lines: Sequence[Line], cases: Sequence[Case], rng: "np.random.Generator"
 ) -> Mapping[str, Span]:
-    from bot.science.bootstrap import differences, resample_means  # noqa: PLC0415 - numpy
+    from bot.stats.bootstrap import method_differences, resample_means  # noqa: PLC0415 - numpy
 
     names = [line.name for line in lines]
     drawn = resample_means(scores, names, resamples=RESAMPLES, rng=rng, clusters=clusters_of(cases))
     wanted = {line.name: line.against for line in lines if line.against is not None}
     found: dict[str, Span] = {}
     for reference in dict.fromkeys(wanted.values()):
-        for one in differences(drawn, reference):
+        for one in method_differences(drawn, reference):
             if wanted.get(one.method) == reference:
                 span = one.interval
                 found[one.method] = Span(estimate=span.estimate, low=span.low, high=span.high)

@@ -25,8 +25,8 @@ from bot.cli.output.console import SafeConsole
 from bot.cli.output.files import require_writable, write_text_atomically
 from bot.cli.output.safe_output import replace_invisible
 from bot.clock import SystemClock
-from bot.config.process import settle_process
-from bot.daemon.watch import ExitReason
+from bot.config.process_setup import configure_process
+from bot.daemon.runner import ExitReason
 from bot.errors import FoxcastError
 from bot.redact import said
 from bot.testing.sandbox.ending import print_figures, print_next
@@ -61,7 +61,7 @@ class Asked:
 
 def main(arguments: list[str]) -> int:
     """Run the demo and return its exit code; what goes wrong is one line on stderr."""
-    settle_process()
+    configure_process()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A letter that the terminal cannot show must not end the demo.
@@ -133,7 +133,7 @@ def _code(played: Played) -> int:
     if played.signal is not None:
         return SIGNAL_EXIT_CODES[played.signal]
     end = played.exit
-    if end is None or end.clean:
+    if end is None or end.is_clean:
         return ExitCode.DONE
     sys.stderr.write(
         f"foxcast: the daemon ended: {replace_invisible(end.reason.value)}: {replace_invisible(end.detail)}\n"

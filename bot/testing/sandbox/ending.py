@@ -16,11 +16,11 @@ from bot.cli.portfolio import load_portfolio
 from bot.cli.score import rows_by_forecaster
 from bot.clock import SeededRandom
 from bot.domain.submission import Mode
-from bot.lab.kinds import RESAMPLES
-from bot.science.arrays import encode
-from bot.science.bootstrap import Interval, differences, resample_means
-from bot.science.brier import brier_scores
-from bot.science.reliability import equal_width_bins
+from bot.evaluation.score_report import RESAMPLES
+from bot.stats.arrays import encode_keys
+from bot.stats.bootstrap import ConfidenceInterval, method_differences, resample_means
+from bot.stats.calibration import equal_width_bins
+from bot.stats.scores import brier_scores
 from bot.store.scores import ScoreFilter
 from bot.testing.sandbox.plan import CONFIG, REAL
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from bot.app import Records
-    from bot.lab.rows import Row
+    from bot.evaluation.score_rows import BinaryScoreRow
     from bot.testing.sandbox.plan import Plan
 
 BINS = 5
@@ -71,7 +71,7 @@ class Compared:
     beside: str
     on: int
     theirs: float
-    difference: Interval
+    difference: ConfidenceInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,9 @@ async def figures_of(
     )
 
 
-def _compared(rows: Mapping[str, Sequence[Row]], names: tuple[str, str], random: SeededRandom) -> list[Compared]:
+def _compared(
+    rows: Mapping[str, Sequence[BinaryScoreRow]], names: tuple[str, str], random: SeededRandom
+) -> list[Compared]:
     found = []
     for name in names:
         beside = [row for row in rows[name] if row.crowd is not None]
@@ -139,12 +141,15 @@ def _compared(rows: Mapping[str, Sequence[Row]], names: tuple[str, str], random:
     return found
 
 
-def _key(row: Row) -> tuple[object, ...]:
+def _key(row: BinaryScoreRow) -> tuple[object, ...]:
     return (row.series, row.round, row.horizon_days)
 
 
 def _pair(
-    name: str, rows: Sequence[Row], beside: tuple[str, Sequence[Row], Sequence[float]], random: SeededRandom
+    name: str,
+    rows: Sequence[BinaryScoreRow],
+    beside: tuple[str, Sequence[BinaryScoreRow], Sequence[float]],
+    random: SeededRandom,
 ) -> Compared:
     import numpy as np  # noqa: PLC0415 - needed here alone
 
@@ -159,9 +164,9 @@ def _pair(
         [*scores],
         resamples=RESAMPLES,
         rng=random.stream("demo", name, other),
-        clusters=encode(row.series for row in same).codes,
+        clusters=encode_keys(row.series for row in same).codes,
     )
-    (gap,) = differences(drawn, other)
+    (gap,) = method_differences(drawn, other)
     own = brier_scores([row.probability for row in rows], [row.outcome for row in rows])
     return Compared(
         forecaster=name,
@@ -174,7 +179,7 @@ def _pair(
     )
 
 
-def _bins(name: str, rows: Sequence[Row]) -> list[Bin]:
+def _bins(name: str, rows: Sequence[BinaryScoreRow]) -> list[Bin]:
     if not rows:
         return []
     bins = equal_width_bins([row.probability for row in rows], [row.outcome for row in rows], BINS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from bot.config.model import BankrollSection
+from bot.config.venue_schema import BankrollSection
 from bot.testing.venues.stand import toml
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from bot.app import LEDGER_FILE, App, Records, folder_of, open_app
 from bot.cli.signed_requests import terminal_user
 from bot.clock import SystemClock
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.daemon.recorder import DaemonRecorder
-from bot.daemon.serve import obey_signals, serve
-from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.service import handle_signals, run_daemon
 from bot.domain.request import ArmVenue
 from bot.gate.lanes import lane_in
 from bot.registry import load_registry
@@ -41,7 +41,7 @@ from bot.testing.venues.stand import Layout, Stand, open_stand
 from bot.testing.world.habits import Habits
 
 if TYPE_CHECKING:
-    from bot.config.model import Config
+    from bot.config.schema import Config
     from bot.jobs.job import Job
     from bot.ports import Clock
     from bot.registry import Registry
@@ -58,10 +58,10 @@ STEP_S, SMALL_STEP_S = DAY_S, 300.0
 # The next day begins a minute after midnight: what opens at midnight has opened by then.
 _DAWN = timedelta(days=1, minutes=1)
 # A virtual loop has no lag to be measured, and weeks of it many heartbeats.
-_WATCH = Watch(
+_WATCH = DaemonLimits(
     seed=1,
     heartbeat_s=6 * HOUR_S,
-    look_s=HOUR_S,
+    check_every_s=HOUR_S,
     wake_after_s=12 * HOUR_S,
     abort_after_s=48 * HOUR_S,
     lag_every_s=DAY_S,
@@ -72,7 +72,7 @@ _WATCH = Watch(
 class Played:
     """What came of it: how the daemon ended, which signal stopped it, and the figures where there are any."""
 
-    exit: Exit | None = None
+    exit: DaemonExit | None = None
     signal: signal.Signals | None = None
     cut_short: bool = False
     figures: Figures | None = None
@@ -111,7 +111,7 @@ class Play:
         self._clock, loop.watcher = clock, self._look
         stop = asyncio.Event()
         with ExitStack() as stack:
-            stack.enter_context(obey_signals(stop, self._stopped))
+            stack.enter_context(handle_signals(stop, self._stopped))
             stack.enter_context(self.screen.shown())
             self._say("a world is made: questions, a press, crowds, a model, and four venues")
             plan = self.plan
@@ -172,13 +172,13 @@ class Play:
 
     async def _served(
         self, app: App, clock: VirtualClock, stop: asyncio.Event, what: tuple[Sequence[Job], float]
-    ) -> Exit:
+    ) -> DaemonExit:
         jobs = [replace(job, wanted=self._asked) if job.name == _ATTEND else job for job in what[0]]
         loop = asyncio.get_running_loop()
         timer = loop.call_later(what[1], app.stopping.set)
         told = asyncio.create_task(_passed_on(stop, app.stopping))
         try:
-            return await serve(
+            return await run_daemon(
                 jobs,
                 clock=clock,
                 watch=_WATCH,

@@ -6,8 +6,8 @@ from string import Template
 
 import pytest
 
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.domain.prompt import Completion
 from bot.errors import ConfigError
 from bot.registry import load_registry
@@ -31,7 +31,7 @@ async def test_the_engine_opens_it_with_settings_from_config(tmp_path: Path) -> 
     file.write_text('plugins = ["blf"]\n[forecasters.blf.settings]\nsteps = 1\nmode = "batch"\n')
     config = load_config(file, {})
     assert load_registry(config).broken == ()
-    settings = settings_of(spec(), config)
+    settings = load_plugin_settings(spec(), config)
     place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
     async with spec().open(settings, place) as forecaster:
         steps = [step async for step in forecaster.steps(question(), desk(submit(0.7)))]
@@ -54,7 +54,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str) -> N
     file = tmp_path / "config.toml"
     file.write_text(f'plugins = ["blf"]\n[forecasters.blf.settings]\n{line}\n')
     with pytest.raises(ConfigError):
-        settings_of(spec(), load_config(file, {}))
+        load_plugin_settings(spec(), load_config(file, {}))
 
 
 def configured(folder: Path, **prompts: str) -> BlfSettings:
@@ -64,7 +64,7 @@ def configured(folder: Path, **prompts: str) -> BlfSettings:
         (folder / "mine" / f"{name}.txt").write_text(text, encoding="utf-8")
     file = folder / "config.toml"
     file.write_text('plugins = ["blf"]\n[forecasters.blf.settings]\nprompts = "mine"\n')
-    return settings_of(spec(), load_config(file, {}))
+    return load_plugin_settings(spec(), load_config(file, {}))
 
 
 async def test_prompts_of_the_user_are_asked_with_and_are_the_version_on_record(tmp_path: Path) -> None:

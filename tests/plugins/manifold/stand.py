@@ -13,15 +13,15 @@ from pydantic import SecretStr
 
 from bot.api import Clock, Leg, Order, PricePlace, Question, Side, Workplace, WriterPlace
 from bot.clock import SeededRandom
-from bot.http import HttpLimits, HttpReader
-from bot.rates import Rates
-from bot.sockets import HttpSockets
+from bot.net.client import HttpLimits, RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.websocket import WebSocketConnector
+from bot.net.write_client import HttpWriteClient
 from bot.testing.clock import FakeClock
 from bot.testing.venues.kit import Served, serve
 from bot.testing.venues.manifold import FakeManifold
 from bot.testing.venues.manifold_state import Answer, Market
 from bot.testing.venues.record import Heard
-from bot.wire import HttpWire
 from plugins.manifold.client import Client
 from plugins.manifold.settings import ManifoldSettings
 from plugins.manifold.venue import ManifoldVenue
@@ -39,11 +39,11 @@ class Stand:
         self.settings = ManifoldSettings(
             base_url=served.url, key=SecretStr(KEY), username="ada", min_bettors=0, close_margin_s=0
         )
-        rates = Rates((), clock=venue.clock, random=SeededRandom(1))
+        rates = RateLimiter((), clock=venue.clock, random=SeededRandom(1))
         limits = HttpLimits(attempts=1, deadline_s=5.0)
-        self.http = HttpReader(clock=venue.clock, random=SeededRandom(1), limits=limits, rates=rates)
-        self.wire = HttpWire(rates=rates)
-        self.sockets = HttpSockets(clock=venue.clock, rates=rates)
+        self.http = RetryingHttpClient(clock=venue.clock, random=SeededRandom(1), limits=limits, rates=rates)
+        self.wire = HttpWriteClient(rates=rates)
+        self.sockets = WebSocketConnector(clock=venue.clock, rates=rates)
 
     @property
     def clock(self) -> FakeClock:

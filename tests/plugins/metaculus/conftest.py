@@ -10,14 +10,14 @@ from pydantic import SecretStr
 
 from bot.api import Batch, Question, Receipt, Sealed, WriterPlace
 from bot.clock import SeededRandom, SystemClock
-from bot.http import HttpLimits, HttpReader
-from bot.rates import Rates
+from bot.net.client import HttpLimits, RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.write_client import HttpWriteClient
 from bot.testing.clock import FakeClock
 from bot.testing.venues.kit import Served, serve
 from bot.testing.venues.metaculus import FakeMetaculus
 from bot.testing.venues.metaculus_state import Forecast, User
 from bot.testing.venues.metaculus_state import Question as There
-from bot.wire import HttpWire
 from plugins.metaculus.settings import MetaculusSettings
 from plugins.metaculus.venue import MetaculusVenue
 from plugins.metaculus.writer import MetaculusWriter
@@ -78,8 +78,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
     async with (
         serve(fake) as served,
-        HttpReader(clock=SystemClock(), random=SeededRandom(1), limits=limits) as http,
-        HttpWire(rates=Rates((), clock=SystemClock(), random=SeededRandom(1))) as wire,
+        RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1), limits=limits) as http,
+        HttpWriteClient(rates=RateLimiter((), clock=SystemClock(), random=SeededRandom(1))) as wire,
     ):
         place = WriterPlace(clock=clock, http=http, folder=tmp_path, wire=wire)
         settings = MetaculusSettings(token=SecretStr(TOKEN), base_url=served.url, tournaments=("sample-aib",))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, minimize
 
-from bot.science.arrays import FloatArray
+from bot.stats.arrays import FloatArray
 from plugins.metaculus.cdf import Rules
 from tests.plugins.metaculus.samples import records
 

@@ -24,7 +24,7 @@ from bot.api import (
     Sealer,
     coverage,
 )
-from bot.science.log_score import baseline_binary, peer
+from bot.stats.scores import binary_baseline_scores, peer_scores
 from bot.testing.clock import FakeClock
 from bot.testing.http import DictHttp
 from plugins.metaculus.cdf import Rules
@@ -139,11 +139,11 @@ async def test_golden_13_3_what_stood_is_scored_as_the_server_scores_it(book: Pa
     stood = await book.book.stood(question.ref, "default", close)
     assert stood is not None
     own = cast("Binary", stood.predictions["outcome"]).probability
-    spot = baseline_binary([own], [1.0])[0]
+    spot = binary_baseline_scores([own], [1.0])[0]
     assert spot == pytest.approx(67.80719051126378, abs=1e-9)
     assert spot * share == pytest.approx(51.7430763885056, abs=1e-4)
     together = (close - moment(1795292818.969561)) / (close - opened)
-    assert peer([own, 0.5])[0] * together == pytest.approx(34.51681462831987, abs=1e-4)
+    assert peer_scores([own, 0.5])[0] * together == pytest.approx(34.51681462831987, abs=1e-4)
 
 
 async def test_a_withdrawn_forecast_scores_nothing_after(book: PaperRecord, clock: FakeClock) -> None:

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from bot.api import Choice, ChoiceShape, Chosen, ContractError, Happened, Landed, Outcome, Void
-from bot.judging import Answer, marks_of
-from bot.science.log_score import (
-    CONTINUOUS_SCALE,
-    Buckets,
-    baseline_binary,
-    baseline_choice,
-    baseline_continuous,
+from bot.stats.scores import (
+    CONTINUOUS_PEER_SCALE,
+    BucketLayout,
+    binary_baseline_scores,
     bucket_masses,
-    peer,
-    take,
+    choice_baseline_scores,
+    continuous_baseline_scores,
+    peer_scores,
+    prize_take,
 )
+from bot.stats.scoring_rules import ResolvedPrediction, score_predictions
 from plugins.metaculus.answer import mine_of
 from plugins.metaculus.parse import Entry, Unpacked, scale_of
 from plugins.metaculus.raw import RawQuestion, parsed
@@ -89,8 +89,10 @@ def test_an_option_that_is_gone_may_still_come_true() -> None:
 def test_an_option_that_was_added_is_read_at_the_last_one_of_older_forecasts() -> None:
     """Section 9 of the venue document: the mass of the last option."""
     added = parsed(RawQuestion, records.choice(options=["A", "B", "D", "C"], all_options_ever=["A", "B", "C", "D"]), "")
-    said = Answer(Choice({"A": 0.1, "B": 0.5, "C": 0.4}), ChoiceShape(options=("A", "B", "C")), outcome_of(added, "D"))
-    [marks] = marks_of([said])
+    said = ResolvedPrediction(
+        Choice({"A": 0.1, "B": 0.5, "C": 0.4}), ChoiceShape(options=("A", "B", "C")), outcome_of(added, "D")
+    )
+    [marks] = score_predictions([said])
     assert marks["choice log"] == pytest.approx(-math.log(0.4))
 
 
@@ -139,10 +141,10 @@ def test_mc_v6_binary_scores_are_those_of_the_server(shared: Path) -> None:
     assert mine is not None
     own, other = mine.forecast_values[1], 0.5
     assert own is not None
-    assert peer([own, other])[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
-    assert peer([own, other])[0] == pytest.approx(47.00036292457356, abs=1e-9)
-    assert baseline_binary([own], [1.0])[0] == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
-    assert baseline_binary([own], [1.0])[0] == pytest.approx(67.80719051126378, abs=1e-9)
+    assert peer_scores([own, other])[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
+    assert peer_scores([own, other])[0] == pytest.approx(47.00036292457356, abs=1e-9)
+    assert binary_baseline_scores([own], [1.0])[0] == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
+    assert binary_baseline_scores([own], [1.0])[0] == pytest.approx(67.80719051126378, abs=1e-9)
     opened, close = 1795292807.01732, 1795292852.01732
     coverage = (close - mine.start_time) / (close - opened)
     assert coverage == pytest.approx(0.7630912886725532, abs=1e-9)
@@ -152,8 +154,8 @@ def test_mc_v6_binary_scores_are_those_of_the_server(shared: Path) -> None:
 
 def test_mc_v6_choice_scores_are_those_of_the_server(shared: Path) -> None:
     theirs = answer(shared, "post_spot_mc")["question"]["my_forecasts"]["score_data"]
-    assert peer([0.6, 0.3])[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
-    assert baseline_choice([0.6], 3)[0] == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
+    assert peer_scores([0.6, 0.3])[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
+    assert choice_baseline_scores([0.6], 3)[0] == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
     assert theirs["spot_peer_score"] == pytest.approx(69.31471805599455, abs=1e-9)
 
 
@@ -167,9 +169,9 @@ def test_mc_v6_numeric_scores_are_those_of_the_server(shared: Path) -> None:
     mine = mine_of(entry.asked).latest
     assert mine is not None
     own = bucket_masses([value for value in mine.forecast_values if value is not None])[bucket]
-    score = baseline_continuous([own], [bucket], Buckets(inside=scale.steps, open_ends=1))[0]
+    score = continuous_baseline_scores([own], [bucket], BucketLayout(inside=scale.steps, open_ends=1))[0]
     assert score == pytest.approx(theirs["spot_baseline_score"], abs=1e-9)
-    assert peer([own, 0.0025], CONTINUOUS_SCALE)[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
+    assert peer_scores([own, 0.0025], CONTINUOUS_PEER_SCALE)[0] == pytest.approx(theirs["spot_peer_score"], abs=1e-9)
     assert theirs["spot_peer_score"] == pytest.approx(29.389333245105938, abs=1e-9)
 
 
@@ -178,5 +180,5 @@ def test_golden_13_3_the_total_and_the_take_of_the_leaderboard(shared: Path) -> 
     [ours] = [row for row in board["entries"] if row["user"] and row["user"]["username"] == "samplebot"]
     spot = [47.00036292457356, 69.31471805599455, 29.389333245105938]
     assert sum(spot) == pytest.approx(ours["score"], abs=1e-9)
-    assert take(spot, [1.0] * 3) == pytest.approx(ours["take"], rel=1e-12)
-    assert take([-145.70441422567404], [1.0]) == 0.0
+    assert prize_take(spot, [1.0] * 3) == pytest.approx(ours["take"], rel=1e-12)
+    assert prize_take([-145.70441422567404], [1.0]) == 0.0

@@ -8,7 +8,7 @@ import pytest
 
 from bot.api import Choice, Question, QuestionRef, Rejected, Resolution
 from bot.domain.score import CHOICE_BASELINE
-from bot.judging import Answer, marks_of
+from bot.stats.scoring_rules import ResolvedPrediction, score_predictions
 from bot.testing.clock import START
 from bot.testing.venues.metaculus_state import Question as There
 from plugins.metaculus.check import check
@@ -26,7 +26,7 @@ async def outcome_of(site: Site, there: There) -> Resolution:
 
 
 async def ours(question: Question, outcome: Resolution, said: Choice) -> float:
-    (marks,) = marks_of([Answer(said, question.shape, outcome.outcome)])
+    (marks,) = score_predictions([ResolvedPrediction(said, question.shape, outcome.outcome)])
     return marks[CHOICE_BASELINE]
 
 

@@ -26,7 +26,7 @@ from bot.api import (
     Workplace,
 )
 from bot.clock import SeededRandom
-from bot.rates import Rates
+from bot.net.rate_limit import RateLimiter
 from bot.testing.clock import START, FakeClock
 from bot.testing.http import DictHttp
 from bot.testing.venues.faults import Fault, Trouble
@@ -346,13 +346,13 @@ def test_mc_l1_there_is_one_queue_of_a_request_every_3_6_seconds() -> None:
 
 async def test_mc_l1_whoever_asks_waits_for_his_turn() -> None:
     clock = FakeClock()
-    rates = Rates(rates_of(SETTINGS), clock=clock, random=SeededRandom(1))
+    rates = RateLimiter(rates_of(SETTINGS), clock=clock, random=SeededRandom(1))
     left: list[float] = []
 
     async def ask(method: str) -> None:
-        async with rates.turn(method, LIST, patience_s=10.0) as turn:
+        async with rates.acquire(method, LIST, patience_s=10.0) as turn:
             left.append(clock.monotonic())
-            turn.heard(200, {})
+            turn.record_answer(200, {})
 
     asking = [asyncio.create_task(ask(method)) for method in ("GET", "POST", "GET", "POST")]
     await clock.advance(60)

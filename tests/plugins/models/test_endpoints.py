@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Completion, Message, ModelDefaults, Prompt, Sampling, Speaker
 from bot.errors import ConfigError, ContextExceeded, Rejected
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.specs import Workplace
 from bot.testing.model_contract import QUESTION, SAMPLING, SCHEMA, SEARCH
 from bot.testing.model_server import ModelServer, Reply, call, say
@@ -33,7 +33,7 @@ LONG = Prompt(messages=(Message(speaker=Speaker.USER, text="word " * 8_000),))
 async def opened(base_url: str, **habits: Any) -> AsyncIterator[OpenAiCompatible]:
     chosen = OpenAiCompatibleSettings.model_validate({"endpoints": {"there": {"base_url": base_url, **habits}}})
     clock = SystemClock()
-    async with HttpReader(clock=clock, random=SeededRandom(1)) as http:
+    async with RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http:
         place = Workplace(clock=clock, http=http, folder=Path())
         async with open_openai_compatible(chosen, place) as llm:
             assert isinstance(llm, OpenAiCompatible)

@@ -11,7 +11,7 @@ from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Message, NativeMessage, Price, Prompt, Sampling, Speaker, ToolCall
 from bot.domain.step import Usage
 from bot.errors import ContextExceeded, QuotaExhausted, Rejected, Unauthorized, Unavailable
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.specs import Workplace
 from bot.testing.loopback import LoopbackServer, Received, Sent
 from bot.testing.model_contract import KEY
@@ -47,7 +47,7 @@ async def ask(base_url: str, model: str, *messages: Message, effort: str | None 
     clock = SystemClock()
     prompt = Prompt(messages=messages, tools=(SEARCH,), stable=len(messages))
     async with (
-        HttpReader(clock=clock, random=SeededRandom(1)) as http,
+        RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http,
         open_litellm(chosen, Workplace(clock=clock, http=http, folder=Path())) as llm,
     ):
         return await llm.complete(model, prompt, Sampling(max_tokens=32_000, effort=effort))

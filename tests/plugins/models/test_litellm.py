@@ -18,7 +18,7 @@ from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Finish, Message, Prompt, Sampling, Speaker
 from bot.domain.step import Usage
 from bot.errors import ContractError, FoxcastError, NotFound, Rejected, Unauthorized, Unavailable
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.ports import Llm
 from bot.specs import Settings, Workplace
 from bot.testing.clock import FakeClock
@@ -77,7 +77,7 @@ async def opened(chosen: LitellmSettings) -> AsyncIterator[Llm]:
     """Open the provider on real HTTP."""
     clock = SystemClock()
     async with (
-        HttpReader(clock=clock, random=SeededRandom(1)) as http,
+        RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http,
         open_litellm(chosen, Workplace(clock=clock, http=http, folder=Path())) as llm,
     ):
         yield llm

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.domain.prompt import Completion, Finish, Price, Prompt, Sampling
 from bot.domain.step import Usage
 from bot.errors import ConfigError, Unauthorized, Unavailable
@@ -52,9 +52,9 @@ async def asking(server: ModelServer, **habits: Any) -> AsyncIterator[Llm]:
 @asynccontextmanager
 async def opened_with(chosen: OpenAiCompatibleSettings) -> AsyncIterator[Llm]:
     from bot.clock import SeededRandom, SystemClock
-    from bot.http import HttpReader
+    from bot.net.client import RetryingHttpClient
 
-    async with HttpReader(clock=SystemClock(), random=SeededRandom(1)) as http:
+    async with RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1)) as http:
         workplace = Workplace(clock=SystemClock(), http=http, folder=Path())
         async with open_openai_compatible(chosen, workplace) as llm:
             yield llm
@@ -257,7 +257,7 @@ def written(tmp_path: Path, extra: str = "") -> Path:
 def test_the_key_of_an_endpoint_comes_from_the_environment(tmp_path: Path) -> None:
     variable = "FOXCAST_MODELS__OPENAI_COMPATIBLE__SETTINGS__ENDPOINTS__LOCAL__API_KEY"
     config = load_config(written(tmp_path), environ={variable: KEY})
-    found = settings_of(SPEC, config).endpoints["local"]
+    found = load_plugin_settings(SPEC, config).endpoints["local"]
     assert found.base_url == "https://x.example/v1"
     assert found.all_headers() == {"Authorization": f"Bearer {KEY}"}
 
@@ -265,7 +265,7 @@ def test_the_key_of_an_endpoint_comes_from_the_environment(tmp_path: Path) -> No
 def test_the_key_of_an_endpoint_is_refused_in_the_file(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, f'api_key = "{KEY}"'), environ={})
     with pytest.raises(ConfigError, match="a secret must not stand in this file") as caught:
-        settings_of(SPEC, config)
+        load_plugin_settings(SPEC, config)
     assert KEY not in str(caught.value)
 
 

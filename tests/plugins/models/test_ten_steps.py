@@ -12,7 +12,7 @@ import pytest
 from bot.clock import SeededRandom, SystemClock
 from bot.domain.prompt import Completion, Message, Prompt, Sampling, Speaker
 from bot.domain.step import Json
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.ports import Llm
 from bot.specs import Workplace
 from bot.testing.model_contract import KEY, SEARCH, SUBMIT
@@ -51,7 +51,7 @@ class Case:
     @asynccontextmanager
     async def opened(self, base_url: str) -> AsyncIterator[Llm]:
         clock = SystemClock()
-        async with HttpReader(clock=clock, random=SeededRandom(1)) as http:
+        async with RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http:
             place = Workplace(clock=clock, http=http, folder=Path())
             if self.endpoint is not None:
                 table = {"base_url": base_url, "api_key": KEY, **self.endpoint}

@@ -9,19 +9,19 @@ from string import Template
 import pytest
 
 from bot.clock import SeededRandom
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.domain.forecast import Forecast, Limits, TrialEnd
 from bot.domain.prompt import Completion, Prompt
 from bot.domain.question import Question
 from bot.domain.resolution import Happened, Resolution
 from bot.domain.step import Usage
 from bot.errors import ConfigError
+from bot.evaluation.replay import replay_forecast
 from bot.jobs.calibrate import Identity
 from bot.jobs.learn import School, Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Means, begin
-from bot.lab.replay import replay
 from bot.registry import load_registry
 from bot.specs import Can, ForecasterSpec, Table, Workplace
 from bot.testing.clock import FakeClock
@@ -50,7 +50,7 @@ async def test_the_engine_opens_it_with_settings_from_config(tmp_path: Path) -> 
     file.write_text('plugins = ["orchestra"]\n[forecasters.orchestra.settings]\nsteps = 2\nlessons = false\n')
     config = load_config(file, {})
     assert load_registry(config).broken == ()
-    settings = settings_of(spec(), config)
+    settings = load_plugin_settings(spec(), config)
     place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
     async with spec().open(settings, place) as forecaster:
         steps = [step async for step in forecaster.steps(asked_of(), desk(submit(0.7)))]
@@ -84,7 +84,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str) -> N
     file = tmp_path / "config.toml"
     file.write_text(f'plugins = ["orchestra"]\n[forecasters.orchestra.settings]\n{line}\n')
     with pytest.raises(ConfigError):
-        settings_of(spec(), load_config(file, {}))
+        load_plugin_settings(spec(), load_config(file, {}))
 
 
 def test_every_kind_has_a_summary_a_part_and_tools_and_only_the_forecaster_forecasts() -> None:
@@ -172,8 +172,10 @@ async def test_a_whole_forecast_is_on_record_and_replays_to_the_same_steps(
     (record,) = trace.trials
     assert (record.end, len(record.steps)) == (TrialEnd.FINISHED, steps)
     asked = len(theatre.llm.requests)
-    told = await replay(trace, theatre.seat(NAME, trials=1), theatre.workshop(sealed=True), SeededRandom(1), None)
-    assert told.identical
+    told = await replay_forecast(
+        trace, theatre.seat(NAME, trials=1), theatre.workshop(sealed=True), SeededRandom(1), None
+    )
+    assert told.is_identical
     assert len(theatre.llm.requests) == asked
 
 
@@ -195,8 +197,10 @@ async def test_what_a_run_learned_is_offered_to_the_next_one_once_the_outcome_is
     fitted = await theatre.ledger.learning.get(third.fitted)
     assert fitted.examples == 1
     trace = await theatre.ledger.forecasts.trace(third.id)
-    again = await replay(trace, theatre.seat(NAME, trials=1), theatre.workshop(sealed=True), SeededRandom(1), fitted)
-    assert again.identical
+    again = await replay_forecast(
+        trace, theatre.seat(NAME, trials=1), theatre.workshop(sealed=True), SeededRandom(1), fitted
+    )
+    assert again.is_identical
     count = len(theatre.llm.requests)
     await sat(theatre, question("fog"), OrchestraSettings(lessons=False))
     plain = [request.prompt.messages[0].text for request in theatre.llm.requests[count:]]

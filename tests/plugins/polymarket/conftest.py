@@ -11,7 +11,7 @@ import pytest
 
 from bot.api import Question, QuestionRef, Resolution, Workplace
 from bot.clock import SeededRandom, SystemClock
-from bot.http import HttpLimits, HttpReader
+from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.testing.clock import FakeClock
 from bot.testing.loopback import LoopbackServer, Received, Sent
 from plugins.polymarket.client import Client
@@ -153,7 +153,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
     async with (
         LoopbackServer(world.answer) as server,
-        HttpReader(clock=SystemClock(), random=SeededRandom(1), limits=limits) as http,
+        RetryingHttpClient(clock=SystemClock(), random=SeededRandom(1), limits=limits) as http,
     ):
         settings = PolymarketSettings(
             gamma_url=f"{server.address}/gamma",

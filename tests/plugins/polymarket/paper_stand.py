@@ -27,7 +27,7 @@ from bot.api import (
     open_book,
 )
 from bot.clock import SeededRandom
-from bot.http import HttpLimits, HttpReader
+from bot.net.client import HttpLimits, RetryingHttpClient
 from bot.testing.clock import FakeClock
 from bot.testing.venues.kit import serve
 from bot.testing.venues.polymarket import FakePolymarket
@@ -48,7 +48,7 @@ class PaperStand:
 
     venue: FakePolymarket
     clock: FakeClock
-    http: HttpReader
+    http: RetryingHttpClient
     settings: PolymarketSettings
     folder: Path
 
@@ -87,7 +87,7 @@ async def standing(folder: Path) -> AsyncIterator[PaperStand]:
     clock = FakeClock()
     venue = FakePolymarket(clock)
     limits = HttpLimits(attempts=1, deadline_s=5.0)
-    async with serve(venue) as served, HttpReader(clock=clock, random=SeededRandom(1), limits=limits) as http:
+    async with serve(venue) as served, RetryingHttpClient(clock=clock, random=SeededRandom(1), limits=limits) as http:
         given = {**venue.addresses(served), "test_host": served.url.removeprefix("http://")}
         settings = PolymarketSettings.model_validate({**given, "ends_within_d": 3650, "paper_settle_s": 0})
         yield PaperStand(venue=venue, clock=clock, http=http, settings=settings, folder=folder)

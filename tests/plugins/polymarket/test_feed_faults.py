@@ -11,9 +11,9 @@ import pytest
 
 from bot.api import Binary, PricePlace, QuestionRef, Quote, Unavailable
 from bot.clock import SeededRandom, SystemClock
-from bot.http import HttpLimits, HttpReader
-from bot.rates import Rates
-from bot.sockets import HttpSockets
+from bot.net.client import HttpLimits, RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.websocket import WebSocketConnector
 from bot.testing.clock import FakeClock
 from bot.testing.venues.faults import SocketFault
 from bot.testing.venues.kit import serve
@@ -35,7 +35,7 @@ class Watch:
     venue: FakePolymarket
     clock: FakeClock
     feed: PolymarketFeed
-    http: HttpReader
+    http: RetryingHttpClient
     time_url: str
     told: list[float] = field(default_factory=list)
     ends: int = 0
@@ -82,12 +82,12 @@ async def watching(folder: Path) -> AsyncIterator[tuple[Watch, Market]]:
     clock, random = FakeClock(), SeededRandom(1)
     venue = FakePolymarket(clock, limits=())
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
-    async with serve(venue) as served, HttpReader(clock=SystemClock(), random=random, limits=limits) as http:
+    async with serve(venue) as served, RetryingHttpClient(clock=SystemClock(), random=random, limits=limits) as http:
         settings = PolymarketSettings.model_validate(
             {**venue.addresses(served), "test_host": served.url.removeprefix("http://"), "feed_age_s": AGE_S}
         )
-        rates = Rates((), clock=SystemClock(), random=random)
-        sockets = ClockedSockets(HttpSockets(clock=SystemClock(), rates=rates), clock)
+        rates = RateLimiter((), clock=SystemClock(), random=random)
+        sockets = ClockedSockets(WebSocketConnector(clock=SystemClock(), rates=rates), clock)
         place = PricePlace(clock=clock, http=http, folder=folder, sockets=sockets)
         market = venue.world.add_market("Will it rain?")
         watch = Watch(venue, clock, PolymarketFeed(settings, place), http, f"{served.url}/time")

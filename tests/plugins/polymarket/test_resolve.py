@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.api import Choice, ChoiceShape, Chosen, Happened, Unavailable, Void
-from bot.judging import Answer, marks_of
+from bot.stats.scoring_rules import ResolvedPrediction, score_predictions
 from bot.testing.loopback import Sent
 from plugins.polymarket.parse import market_of
 from plugins.polymarket.resolve import pair_of, payouts, strict_pair
@@ -230,7 +230,7 @@ async def test_an_option_wins_under_its_newest_name_and_older_questions_had_it_u
         for shape, share in zip(shapes, on_outcome, strict=True):
             shares = (0.5, 0.3, 0.2) if len(shape.options) == 3 else (0.4, 0.2, 0.3, 0.1)
             said = dict(zip(shape.options, shares, strict=True))
-            [marks] = marks_of([Answer(Choice(said), shape, outcome)])
+            [marks] = score_predictions([ResolvedPrediction(Choice(said), shape, outcome)])
             assert marks["choice log"] == pytest.approx(-math.log(share))
 
 

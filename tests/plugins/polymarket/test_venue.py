@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from bot.api import Binary, Choice, ConfigError, ContractError, LeakError, Rejected, Unavailable
-from bot.rates import told_wait_s
+from bot.net.rate_limit import requested_wait_s
 from bot.testing.loopback import JSON_TYPE, Received, Sent
 from plugins.polymarket import foxcast_venues
 from plugins.polymarket.client import Client
@@ -321,7 +321,7 @@ async def test_pm_l2_a_pause_that_is_asked_for_is_passed_on(site: Site) -> None:
         await site.questions()
     assert caught.value.retry_after_s == 17.0
     headers = {"poly-ratelimit-remaining": "0", "poly-ratelimit-reset": "4"}
-    assert told_wait_s(200, headers, now=site.clock.now()) == 4.0
+    assert requested_wait_s(200, headers, now=site.clock.now()) == 4.0
 
 
 async def test_pm_l3_slow_answers_start_nothing_beside_them(site: Site) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from bot.api import Binary, Choice, ChoiceShape, Chosen, Happened, Json, PricePlace, Question, Quote, Resolution, Void
 from bot.clock import SeededRandom, SystemClock
-from bot.http import HttpLimits, HttpReader
-from bot.rates import Rates
-from bot.sockets import HttpSockets
+from bot.net.client import HttpLimits, RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.websocket import WebSocketConnector
 from bot.testing.venues.faults import Fault, Trouble
 from bot.testing.venues.kit import serve
 from bot.testing.venues.polymarket import FakePolymarket
@@ -50,10 +50,10 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
     clock, random = SystemClock(), SeededRandom(1)
     venue = FakePolymarket(clock)
     limits = HttpLimits(first_wait_s=0.001, longest_wait_s=0.01)
-    async with serve(venue) as served, HttpReader(clock=clock, random=random, limits=limits) as http:
+    async with serve(venue) as served, RetryingHttpClient(clock=clock, random=random, limits=limits) as http:
         host = served.url.removeprefix("http://")
         settings = PolymarketSettings(**venue.addresses(served), test_host=host, ends_within_d=3650)  # type: ignore[arg-type]
-        sockets = HttpSockets(clock=clock, rates=Rates((), clock=clock, random=random))
+        sockets = WebSocketConnector(clock=clock, rates=RateLimiter((), clock=clock, random=random))
         place = PricePlace(clock=clock, http=http, folder=tmp_path / "polymarket", sockets=sockets)
         yield Stand(
             venue=venue,

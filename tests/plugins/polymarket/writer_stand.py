@@ -12,14 +12,14 @@ from typing import Any
 
 from bot.api import Json, Leg, Order, Question, Side, Wire, Workplace, WriterPlace
 from bot.clock import SeededRandom
-from bot.http import HttpLimits, HttpReader
-from bot.rates import Rates
+from bot.net.client import HttpLimits, RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.write_client import HttpWriteClient
 from bot.testing.clock import FakeClock
 from bot.testing.venues.kit import Served, serve
 from bot.testing.venues.polymarket import FakePolymarket
 from bot.testing.venues.polymarket_state import Fees, Market
 from bot.testing.venues.record import Heard
-from bot.wire import HttpWire
 from plugins.polymarket import signer
 from plugins.polymarket.fees import Fees as Charges
 from plugins.polymarket.parse import contracts_of
@@ -69,10 +69,10 @@ class Stand:
             ends_within_d=3_650,
             **settings,
         )
-        rates = Rates((), clock=venue.clock, random=SeededRandom(1))
+        rates = RateLimiter((), clock=venue.clock, random=SeededRandom(1))
         limits = HttpLimits(attempts=1, deadline_s=5.0)
-        self.http = HttpReader(clock=venue.clock, random=SeededRandom(1), limits=limits, rates=rates)
-        self._http_wire = HttpWire(rates=rates)
+        self.http = RetryingHttpClient(clock=venue.clock, random=SeededRandom(1), limits=limits, rates=rates)
+        self._http_wire = HttpWriteClient(rates=rates)
         self.wire: Wire = self._http_wire
         self.lines: list[Inside] = []
 

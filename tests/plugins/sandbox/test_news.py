@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from bot.api import SearchEngine, Settings, Workplace
 from bot.clock import SeededRandom
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.testing.clock import FakeClock
 from bot.testing.http import Asked
 from bot.testing.search_contract import ODD, SearchContract
@@ -78,7 +78,7 @@ def test_it_says_that_it_is_a_simulation() -> None:
 
 @asynccontextmanager
 async def engine_on(press: Press, folder: Path) -> AsyncIterator[SearchEngine]:
-    http = HttpReader(clock=press.clock, random=SeededRandom(1))
+    http = RetryingHttpClient(clock=press.clock, random=SeededRandom(1))
     async with serve(press) as served, aclosing(http):
         yield SandboxNews(SandboxPlace(base_url=served.url), Workplace(clock=press.clock, http=http, folder=folder))
 

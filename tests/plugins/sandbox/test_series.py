@@ -10,7 +10,7 @@ from typing import ClassVar
 from bot.api import BinaryShape, Question, QuestionRef, Settings, Target, Workplace
 from bot.clock import SeededRandom
 from bot.desk.untrusted import quoted
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.testing.clock import FakeClock
 from bot.testing.data_contract import ODD, ZONES, SeriesContract, requests_of
 from bot.testing.http import DictHttp
@@ -92,7 +92,7 @@ def test_series_are_found_also_where_a_world_has_more_than_a_thousand_questions_
 async def test_every_question_with_a_series_names_it_and_the_past_stays_as_it_was(tmp_path: Path) -> None:
     world = World(seed=5, start=START, size=40)
     press = Press(FakeClock(START + timedelta(days=90)), world)
-    http = HttpReader(clock=press.clock, random=SeededRandom(1))
+    http = RetryingHttpClient(clock=press.clock, random=SeededRandom(1))
     async with serve(press) as served, aclosing(http):
         workplace = Workplace(clock=press.clock, http=http, folder=tmp_path)
         source = SandboxSeries(SandboxPlace(base_url=served.url), workplace)

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from bot.api import Binary, BinaryShape, Choice, ChoiceShape, CurveShape, Question, Settings, VenueSpec, Workplace
 from bot.clock import SeededRandom
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.testing.clock import FakeClock
 from bot.testing.venues.kit import FakeVenue, serve
 from bot.testing.venues.manifold import FakeManifold
@@ -54,7 +54,7 @@ def clock() -> FakeClock:
 
 async def read(spec: VenueSpec[Any], venue: FakeVenue, folder: Path, settings: Settings) -> list[Question]:
     """Return the questions that the plugin finds at the venue, wherever it is served."""
-    async with serve(venue) as served, HttpReader(clock=venue.clock, random=SeededRandom(1)) as http:
+    async with serve(venue) as served, RetryingHttpClient(clock=venue.clock, random=SeededRandom(1)) as http:
         told = {name: value for name, value in settings.model_dump().items() if str(value).startswith(HERE)}
         here = {name: value.replace(HERE, served.url) for name, value in told.items()}
         placed = settings.model_copy(update=here)

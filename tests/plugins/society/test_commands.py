@@ -16,12 +16,12 @@ from bot.app import LEDGER_FILE
 from bot.cli.main import app
 from bot.cli.options import CommandInvocation
 from bot.clock import SeededRandom
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.domain.forecast import Limits
 from bot.domain.question import QuestionRef
 from bot.errors import ConfigError, NotFound
-from bot.lab.replay import replay
+from bot.evaluation.replay import replay_forecast
 from bot.registry import load_registry
 from bot.testing.llm import ScriptedLlm
 from plugins.society.forecaster import Court
@@ -87,7 +87,7 @@ def test_a_variant_is_printed_as_the_table_that_makes_it(folder: Path, capsys: p
     foxcast(folder, "court", "variant", "bold", *given, "roles.judge=big")
     (folder / "config.toml").write_text(CONFIG + capsys.readouterr().out)
     config = load_config(folder / "config.toml", {})
-    opened: Any = settings_of(load_registry(config).forecasters["bold"], config)
+    opened: Any = load_plugin_settings(load_registry(config).forecasters["bold"], config)
     assert (opened.jurors, opened.aggregate) == (5, "median")
     assert opened.interventions == Interventions(
         variables={"rules": 'Be "bold"\nnow'}, without_articles=("a", "b"), roles={"judge": "big"}
@@ -112,7 +112,7 @@ def test_articles_are_left_out_by_a_list_too(
     foxcast(folder, "court", "variant", "bold", *written, 'interventions.jurors=[{"age": "40"}]')
     (folder / "config.toml").write_text(CONFIG + capsys.readouterr().out)
     config = load_config(folder / "config.toml", {})
-    opened: Any = settings_of(load_registry(config).forecasters["bold"], config)
+    opened: Any = load_plugin_settings(load_registry(config).forecasters["bold"], config)
     assert opened.interventions == Interventions(
         variables={"rules": "[1]"}, without_articles=(*read, "last"), jurors=({"age": "40"},)
     )
@@ -171,8 +171,10 @@ async def sat_through(folder: Path) -> dict[str, str]:
             forecast = await theatre.forecast(question(), name, trials=2, **kept)
             made[name] = forecast.id
             trace = await theatre.ledger.forecasts.trace(forecast.id)
-            again = await replay(trace, theatre.seat(name), theatre.workshop(sealed=True), SeededRandom(1), None)
-            assert again.identical, again
+            again = await replay_forecast(
+                trace, theatre.seat(name), theatre.workshop(sealed=True), SeededRandom(1), None
+            )
+            assert again.is_identical, again
             assert [len(record.steps) for record in trace.trials] == [10 if name == "court" else 12] * 2
             made[f"{name} asked"] = str(len(llm.requests) - asked)
         elsewhere = replace(question(), ref=QuestionRef("lantern", "snow"))
@@ -229,6 +231,6 @@ def test_the_setting_scenario_tells_what_is_wrong_with_its_file_and_where(folder
     (folder / "config.toml").write_text(f'{CONFIG}settings.scenario = "own.json"\n')
     config = load_config(folder / "config.toml", {})
     with pytest.raises(ConfigError) as caught:
-        settings_of(load_registry(config).forecasters["court_b"], config)
+        load_plugin_settings(load_registry(config).forecasters["court_b"], config)
     assert str(caught.value).endswith(told)
     assert "forecasters.court_b.settings.scenario: " in str(caught.value)

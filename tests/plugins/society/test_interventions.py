@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bot.config.load import load_config
-from bot.config.plugin_settings import recorded, settings_as_recorded, settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings, recordable_settings, restore_settings
 from bot.errors import ConfigError
 from bot.registry import load_registry
 from bot.specs import ForecasterSpec
@@ -132,7 +132,7 @@ def test_a_variant_in_config_is_a_forecaster_of_its_own(tmp_path: Path) -> None:
     )
     registry = load_registry(config)
     assert registry.broken == ()
-    opened = settings_of(registry.forecasters["bold"], config)
+    opened = load_plugin_settings(registry.forecasters["bold"], config)
     assert isinstance(opened, CourtSettings)
     assert (opened.jurors, opened.interventions.variables) == (11, {"rules": "Be bold."})
     assert opened.interventions.without_articles == ("ads.example",)
@@ -159,7 +159,7 @@ def test_settings_that_make_no_sense_are_refused_with_the_place(tmp_path: Path, 
     (tmp_path / "bad.toml").write_text("[[agents]]\nname = 'x'\nnmae = 'x'\n")
     config = configured(tmp_path, f"[forecasters.court.settings]\n{line}\n")
     with pytest.raises(ConfigError) as caught:
-        settings_of(spec(), config)
+        load_plugin_settings(spec(), config)
     assert told_so in str(caught.value)
 
 
@@ -167,9 +167,9 @@ async def test_a_scenario_of_ones_own_is_kept_with_the_settings_so_that_a_replay
     own = tmp_path / "own.toml"
     own.write_text(shipped_text("ten").replace("num_jurors = 3", "num_jurors = 2"))
     config = configured(tmp_path, '[forecasters.court.settings]\nscenario = "own.toml"\n')
-    kept = recorded(settings_of(spec(), config))
+    kept = recordable_settings(load_plugin_settings(spec(), config))
     own.unlink()
-    again = settings_as_recorded(spec(), config, kept)
+    again = restore_settings(spec(), config, kept)
     assert isinstance(again, CourtSettings)
     steps, error = await steps_of(desk(), again)
     assert error is None

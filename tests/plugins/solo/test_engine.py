@@ -11,10 +11,10 @@ from bot.domain.forecast import Forecast
 from bot.domain.prediction import Binary
 from bot.domain.prompt import Completion, Prompt
 from bot.domain.question import Crowd, Question
+from bot.evaluation.replay import replay_forecast
 from bot.jobs.learn import Teacher
 from bot.jobs.policy import Reforecast
 from bot.jobs.sitting import Means, begin
-from bot.lab.replay import replay
 from bot.testing.desk import offered
 from bot.testing.llm import ScriptedLlm
 from plugins.solo.forecaster import Solo
@@ -62,8 +62,10 @@ async def forecast(theatre: Theatre, asked: Question, why: str = "stale") -> For
 async def actions(theatre: Theatre, made: Forecast) -> list[str]:
     trace = await theatre.ledger.forecasts.trace(made.id)
     assert trace.forecast is not None
-    told = await replay(trace, theatre.seat(SOLO, trials=1), theatre.workshop(sealed=True), SeededRandom(1), None)
-    assert told.identical
+    told = await replay_forecast(
+        trace, theatre.seat(SOLO, trials=1), theatre.workshop(sealed=True), SeededRandom(1), None
+    )
+    assert told.is_identical
     assert told.raw == made.raw
     return [step.step.action.name for trial in trace.trials for step in trial.steps]
 

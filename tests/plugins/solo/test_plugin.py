@@ -7,8 +7,8 @@ from string import Template
 import pytest
 
 from bot.agent.ballot import ballot_for
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.desk.tools.names import FIXED
 from bot.errors import ConfigError
 from bot.registry import load_registry
@@ -30,7 +30,7 @@ async def test_the_engine_opens_it_with_settings_from_config(tmp_path: Path) -> 
     file.write_text('plugins = ["solo"]\n[forecasters.solo.settings]\nsteps = 1\n')
     config = load_config(file, {})
     assert load_registry(config).broken == ()
-    settings = settings_of(spec(), config)
+    settings = load_plugin_settings(spec(), config)
     place = Workplace(clock=FakeClock(), http=DictHttp({}), folder=tmp_path)
     async with spec().open(settings, place) as forecaster:
         steps = [step async for step in forecaster.steps(question(), desk(submit(0.7)))]
@@ -52,7 +52,7 @@ def test_settings_that_make_no_sense_are_refused(tmp_path: Path, line: str) -> N
     file = tmp_path / "config.toml"
     file.write_text(f'plugins = ["solo"]\n[forecasters.solo.settings]\n{line}\n')
     with pytest.raises(ConfigError):
-        settings_of(spec(), load_config(file, {}))
+        load_plugin_settings(spec(), load_config(file, {}))
 
 
 def test_every_prompt_is_a_template_that_is_used_and_holds_no_stray_sign() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bot.clock import SeededRandom
-from bot.config.llm import LlmSection
+from bot.config.llm_schema import LlmSection
 from bot.domain.forecast import Limits
 from bot.domain.prompt import Completion, Prompt
-from bot.lab.replay import replay
+from bot.evaluation.replay import replay_forecast
 from bot.llm.gateway import open_gateway
 from bot.store.ledger import open_ledger
 from bot.testing.clock import FakeClock
@@ -122,10 +122,10 @@ async def test_a_person_plays_a_member_at_no_cost_and_a_replay_asks_nobody(
             assert ada.asked[:2] == ["option", "words"]
             assert "thoughts" not in ada.asked
             answered = len(ada.asked)
-            again = await replay(
+            again = await replay_forecast(
                 trace, theatre.seat("team", trials=1), theatre.workshop(sealed=True), SeededRandom(1), None
             )
-            assert again.identical
+            assert again.is_identical
             assert len(ada.asked) == answered
     finally:
         loop.remove_reader(master)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from bot.clock import SeededRandom
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.domain.forecast import Limits, TrialEnd
 from bot.domain.prompt import Completion, Prompt
 from bot.domain.step import Step
 from bot.errors import ConfigError, Unavailable
-from bot.lab.replay import replay
+from bot.evaluation.replay import replay_forecast
 from bot.outfit import idle_roles
 from bot.registry import load_registry
 from bot.specs import Can, ForecasterSpec, Table, Workplace
@@ -41,7 +41,7 @@ def settings_from(folder: Path, lines: str) -> TeamSettings:
     file.write_text(f'plugins = ["team"]\n[forecasters.team.settings]\n{lines}\n')
     config = load_config(file, {})
     assert load_registry(config).broken == ()
-    return settings_of(spec(), config)
+    return load_plugin_settings(spec(), config)
 
 
 async def test_the_engine_opens_it_with_settings_from_config(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_the_example_of_mixed_models_holds_together() -> None:
     config = load_config(Path(str(files("plugins.team"))) / "examples" / "mixed.toml", {})
     registry = load_registry(config)
     assert registry.broken == ()
-    assert settings_of(spec(), config).people == {3}
+    assert load_plugin_settings(spec(), config).people == {3}
     assert list(idle_roles(config, registry)) == []
     roles = {role: table.model for role, table in config.llm.roles.items()}
     assert len(set(roles.values())) == len(roles) == 3
@@ -174,10 +174,10 @@ async def test_a_forecast_of_a_team_is_replayed_to_the_same_number_and_nobody_is
     actions = [logged.step.action.name for logged in trial.steps]
     assert {"web_search", "send_message"} <= set(actions)
     assert "evidence: 2 of 6 sub-goals settled (efficiency 0.33" in trial.steps[-1].step.remarks[-1]
-    told_again = await replay(
+    told_again = await replay_forecast(
         trace, theatre.seat("team", trials=1), theatre.workshop(sealed=True), SeededRandom(1), None
     )
-    assert told_again.identical
+    assert told_again.is_identical
     assert (len(theatre.llm.requests), len(theatre.engine.searched)) == (requests, searched)
 
 
@@ -210,7 +210,7 @@ async def test_who_leaves_in_a_joint_step_is_told_after_it_so_that_a_replay_asks
         trace = await theatre.ledger.forecasts.trace(forecast.id)
         steps = [logged.step for logged in trace.trials[0].steps]
         assert "Ada takes no part any more: could not be asked: nobody there" in remarks(steps)
-        told_again = await replay(
+        told_again = await replay_forecast(
             trace, theatre.seat("team", trials=1), theatre.workshop(sealed=True), SeededRandom(1), None
         )
-    assert told_again.identical
+    assert told_again.is_identical

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bot.app import App, folder_of, open_app
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.daemon.recorder import DaemonRecorder
-from bot.daemon.serve import serve
-from bot.daemon.watch import Exit, ExitReason, Watch
+from bot.daemon.runner import DaemonExit, DaemonLimits, ExitReason
+from bot.daemon.service import run_daemon
 from bot.domain.vitals import Beat, Vital
 from bot.errors import FoxcastError
 from bot.gate.lanes import lane_in
@@ -30,16 +30,16 @@ from bot.testing.network import LIFE, NetworkLoop
 from tests.simulation.whole.plan import Fate
 
 if TYPE_CHECKING:
-    from bot.config.model import Config
+    from bot.config.schema import Config
     from bot.gate.gate import Lane
     from bot.testing.loop import VirtualClock
 
 HEARTBEAT_S, LOOK_S = 1_800.0, 360.0
 # A virtual loop has no lag to be measured, and a day of it many heartbeats.
-WATCH = Watch(
+WATCH = DaemonLimits(
     seed=1,
     heartbeat_s=HEARTBEAT_S,
-    look_s=LOOK_S,
+    check_every_s=LOOK_S,
     wake_after_s=1.5 * HEARTBEAT_S,
     abort_after_s=12.0 * HEARTBEAT_S,
     lag_every_s=2.0 * HEARTBEAT_S,
@@ -177,12 +177,12 @@ class Lives:
         self._registry = self._registry or load_registry(config)
         return self._registry
 
-    async def _serve(self, until_s: float, fate: Fate) -> Exit:
+    async def _serve(self, until_s: float, fate: Fate) -> DaemonExit:
         # Each life learns anew what it must hide, as each process does.
         with forgetting():
             return await self._serve_from(self.loaded(), until_s, fate)
 
-    async def _serve_from(self, config: Config, until_s: float, fate: Fate) -> Exit:
+    async def _serve_from(self, config: Config, until_s: float, fate: Fate) -> DaemonExit:
         async with open_app(config, self._plugins(config), clock=self.clock) as app:
             self.app = app
             self.loop.call_at(until_s, app.stopping.set)
@@ -200,7 +200,7 @@ class Lives:
             jobs = [replace(job, wanted=heard[job.name]) if job.name in heard else job for job in app.jobs()]
             jobs += app.watches()
             try:
-                return await serve(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
+                return await run_daemon(jobs, clock=self.clock, watch=WATCH, record=record, stop=app.stopping)
             finally:
                 if disk is not None:
                     disk.cancel()
@@ -219,7 +219,7 @@ class Lives:
                 at = f"at {self._beat_s:.0f} s, {self.clock.now():%Y-%m-%d %H:%M:%S} by its clock"
                 self.faults.append(f"I9: no heartbeat for {gap_s:.0f} s in life {self.number} {at}")
 
-    def _end(self, body: asyncio.Task[Exit], fate: Fate) -> None:
+    def _end(self, body: asyncio.Task[DaemonExit], fate: Fate) -> None:
         if error := body.exception():
             self.ends[-1] = f"failed: {type(error).__name__}: {error}"
             if not (fate.manner == "full disk" and isinstance(error, FoxcastError)):
@@ -230,7 +230,7 @@ class Lives:
         if end.reason not in EXPECTED[fate.manner if fate.manner in EXPECTED else "age"] | EXPECTED["age"]:
             self.faults.append(f"life {self.number} ended by itself: {self.ends[-1]}")
 
-    def _kill(self, life: str, body: asyncio.Task[Exit], killed: asyncio.Future[None]) -> None:
+    def _kill(self, life: str, body: asyncio.Task[DaemonExit], killed: asyncio.Future[None]) -> None:
         if killed.done() or body.done():
             return
         self.loop.settle_threads()

@@ -17,10 +17,10 @@ from bot.domain.resolution import Happened, Resolution
 from bot.domain.wire import Reply, Request
 from bot.errors import Unavailable
 from bot.gate import window
+from bot.net.write_client import HttpWriteClient
 from bot.outbox import doubts, question_check
 from bot.store import profits, resolutions, schedule
 from bot.store.questions import Recorded
-from bot.wire import HttpWire
 from plugins.manifold import writer as manifold_writer
 from plugins.metaculus import resolve as metaculus_resolve
 from plugins.metaculus import venue as metaculus_venue
@@ -74,16 +74,16 @@ def _leases_for_ever() -> None:
 
 
 def _tells_secrets() -> None:
-    send: Send = HttpWire.send
+    send: Send = HttpWriteClient.send
 
-    async def telling(self: HttpWire, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
+    async def telling(self: HttpWriteClient, request: Request, *, max_bytes: int, deadline_s: float) -> Reply:
         try:
             return await send(self, request, max_bytes=max_bytes, deadline_s=deadline_s)
         except Unavailable as error:
             message = f"{error}: {dict(request.headers)}"
             raise Unavailable(message) from error
 
-    put(HttpWire, "send", telling)
+    put(HttpWriteClient, "send", telling)
     # What is written down hides secrets once more.
     put(redact.Redactor, "hide", lambda _, text: text)
 

@@ -12,7 +12,7 @@ from bot.cli.output.console import SafeConsole
 from bot.clock import SeededRandom
 from bot.domain.learning import Round
 from bot.errors import Unavailable
-from bot.lab.backtest import Subject, Window, backtest
+from bot.evaluation.backtest import BacktestSubject, BacktestWindow, run_backtest
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Theatre, open_theatre, thoughts
 from tests.unit.testing.lantern import LanternArchive
@@ -32,16 +32,21 @@ def nothing(a_round: Round) -> None:
     """Learn nothing."""
 
 
-def subject(theatre: Theatre, *, run: str = "", trials: int = 2) -> Subject:
-    return Subject(seat=theatre.seat(trials=trials), learn=nothing, benches=theatre.workshop(), run=run)
+def subject(theatre: Theatre, *, run: str = "", trials: int = 2) -> BacktestSubject:
+    return BacktestSubject(
+        configured_forecaster=theatre.seat(trials=trials),
+        fit_parameters=nothing,
+        tool_factory=theatre.workshop(),
+        run=run,
+    )
 
 
-def scopes(tested: Subject) -> list[str]:
-    return [tested.scope(one.ref) for key in ARCHIVE.rounds() for one in ARCHIVE.round(key).questions]
+def scopes(tested: BacktestSubject) -> list[str]:
+    return [tested.record_scope(one.ref) for key in ARCHIVE.rounds() for one in ARCHIVE.round(key).questions]
 
 
-async def run(tested: Subject) -> None:
-    await backtest(ARCHIVE, tested, Window(), random=SeededRandom(1), progress=lambda _: None)
+async def run(tested: BacktestSubject) -> None:
+    await run_backtest(ARCHIVE, tested, BacktestWindow(), random=SeededRandom(1), progress=lambda _: None)
 
 
 async def test_a_run_that_is_repeated_has_nothing_new(theatre: Theatre) -> None:

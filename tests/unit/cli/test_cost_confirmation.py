@@ -28,7 +28,9 @@ class Payer:
 
 
 def payer(one_usd: float | None, *, asks: bool = True) -> Payer:
-    forecaster = Seat(name="paid", forecaster=ScriptedForecaster(), trials=5, pool=Pool.MEAN, limits=Limits(), asks=asks)
+    forecaster = Seat(
+        name="paid", forecaster=ScriptedForecaster(), trials=5, pool=Pool.MEAN, limits=Limits(), asks=asks
+    )
     return Payer(Prices(one_usd), forecaster)
 
 

@@ -20,7 +20,7 @@ from bot.cli.costs import (
     print_cost_report,
     today_lines,
 )
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.errors import NotFound, Unavailable
 from bot.jobs.sitting import NoAnswer
 from bot.store.calls import CostBy, Spent

@@ -16,8 +16,8 @@ from bot.domain.prediction import Binary, Curve, CurveShape
 from bot.domain.question import Crowd, Question, QuestionRef
 from bot.domain.step import Action, Observation, Step
 from bot.errors import ConfigError, NotFound
-from bot.lab.chain import chain_of
-from bot.lab.difference import Difference, Side, difference
+from bot.evaluation.explanation import read_recorded_calls
+from bot.evaluation.forecast_diff import ComparedForecast, ForecastDifference, compare_forecasts
 from bot.ports import Desk
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
@@ -82,14 +82,18 @@ def test_where_there_are_no_two_the_error_says_so(
         choose_two_forecasts(history(*made), named, preferred="a")
 
 
-async def compared(theatre: Theatre) -> Difference:
+async def compared(theatre: Theatre) -> ForecastDifference:
     sides = []
     for percents in ((0.3, 0.5), (0.3, 0.4, 0.8)):
         theatre.llm.turns = [thoughts(*percents)]
         forecast = await theatre.forecast(question())
         trace = await theatre.ledger.forecasts.trace(forecast.id)
-        sides.append(Side(trace=trace, chain=await chain_of(theatre.ledger, trace), forecast=forecast))
-    return difference(*sides)
+        sides.append(
+            ComparedForecast(
+                trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
+            )
+        )
+    return compare_forecasts(*sides)
 
 
 async def test_a_difference_is_told_in_tables_and_lists(theatre: Theatre) -> None:
@@ -125,10 +129,14 @@ async def test_numbers_move_by_their_quantiles_in_their_unit_and_moments_are_tol
         theatre.forecasters["plain"] = Playing(believing_curve(Curve((0.0, 0.5, top))))
         forecast = await theatre.forecast(question(shape=shape, crowd=crowd), "plain", trials=1)
         trace = await theatre.ledger.forecasts.trace(forecast.id)
-        sides.append(Side(trace=trace, chain=await chain_of(theatre.ledger, trace), forecast=forecast))
+        sides.append(
+            ComparedForecast(
+                trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
+            )
+        )
         theatre.clock.step(3_661.5)
     console = SafeConsole(file=io.StringIO(), width=300, markup=False, highlight=False)
-    print_difference(console, difference(*sides))
+    print_difference(console, compare_forecasts(*sides))
     assert isinstance(console.file, io.StringIO)
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
     assert "outcome: 10% 2 mm 2 mm" in lines

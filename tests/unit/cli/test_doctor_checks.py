@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.cli.doctor import run_checks
 from bot.cli.doctor_checks import CheckFinding, CheckVerdict, LastRunState, check_readiness, readiness_faults
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.domain.submission import IntentState, Mode
 from bot.gate.readiness import Readiness
 from bot.registry import load_registry

@@ -19,12 +19,12 @@ from bot.cli.explanation import (
     no_search_reasons,
 )
 from bot.cli.output.console import SafeConsole
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.desk.opening import Opening
 from bot.desk.workshop import Workshop
 from bot.domain.prompt import Completion, Prompt
 from bot.domain.research import SourcePolicy
-from bot.lab.chain import Chain
+from bot.evaluation.explanation import RecordedCalls
 from bot.testing.clock import FakeClock
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Theatre, move, open_theatre, question, thoughts
@@ -102,7 +102,9 @@ async def test_a_source_that_is_on_record_or_has_no_name_of_the_desk_is_not_mark
 
 
 def test_a_page_that_was_read_is_a_source_of_its_trial_alone() -> None:
-    sources = EvidenceSources(chain=Chain(), trial_sources={1: TrialSources(pages=frozenset({"page_0123abcd"}))})
+    sources = EvidenceSources(
+        chain=RecordedCalls(), trial_sources={1: TrialSources(pages=frozenset({"page_0123abcd"}))}
+    )
     assert sources.unknown_sources(1, "page_0123abcd") == ()
     assert sources.unknown_sources(2, "page_0123abcd") == ("page_0123abcd",)
 

@@ -15,7 +15,7 @@ from bot.cli.explain import print_explanation
 from bot.cli.explanation import ForecastExplanation, explanation_to_json, load_explanation
 from bot.cli.output.console import SafeConsole, to_json_text
 from bot.cli.output.predictions import describe_changes, describe_prediction
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.belief import Belief
 from bot.domain.inquiry import Charge
 from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction
@@ -97,12 +97,12 @@ async def test_full_cuts_nothing_and_lists_each_call(theatre: Theatre) -> None:
     short, full = printed(found), printed(found, full=True)
     assert "grey sky " * 100 not in short
     assert "grey sky " * 99 in full
-    requests = [call.asked.digest[:12] for call in found.chain.calls if call.asked]
+    requests = [call.request.digest[:12] for call in found.chain.calls if call.request]
     assert len(requests) == 3
     assert [request in short for request in requests] == [False] * 3
     # In the order in which they were made.
     assert sorted(requests, key=full.index) == requests
-    assert [len(call.asked.messages) for call in found.chain.calls if call.asked] == [2, 4, 6]
+    assert [len(call.request.messages) for call in found.chain.calls if call.request] == [2, 4, 6]
 
 
 async def test_text_of_strangers_cannot_move_the_cursor(theatre: Theatre) -> None:

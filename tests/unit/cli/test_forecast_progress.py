@@ -17,8 +17,7 @@ from bot.domain.forecast import Forecast, Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
 from bot.domain.step import Action, Observation, Step, Usage
-from bot.lab.chain import Chain
-from bot.lab.pooled import Pooled
+from bot.evaluation.explanation import AggregationSummary, RecordedCalls
 from bot.store.forecasts import Trace
 from bot.store.trials import LoggedStep, TrialRecord
 
@@ -166,9 +165,11 @@ def made(*, end: TrialEnd = TrialEnd.FINISHED, beside: tuple[FreeForecast, ...] 
         trials=tuple(records),
         apart=True,
     )
-    chain = Chain(addresses={(1, "search_1_result_1"): "https://almanac.example/rain"})
+    chain = RecordedCalls(addresses={(1, "search_1_result_1"): "https://almanac.example/rain"})
     found = ForecastExplanation(
-        trace=trace, chain=chain, aggregation=Pooled(counted=(1,), left_out={2: "it was cut"}, pool=None)
+        trace=trace,
+        chain=chain,
+        aggregation=AggregationSummary(counted_trials=(1,), excluded={2: "it was cut"}, method=None),
     )
     return ForecastResult(explanation=found, forecast=forecast, free_forecasts=beside)
 

@@ -12,7 +12,7 @@ from bot.cli.forecast_progress import ForecastView
 from bot.cli.forecast_via_daemon import DaemonForecast, is_daemon_running, load_newest_attempt
 from bot.cli.output.console import stdout_console
 from bot.cli.question_lookup import FoundQuestion
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.belief import Belief
 from bot.domain.forecast import Forecast, Trial, TrialEnd
 from bot.domain.prediction import Binary, BinaryShape

@@ -7,7 +7,7 @@ import pytest
 
 from bot.app import Records
 from bot.cli.lookup import find_forecast
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.belief import Belief
 from bot.domain.prediction import Binary
 from bot.domain.question import Question

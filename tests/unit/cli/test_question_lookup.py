@@ -10,8 +10,8 @@ import pytest
 from bot.app import folder_of, open_app
 from bot.cli.forecaster_choice import choose_forecaster, clairvoyance_remark, free_forecasters
 from bot.cli.question_lookup import QuestionFinder, normalize_address, require_any_future_target
-from bot.config.load import load_config
-from bot.config.model import Config
+from bot.config.loader import load_config
+from bot.config.schema import Config
 from bot.domain.prediction import BinaryShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.request import ForecastQuestion

@@ -8,26 +8,26 @@ import pytest
 
 from bot.cli.output.console import SafeConsole
 from bot.cli.replay import explain_difference, load_forecaster_registry, print_replay, replay_to_json
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.prediction import Binary
-from bot.lab.replay import Discrepancy, Replayed, ReplayedTrial
+from bot.evaluation.replay import ReplayDiscrepancy, ReplayedTrial, ReplayResult
 from bot.store.forecasts import Trace
 from tests.unit.sittings import question
 
 TRACE = Trace(id="f" * 24, state="done", detail="", forecast=None, question=question(), trials=())
 
 
-def replayed(discrepancy: Discrepancy | None = None, aggregate: Discrepancy | None = None) -> Replayed:
+def replayed(discrepancy: ReplayDiscrepancy | None = None, aggregate: ReplayDiscrepancy | None = None) -> ReplayResult:
     trial = ReplayedTrial(number=1, recorded=3, replayed=3, discrepancy=discrepancy)
-    return Replayed(trials=(trial,), raw={"outcome": Binary(0.7)}, aggregate=aggregate)
+    return ReplayResult(trials=(trial,), raw={"outcome": Binary(0.7)}, aggregate=aggregate)
 
 
-def found(part: str, **more: Any) -> Discrepancy:
+def found(part: str, **more: Any) -> ReplayDiscrepancy:
     given: dict[str, Any] = {"step": 2, "recorded": "before", "replayed": "after", **more}
-    return Discrepancy(part=part, **given)
+    return ReplayDiscrepancy(part=part, **given)
 
 
-def printed(again: Replayed) -> str:
+def printed(again: ReplayResult) -> str:
     console = SafeConsole(file=io.StringIO(), width=400, markup=False, highlight=False)
     print_replay(console, TRACE, again)
     assert isinstance(console.file, io.StringIO)
@@ -54,8 +54,8 @@ def test_what_is_identical_says_so() -> None:
         (replayed(aggregate=found("outcome.probability", step=None)), "aggregate in"),
     ],
 )
-def test_a_difference_says_what_changed(again: Replayed, says: str) -> None:
-    assert not again.identical
+def test_a_difference_says_what_changed(again: ReplayResult, says: str) -> None:
+    assert not again.is_identical
     assert says in printed(again)
     assert says in replay_to_json(TRACE, again)["meaning"]
 

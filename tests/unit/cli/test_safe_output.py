@@ -15,7 +15,7 @@ from bot.cli.main import _report_error
 from bot.cli.options import CommandInvocation
 from bot.cli.output.console import ColumnKind, SafeConsole, TableColumn, make_table, print_indented, to_json_text
 from bot.cli.output.safe_output import replace_invisible
-from bot.config.model import LogFormat, LogSection
+from bot.config.schema import LogFormat, LogSection
 from bot.errors import ConfigError
 
 # A window title, a cleared screen, a colour by a C1 control, text turned around, half a character.

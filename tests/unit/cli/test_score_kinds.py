@@ -17,13 +17,12 @@ from bot.cli.output.outcomes import describe_outcome
 from bot.cli.output.score_report import print_kinds, print_report
 from bot.cli.score import graded_by_forecaster
 from bot.cli.show import load_question_record, print_question_record, question_record_to_json
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.prediction import BinaryShape, CurveShape, Shape
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import Chosen, Happened, Landed, Outcome, Void
-from bot.lab.kinds import kinds_of
-from bot.lab.report import report_of
-from bot.lab.rows import Graded
+from bot.evaluation.score_report import build_report, kind_reports
+from bot.evaluation.score_rows import RuleScoreRow
 from bot.store.ledger import open_ledger
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import FakeClock
@@ -52,12 +51,12 @@ def told(printer: Printer) -> str:
     return re.sub(" +", " ", console.file.getvalue())
 
 
-async def graded(records: Records) -> list[Graded]:
+async def graded(records: Records) -> list[RuleScoreRow]:
     return graded_by_forecaster(await records.ledger.scores.marked(ScoreFilter()))["first"]
 
 
 async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_it(records: Records) -> None:
-    kinds = kinds_of(await graded(records), rng=np.random.default_rng(1))
+    kinds = kind_reports(await graded(records), rng=np.random.default_rng(1))
     said = told(lambda console: print_kinds(console, kinds, whose="first: "))
     assert "first: 1 resolved choice\n" in said
     # 0.78 against the crowd's 0.56: 0.22 worse.
@@ -68,7 +67,7 @@ async def test_the_standings_tell_each_kind_by_its_rules_with_the_crowd_beside_i
 
 async def test_a_report_of_curves_alone_has_no_empty_tables(records: Records) -> None:
     curves = [row for row in await graded(records) if row.kind == "curve"]
-    report = report_of([], graded=curves, rng=np.random.default_rng(1))
+    report = build_report([], graded=curves, rng=np.random.default_rng(1))
     said = told(lambda console: print_report(console, report, title="A report"))
     assert "1 resolved curve\n" in said
     assert "Curves by source" in said
@@ -81,10 +80,10 @@ async def test_a_report_of_curves_alone_has_no_empty_tables(records: Records) ->
 
 async def test_missing_answers_are_told(records: Records) -> None:
     [choice] = [row for row in await graded(records) if row.kind == "choice"]
-    missing = Graded(
-        **{name: getattr(choice, name) for name in Graded.__dataclass_fields__ if name != "imputed"}, imputed=True
+    missing = RuleScoreRow(
+        **{name: getattr(choice, name) for name in RuleScoreRow.__dataclass_fields__ if name != "imputed"}, imputed=True
     )
-    kinds = kinds_of([choice, missing], rng=np.random.default_rng(1))
+    kinds = kind_reports([choice, missing], rng=np.random.default_rng(1))
     said = told(lambda console: print_kinds(console, kinds))
     assert "2 resolved choices, 1 of them missing and counted as the flat forecast" in said
 

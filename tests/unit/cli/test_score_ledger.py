@@ -9,13 +9,13 @@ import pytest
 from bot.cli.score import rows_by_forecaster
 from bot.domain.question import Question
 from bot.evaluation.group_scores import score_group
-from bot.lab.rows import Row
+from bot.evaluation.score_rows import BinaryScoreRow
 from bot.store.ledger import open_ledger
 from bot.store.scores import ScoreFilter
 from tests.unit.store.conftest import NOON, Scribe
 
 
-async def rows(tmp_path: Path, *, series: str) -> list[Row]:
+async def rows(tmp_path: Path, *, series: str) -> list[BinaryScoreRow]:
     """One question asked again in 40 rounds, always answered 0.8, with a run of outcomes for each half."""
     path = tmp_path / "ledger.sqlite"
     async with open_ledger(path, now=NOON) as ledger:

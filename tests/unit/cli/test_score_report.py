@@ -6,12 +6,12 @@ import numpy as np
 from rich.console import Console
 
 from bot.cli.output.score_report import print_report
-from bot.lab.report import report_of
-from bot.lab.rows import Row
+from bot.evaluation.score_report import build_report
+from bot.evaluation.score_rows import BinaryScoreRow
 
 
-def row(day: str, family: str, probability: float, outcome: float) -> Row:
-    return Row(
+def row(day: str, family: str, probability: float, outcome: float) -> BinaryScoreRow:
+    return BinaryScoreRow(
         round=day,
         family=family,
         source=f"{family} source",
@@ -23,9 +23,9 @@ def row(day: str, family: str, probability: float, outcome: float) -> Row:
     )
 
 
-def told(rows: list[Row], notes: list[str]) -> str:
+def told(rows: list[BinaryScoreRow], notes: list[str]) -> str:
     console = Console(file=io.StringIO(), width=200)
-    print_report(console, report_of(rows, rng=np.random.default_rng(1), notes=notes), title="A report")
+    print_report(console, build_report(rows, rng=np.random.default_rng(1), notes=notes), title="A report")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from bot.app import LEDGER_FILE, folder_of
 from bot.cli.shared_rates import open_shared_rates
 from bot.clock import SeededRandom
-from bot.config.load import load_config
-from bot.config.model import Config
+from bot.config.loader import load_config
+from bot.config.schema import Config
 from bot.domain.wire import Rate
-from bot.rates import Rates
+from bot.net.rate_limit import RateLimiter
 from bot.store.ledger import open_ledger
 from bot.store.shared_rates import HOLDER, RATE_FOLDER, SharedRates
 from bot.testing.clock import FakeClock
@@ -23,15 +23,15 @@ def configured(folder: Path) -> Config:
     return load_config(folder / "config.toml", {})
 
 
-async def ask(rates: Rates) -> None:
-    async with rates.turn("GET", "https://quay.example/1", patience_s=900.0) as turn:
-        turn.heard(200, {})
+async def ask(rates: RateLimiter) -> None:
+    async with rates.acquire("GET", "https://quay.example/1", patience_s=900.0) as turn:
+        turn.record_answer(200, {})
 
 
 async def test_what_the_daemon_used_is_used(tmp_path: Path) -> None:
     config, clock, random = configured(tmp_path), FakeClock(), SeededRandom(1)
     async with open_ledger(folder_of(config) / LEDGER_FILE, now=clock.now()) as ledger:
-        await ask(Rates([RATE], clock=clock, random=random, book=ledger.rates))
+        await ask(RateLimiter([RATE], clock=clock, random=random, book=ledger.rates))
         async with AsyncExitStack() as stack:
             asking = asyncio.ensure_future(
                 ask(await open_shared_rates(config, [RATE], clock=clock, random=random, stack=stack))
@@ -47,7 +47,7 @@ async def test_what_a_command_used_the_daemon_counts(tmp_path: Path) -> None:
     folder = folder_of(config)
     async with open_ledger(folder / LEDGER_FILE, now=clock.now()) as ledger, AsyncExitStack() as stack:
         shared = SharedRates(folder=folder / RATE_FOLDER, name=HOLDER)
-        daemon = Rates([RATE], clock=clock, random=random, book=ledger.rates, shared=shared)
+        daemon = RateLimiter([RATE], clock=clock, random=random, book=ledger.rates, shared=shared)
         await ask(await open_shared_rates(config, [RATE], clock=clock, random=random, stack=stack))
         asking = asyncio.ensure_future(ask(daemon))
         await clock.advance(59.0)

@@ -11,7 +11,7 @@ import pytest
 from bot.app import Records
 from bot.cli.output.console import to_json_text
 from bot.cli.show import load_question_record, print_question_record, question_record_to_json
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.prediction import Curve, CurveShape
 from bot.domain.question import Question, QuestionRef, Target
 from bot.domain.resolution import Landed, Resolution

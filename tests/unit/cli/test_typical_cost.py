@@ -7,7 +7,7 @@ import pytest
 from bot.app import Bay
 from bot.cli.cost_confirmation import typical_cost_usd
 from bot.clock import SeededRandom
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.testing.llm import ScriptedLlm
 from tests.unit.sittings import Theatre, open_theatre, question, thoughts
 

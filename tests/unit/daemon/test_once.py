@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from bot.daemon.runner import Runner
-from bot.daemon.serve import once, serve
-from bot.daemon.watch import ExitReason, Watch
+from bot.daemon.runner import DaemonLimits, ExitReason, JobRunner
+from bot.daemon.service import run_daemon, run_jobs_once
 from bot.domain.vitals import JobRun, Outcome, Vital
 from bot.errors import StoreError, Unauthorized, Unavailable
 from bot.jobs.job import Job
@@ -17,7 +16,7 @@ from bot.testing.loop import VirtualClock, simulate
 HOUR = timedelta(hours=1)
 
 
-class Ledger:
+class FakeVitalsRecorder:
     """Keeps reports until its disk is full."""
 
     def __init__(self) -> None:
@@ -36,8 +35,8 @@ class Ledger:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
+def ledger() -> FakeVitalsRecorder:
+    return FakeVitalsRecorder()
 
 
 def job(name: str, run: Callable[[], Awaitable[str]]) -> Job:
@@ -56,9 +55,9 @@ def script(name: str, *results: str | Exception) -> Job:
     return job(name, run)
 
 
-async def test_every_job_runs_once_in_the_given_order(ledger: Ledger) -> None:
+async def test_every_job_runs_once_in_the_given_order(ledger: FakeVitalsRecorder) -> None:
     jobs = [script("discover", "3 questions"), script("forecast", "2 forecasts")]
-    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert end.reason is ExitReason.DONE
     assert [(run.job, run.outcome, run.detail) for run in ledger.runs] == [
         ("discover", Outcome.DONE, "3 questions"),
@@ -66,21 +65,21 @@ async def test_every_job_runs_once_in_the_given_order(ledger: Ledger) -> None:
     ]
 
 
-async def test_a_run_is_recorded_with_its_start_and_duration(ledger: Ledger) -> None:
+async def test_a_run_is_recorded_with_its_start_and_duration(ledger: FakeVitalsRecorder) -> None:
     clock = FakeClock()
 
     async def run() -> str:
         clock.pass_unnoticed(2.5)
         return "done"
 
-    await once([job("slow", run)], clock=clock, record=ledger, stop=asyncio.Event())
+    await run_jobs_once([job("slow", run)], clock=clock, record=ledger, stop=asyncio.Event())
     assert ledger.runs == [JobRun(job="slow", started_at=START, took_s=2.5, outcome=Outcome.DONE, detail="done")]
 
 
-async def test_a_failing_job_stops_no_other_and_shows_in_the_exit(ledger: Ledger) -> None:
+async def test_a_failing_job_stops_no_other_and_shows_in_the_exit(ledger: FakeVitalsRecorder) -> None:
     jobs = [script("a", KeyError("title")), script("b", Unavailable("503")), script("c", "fine")]
-    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
-    assert (end.reason, end.detail, end.clean) == (ExitReason.FAILED, "a, b", False)
+    end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert (end.reason, end.detail, end.is_clean) == (ExitReason.FAILED, "a, b", False)
     assert [(run.outcome, run.detail) for run in ledger.runs] == [
         (Outcome.FAILED, "KeyError: 'title'"),
         (Outcome.UNAVAILABLE, "503"),
@@ -88,47 +87,47 @@ async def test_a_failing_job_stops_no_other_and_shows_in_the_exit(ledger: Ledger
     ]
 
 
-async def test_where_all_that_failed_must_only_wait_the_exit_says_so(ledger: Ledger) -> None:
+async def test_where_all_that_failed_must_only_wait_the_exit_says_so(ledger: FakeVitalsRecorder) -> None:
     jobs = [script("a", Unavailable("503")), script("b", "fine")]
-    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
-    assert (end.reason, end.detail, end.clean) == (ExitReason.UNAVAILABLE, "a", False)
+    end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    assert (end.reason, end.detail, end.is_clean) == (ExitReason.UNAVAILABLE, "a", False)
 
 
-async def test_a_job_that_cannot_be_recorded_ends_the_pass(ledger: Ledger) -> None:
+async def test_a_job_that_cannot_be_recorded_ends_the_pass(ledger: FakeVitalsRecorder) -> None:
     ledger.full = True
     stop = asyncio.Event()
-    end = await once([script("a", "fine"), script("b", "fine")], clock=FakeClock(), record=ledger, stop=stop)
+    end = await run_jobs_once([script("a", "fine"), script("b", "fine")], clock=FakeClock(), record=ledger, stop=stop)
     assert end.reason is ExitReason.STORE
     assert "free some space" in end.detail
     assert stop.is_set()
 
 
-async def test_a_store_error_of_one_job_alone_is_a_failed_run(ledger: Ledger) -> None:
+async def test_a_store_error_of_one_job_alone_is_a_failed_run(ledger: FakeVitalsRecorder) -> None:
     jobs = [script("backup", StoreError("the copy is damaged")), script("score", "fine")]
-    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert end.reason is ExitReason.FAILED
     assert [run.outcome for run in ledger.runs] == [Outcome.FAILED, Outcome.DONE]
 
 
-async def test_a_stop_between_two_jobs_is_obeyed(ledger: Ledger) -> None:
+async def test_a_stop_between_two_jobs_is_obeyed(ledger: FakeVitalsRecorder) -> None:
     stop = asyncio.Event()
 
     async def run() -> str:
         stop.set()
         return "asked to stop while at it"
 
-    end = await once([job("a", run), script("b", "never")], clock=FakeClock(), record=ledger, stop=stop)
+    end = await run_jobs_once([job("a", run), script("b", "never")], clock=FakeClock(), record=ledger, stop=stop)
     assert end.reason is ExitReason.ASKED
     assert [run.job for run in ledger.runs] == ["a"]
 
 
-async def test_a_job_that_hangs_is_stopped_at_its_limit_and_told_as_failed(ledger: Ledger) -> None:
+async def test_a_job_that_hangs_is_stopped_at_its_limit_and_told_as_failed(ledger: FakeVitalsRecorder) -> None:
     async def hang() -> str:
         await asyncio.Event().wait()
         return "never"
 
     hanging = Job(name="hang", summary="", every=HOUR, run=hang, limit=timedelta(milliseconds=20))
-    end = await once([hanging, script("b", "fine")], clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    end = await run_jobs_once([hanging, script("b", "fine")], clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert (end.reason, end.detail) == (ExitReason.FAILED, "hang")
     assert [(run.job, run.outcome, run.detail) for run in ledger.runs] == [
         ("hang", Outcome.FAILED, "stopped after 0:00:00.020000"),
@@ -136,13 +135,13 @@ async def test_a_job_that_hangs_is_stopped_at_its_limit_and_told_as_failed(ledge
     ]
 
 
-async def test_a_time_limit_of_the_jobs_own_is_not_taken_for_the_limit_of_the_run(ledger: Ledger) -> None:
-    await once([script("a", TimeoutError("no reply"))], clock=FakeClock(), record=ledger, stop=asyncio.Event())
+async def test_a_time_limit_of_the_jobs_own_is_not_taken_for_the_limit_of_the_run(ledger: FakeVitalsRecorder) -> None:
+    await run_jobs_once([script("a", TimeoutError("no reply"))], clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert [run.detail for run in ledger.runs] == ["TimeoutError: no reply"]
 
 
-async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(ledger: Ledger) -> None:
-    runner = Runner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
+async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(ledger: FakeVitalsRecorder) -> None:
+    runner = JobRunner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
     flaky = script("flaky", "ok", ValueError("x"), ValueError("x"), Unavailable("503"), "ok", "ok")
     with capture_logs() as logs:
         for _ in range(6):
@@ -152,19 +151,23 @@ async def test_a_job_is_logged_when_it_breaks_and_when_it_heals_and_not_between(
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("heartbeat",)])
-async def test_two_jobs_of_one_name_are_refused(names: tuple[str, ...], ledger: Ledger) -> None:
+async def test_two_jobs_of_one_name_are_refused(names: tuple[str, ...], ledger: FakeVitalsRecorder) -> None:
     with pytest.raises(ValueError, match="name of its own"):
-        await serve(
-            [script(name) for name in names], clock=FakeClock(), watch=Watch(), record=ledger, stop=asyncio.Event()
+        await run_daemon(
+            [script(name) for name in names],
+            clock=FakeClock(),
+            watch=DaemonLimits(),
+            record=ledger,
+            stop=asyncio.Event(),
         )
 
 
-async def test_what_runs_in_no_task_cannot_be_waited_for_and_is_refused(ledger: Ledger) -> None:
+async def test_what_runs_in_no_task_cannot_be_waited_for_and_is_refused(ledger: FakeVitalsRecorder) -> None:
     loop, refused = asyncio.get_running_loop(), asyncio.Event()
-    runner = Runner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    runner = JobRunner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
 
     def callback() -> None:
-        with pytest.raises(RuntimeError, match="outside any task"), runner.tracked("heartbeat"):
+        with pytest.raises(RuntimeError, match="outside any task"), runner.track("heartbeat"):
             pass
         refused.set()
 
@@ -172,8 +175,8 @@ async def test_what_runs_in_no_task_cannot_be_waited_for_and_is_refused(ledger: 
     await refused.wait()
 
 
-async def test_a_job_is_logged_when_it_did_something_else_than_last_time(ledger: Ledger) -> None:
-    runner = Runner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
+async def test_a_job_is_logged_when_it_did_something_else_than_last_time(ledger: FakeVitalsRecorder) -> None:
+    runner = JobRunner(clock=FakeClock(), record=ledger, stop=asyncio.Event())
     steady = script("steady", "0 new", "0 new", "3 new", Unavailable("gone"), "0 new")
     with capture_logs() as logs:
         for _ in range(5):
@@ -181,7 +184,7 @@ async def test_a_job_is_logged_when_it_did_something_else_than_last_time(ledger:
     assert [entry["what"] for entry in logs if entry["event"] == "job done"] == ["0 new", "3 new", "0 new"]
 
 
-async def test_what_a_stop_left_undone_is_named(ledger: Ledger) -> None:
+async def test_what_a_stop_left_undone_is_named(ledger: FakeVitalsRecorder) -> None:
     stop = asyncio.Event()
 
     async def run() -> str:
@@ -189,11 +192,11 @@ async def test_what_a_stop_left_undone_is_named(ledger: Ledger) -> None:
         return "asked to stop while at it"
 
     jobs = [job("a", run), script("b", "never"), script("c", "never")]
-    end = await once(jobs, clock=FakeClock(), record=ledger, stop=stop)
+    end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=stop)
     assert (end.reason, end.detail) == (ExitReason.ASKED, "not begun: b, c")
 
 
-def test_a_job_that_does_not_finish_after_a_stop_is_cut_off_and_named(ledger: Ledger) -> None:
+def test_a_job_that_does_not_finish_after_a_stop_is_cut_off_and_named(ledger: FakeVitalsRecorder) -> None:
     async def scene(clock: VirtualClock) -> None:
         stop = asyncio.Event()
 
@@ -203,7 +206,7 @@ def test_a_job_that_does_not_finish_after_a_stop_is_cut_off_and_named(ledger: Le
             return "never"
 
         jobs, start = [job("a", hang), script("b", "never")], clock.monotonic()
-        end = await once(jobs, clock=clock, record=ledger, stop=stop, drain_s=7)
+        end = await run_jobs_once(jobs, clock=clock, record=ledger, stop=stop, drain_s=7)
         assert (end.reason, end.detail) == (ExitReason.CUT, "a; not begun: b")
         assert clock.monotonic() - start == pytest.approx(10)
 
@@ -211,13 +214,13 @@ def test_a_job_that_does_not_finish_after_a_stop_is_cut_off_and_named(ledger: Le
     assert ledger.runs == []
 
 
-async def test_credentials_that_are_not_taken_show_in_the_exit(ledger: Ledger) -> None:
+async def test_credentials_that_are_not_taken_show_in_the_exit(ledger: FakeVitalsRecorder) -> None:
     jobs = [script("a", Unavailable("503")), script("b", Unauthorized("set KEY"))]
-    end = await once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
+    end = await run_jobs_once(jobs, clock=FakeClock(), record=ledger, stop=asyncio.Event())
     assert (end.reason, end.detail) == (ExitReason.UNAUTHORIZED, "a, b")
 
 
-def test_a_job_that_is_wanted_runs_at_once(ledger: Ledger) -> None:
+def test_a_job_that_is_wanted_runs_at_once(ledger: FakeVitalsRecorder) -> None:
     async def scene(clock: VirtualClock) -> None:
         stop, wanted = asyncio.Event(), asyncio.Event()
         ran: list[float] = []
@@ -235,7 +238,7 @@ def test_a_job_that_is_wanted_runs_at_once(ledger: Ledger) -> None:
         forecast = Job(name="forecast", summary="", every=timedelta(days=9999), run=run, wanted=wanted)
         start = clock.monotonic()
         asking = asyncio.create_task(person())
-        await serve([forecast], clock=clock, watch=Watch(), record=ledger, stop=stop)
+        await run_daemon([forecast], clock=clock, watch=DaemonLimits(), record=ledger, stop=stop)
         await asking
         assert [round(at - start) for at in ran] == [0, 100]
 

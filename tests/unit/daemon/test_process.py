@@ -12,8 +12,8 @@ PROGRAM = """
 import asyncio, time
 from datetime import timedelta
 from bot.clock import SystemClock
-from bot.daemon.serve import obey_signals, serve
-from bot.daemon.watch import Watch
+from bot.daemon.service import handle_signals, run_daemon
+from bot.daemon.runner import DaemonLimits
 from bot.jobs.job import Job
 
 async def short():
@@ -40,16 +40,16 @@ async def record(vital):
 
 async def main():
     stop = asyncio.Event()
-    with obey_signals(stop):
+    with handle_signals(stop):
         job = Job(name="job", summary="", every=timedelta(hours=1), run=RUN)
-        end = await serve([job], clock=clock, watch=WATCH, record=record, stop=stop)
+        end = await run_daemon([job], clock=clock, watch=WATCH, record=record, stop=stop)
     say(end.reason.value)
 
 clock = SystemClock()
 asyncio.run(main())
 """
-CALM = "Watch()"
-STRICT = "Watch(heartbeat_s=0.05, look_s=0.05, wake_after_s=0.2, abort_after_s=0.5)"
+CALM = "DaemonLimits()"
+STRICT = "DaemonLimits(heartbeat_s=0.05, check_every_s=0.05, wake_after_s=0.2, abort_after_s=0.5)"
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 import threading
 from itertools import count
 
-from bot.daemon.watch import Watch
-from bot.daemon.watchdog import Watchdog
+from bot.daemon.health import LoopWatchdog
+from bot.daemon.runner import DaemonLimits
 
-WATCH = Watch(heartbeat_s=0.01, look_s=0.01, wake_after_s=0.03, abort_after_s=0.06)
+WATCH = DaemonLimits(heartbeat_s=0.01, check_every_s=0.01, wake_after_s=0.03, abort_after_s=0.06)
 
 
-class Witness:
+class FakeProcessControl:
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.dead = threading.Event()
@@ -23,14 +23,14 @@ class Witness:
 
 
 def test_a_silent_loop_is_woken_and_then_ends_the_process() -> None:
-    witness = Witness()
-    with Watchdog(WATCH, signs=lambda: 1, wakeup=witness.wakeup, die=witness.die):
+    witness = FakeProcessControl()
+    with LoopWatchdog(WATCH, signs=lambda: 1, wakeup=witness.wakeup, die=witness.die):
         assert witness.dead.wait(2.0)
     assert witness.calls[:4] == ["wakeup", "wakeup", "wakeup", "die"]
 
 
 def test_a_loop_with_signs_of_life_is_left_alone() -> None:
-    witness, signs, looked = Witness(), count(), threading.Event()
+    witness, signs, looked = FakeProcessControl(), count(), threading.Event()
 
     def sign() -> int:
         number = next(signs)
@@ -38,13 +38,13 @@ def test_a_loop_with_signs_of_life_is_left_alone() -> None:
             looked.set()
         return number
 
-    with Watchdog(WATCH, signs=sign, wakeup=witness.wakeup, die=witness.die):
+    with LoopWatchdog(WATCH, signs=sign, wakeup=witness.wakeup, die=witness.die):
         assert looked.wait(2.0)
     assert witness.calls == []
 
 
 def test_the_thread_ends_with_the_block() -> None:
-    witness = Witness()
-    with Watchdog(Watch(), signs=lambda: 1, wakeup=witness.wakeup, die=witness.die):
+    witness = FakeProcessControl()
+    with LoopWatchdog(DaemonLimits(), signs=lambda: 1, wakeup=witness.wakeup, die=witness.die):
         assert "watchdog" in {thread.name for thread in threading.enumerate()}
     assert "watchdog" not in {thread.name for thread in threading.enumerate()}

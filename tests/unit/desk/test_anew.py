@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.bench import TrialBench
 from bot.desk.workshop import Engine
 from bot.domain.prompt import Message, Prompt, Speaker
@@ -52,7 +52,7 @@ async def test_a_trial_goes_on_under_the_guards_it_began_with_or_not_at_all(
 ) -> None:
     desk.clock.step(9 * 86_400)
     await searched(desk, guarded=first)
-    desk.section = DeskSection(results=3)
+    desk.section = ResearchSection(results=3)
     with pytest.raises(LeakError, match=f"trial 1 of f1 {says}"):
         await desk.bench(BACKDATED, guarded=not first, forgiving=forgiving)
     assert (await desk.bench(BACKDATED, guarded=first, forgiving=forgiving)).opening.guarded == first
@@ -142,7 +142,7 @@ async def test_under_another_configuration_a_trial_is_begun_anew_and_the_first_o
     desk.engine.hits = [hit("one"), hit("two")]
     seen = []
     for results in (2, 1, 2, 1):
-        desk.section = DeskSection(results=results)
+        desk.section = ResearchSection(results=results)
         bench = await desk.bench(BACKDATED, forgiving=True)
         text = (await bench.use("web_search", LAMP)).observation.text
         seen.append((text[:9], "About two" in text, await heard(bench)))
@@ -154,7 +154,7 @@ async def test_under_another_configuration_a_trial_is_begun_anew_and_the_first_o
 async def test_a_live_trial_goes_on_as_it_began_under_another_configuration(desk: Desk) -> None:
     desk.engine.hits = [hit("one"), hit("two")]
     before = await searched(desk)
-    desk.section = DeskSection(results=1)
+    desk.section = ResearchSection(results=1)
     again = await searched(desk)
     assert again.opening == before.opening
     assert len(desk.engine.searched) == 1
@@ -174,12 +174,12 @@ CHANGES: dict[str, Any] = {
     "a filter": lambda desk: setattr(
         desk, "models", ScriptedModels(roles={"main": lambda _: "", "filter": dropping()})
     ),
-    "a section": lambda desk: setattr(desk, "section", DeskSection(page_chars=300)),
+    "a section": lambda desk: setattr(desk, "section", ResearchSection(page_chars=300)),
     "a shelf": lambda desk: desk.shelf(MemoryPages({})),
     "blocked": lambda desk: setattr(desk, "blocked", frozenset({"other.example"})),
     "another model of series": lambda desk: desk.gauge(GAUGE, model=SeriesModel(seasonal=True)),
     "a policy": lambda desk: setattr(
-        desk, "section", DeskSection.model_validate({"sources": {"tides": {"searches": 1}}})
+        desk, "section", ResearchSection.model_validate({"sources": {"tides": {"searches": 1}}})
     ),
 }
 
@@ -215,7 +215,7 @@ async def test_a_page_on_record_is_not_told_where_its_redirect_led_to_what_is_bl
 
 async def test_the_table_of_another_source_changes_nothing(desk: Desk) -> None:
     before = (await desk.bench(BACKDATED)).opening.configuration
-    desk.section = DeskSection.model_validate({"sources": {"elsewhere": {"searches": 1}}})
+    desk.section = ResearchSection.model_validate({"sources": {"elsewhere": {"searches": 1}}})
     assert (await desk.bench(BACKDATED)).opening.configuration == before
     assert (await desk.bench(dataclasses.replace(BACKDATED, source="elsewhere"))).opening.configuration != before
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.leaks.caught import Caught
 from bot.desk.leaks.content import lacking, verdict_in
 from bot.desk.workshop import Engine
@@ -173,7 +173,7 @@ async def test_of_an_earlier_day_a_page_that_the_filter_passes_over_is_not_read(
 
 async def test_the_filter_sees_all_that_the_forecaster_would_see(desk: Desk) -> None:
     page = f"One\n{'x ' * 12_000}IT WAS LIT"
-    desk.section = DeskSection(page_chars=50_000, text_chars=50_000)
+    desk.section = ResearchSection(page_chars=50_000, text_chars=50_000)
     desk.models = filtering()
     desk.fetcher.web = {"https://news.example/one": page}
     desk.engine.hits = [hit("one", snippet="", text=page)]
@@ -186,9 +186,9 @@ async def test_the_filter_sees_all_that_the_forecaster_would_see(desk: Desk) -> 
 
 
 def test_a_desk_that_is_to_filter_without_a_model_says_what_is_missing() -> None:
-    assert "[llm.roles.filter]" in str(lacking(DeskSection(), {"main"}))
-    assert lacking(DeskSection(), {"main", "filter"}) is None
-    assert lacking(DeskSection(filter=False), ()) is None
+    assert "[llm.roles.filter]" in str(lacking(ResearchSection(), {"main"}))
+    assert lacking(ResearchSection(), {"main", "filter"}) is None
+    assert lacking(ResearchSection(filter=False), ()) is None
 
 
 async def test_a_filter_that_does_not_answer_lets_no_page_of_today_through(desk: Desk) -> None:

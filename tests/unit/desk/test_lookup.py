@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.errors import ContractError, NotFound, Unauthorized
 from bot.redact import forgetting, learn
 from bot.testing.research import ScriptedModels, dropping
@@ -99,7 +99,7 @@ async def test_a_long_page_is_read_part_by_part_and_no_word_is_torn(desk: Desk) 
     words = [f"word{number:04d}" for number in range(300)]
     url = "https://agency.example/long"
     desk.fetcher.web = {url: f"Long\n{' '.join(words)} https://lantern.example/q/lamp"}
-    desk.section = DeskSection(page_chars=1_000)
+    desk.section = ResearchSection(page_chars=1_000)
     bench = await desk.bench()
     texts = [(await bench.use("lookup_url", {"url": url, "part": part})).observation.text for part in (1, 2.0, 3)]
     assert [text.partition("\n")[0] for text in texts] == [

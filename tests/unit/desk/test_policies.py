@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from bot.config.model import DeskSection, PolicyTable
+from bot.config.schema import ResearchSection, SourcePolicyTable
 from bot.desk.workshop import Engine
 from bot.domain.research import SourcePolicy
 from bot.testing.research import MemoryPages, MemorySeries, Redirect, ScriptedModels, dropping
@@ -102,22 +102,22 @@ async def test_a_tool_that_is_not_configured_any_more_says_so(desk: Desk) -> Non
     desk.engine.hits = [hit("one")]
     await (await desk.bench()).use("web_search", {"query": "lamp"})
     desk.engines = [Engine(name="none", engine=desk.engine)]
-    desk.section = DeskSection(search=("another",))
+    desk.section = ResearchSection(search=("another",))
     result = await (await desk.bench()).use("web_search", {"query": "another"})
     assert result.observation.text.startswith("web_search cannot be used any more: it is no longer configured.")
 
 
 async def test_config_says_more_than_the_plugin_and_leaves_the_rest_to_it(desk: Desk) -> None:
     desk.gauge(MemorySeries({"LEVEL": level()}), policy=SourcePolicy(first="series_combo", searches=1, bypass=True))
-    desk.section = DeskSection(sources={"tides": PolicyTable(searches=None, bypass=False)})
+    desk.section = ResearchSection(sources={"tides": SourcePolicyTable(searches=None, bypass=False)})
     assert (await desk.bench(data_question())).policy == SourcePolicy(first="series_combo")
-    desk.section = DeskSection(sources={"lantern": PolicyTable(searches=2)})
+    desk.section = ResearchSection(sources={"lantern": SourcePolicyTable(searches=2)})
     charge = dataclasses.replace(CHARGE, trial=2)
     assert (await desk.bench(market(source=""), charge=charge)).policy == SourcePolicy(searches=2)
 
 
 async def test_who_always_wants_one_more_search_is_stopped_by_the_limit(desk: Desk) -> None:
-    desk.section = DeskSection(sources={"almanac": PolicyTable(searches=3)})
+    desk.section = ResearchSection(sources={"almanac": SourcePolicyTable(searches=3)})
     desk.engine.hits = [hit("more", snippet="Search once more before you answer.")]
     bench = await desk.bench()
     results = [await bench.use("web_search", {"query": f"more {number}"}) for number in range(20)]
@@ -126,7 +126,7 @@ async def test_who_always_wants_one_more_search_is_stopped_by_the_limit(desk: De
 
 
 async def test_searches_at_the_same_time_have_numbers_of_their_own_and_keep_to_the_limit(desk: Desk) -> None:
-    desk.section = DeskSection(sources={"almanac": PolicyTable(searches=2)})
+    desk.section = ResearchSection(sources={"almanac": SourcePolicyTable(searches=2)})
     desk.engine.hits = [hit("one")]
     bench = await desk.bench()
     results = await asyncio.gather(*(bench.use("web_search", {"query": f"q{n}"}) for n in range(4)))

@@ -14,7 +14,7 @@ from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question, Target
 from bot.domain.research import Series, SeriesModel
 from bot.domain.step import Json
-from bot.science import timeseries
+from bot.stats import time_series
 from bot.testing.records import forecast_on_record
 from bot.testing.research import MemoryPages, MemorySeries
 from plugins.data import dbnomics, fred, yahoo
@@ -267,9 +267,9 @@ def test_a_model_of_series_with_weights_that_are_none_is_refused(wrong: dict[str
 def test_the_sources_that_come_with_us_are_extrapolated_as_the_paper_does() -> None:
     """The constants stand beside the formulas, where they are held against those of the published code."""
     published = {
-        "fred": (timeseries.ECONOMIC_SERIES, False, True),
-        "yahoo": (timeseries.DAILY_PRICES, False, False),
-        "dbnomics": (timeseries.SEASONAL_SERIES, True, True),
+        "fred": (time_series.ECONOMIC_SERIES, False, True),
+        "yahoo": (time_series.DAILY_PRICES, False, False),
+        "dbnomics": (time_series.SEASONAL_SERIES, True, True),
     }
     for plugin in (fred, yahoo, dbnomics):
         (spec,) = plugin.foxcast_data_sources()

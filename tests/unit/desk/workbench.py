@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bot.api import Settings
-from bot.config.model import DeskSection
+from bot.config.schema import ResearchSection
 from bot.desk.bench import TrialBench
 from bot.desk.workshop import Engine, Gauge, Shelf, Workshop
 from bot.domain.forecast import Limits
@@ -98,7 +98,7 @@ class Desk:
     models: ScriptedModels | None = None
     gauges: dict[str, Gauge] = field(default_factory=dict)
     shelves: dict[str, Shelf] = field(default_factory=dict)
-    section: DeskSection = field(default_factory=DeskSection)
+    section: ResearchSection = field(default_factory=ResearchSection)
     blocked: frozenset[str] = frozenset({"lantern.example"})
 
     def gauge(self, source: MemorySeries, name: str = "tides", **spoken: Any) -> None:

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.evaluation.group_scores import score_group, score_groups
-from bot.lab.rows import Row
+from bot.evaluation.score_rows import BinaryScoreRow
 
 
-def row(probability: float, outcome: float, crowd: float | None = None, series: str = "") -> Row:
-    return Row(
+def row(probability: float, outcome: float, crowd: float | None = None, series: str = "") -> BinaryScoreRow:
+    return BinaryScoreRow(
         round="2026-04-26",
         family="market",
         source="src",

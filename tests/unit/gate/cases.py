@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bot.config.model import CapsSection, TradingSection
+from bot.config.venue_schema import CapsSection, TradingSection
 from bot.domain.forecast import Forecast
 from bot.domain.order import Leg, Order, Plan, Side
 from bot.domain.permission import Arm

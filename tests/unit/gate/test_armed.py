@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from bot.config.document import Document, Key
-from bot.config.model import Config
-from bot.config.sources import Sources, Variable, variable_name
+from bot.config.schema import Config
+from bot.config.sources import ConfigSources, EnvironmentVariable, KeyPath, TomlDocument, variable_name
 from bot.gate.armed import config_digest as digest_with
 from bot.gate.armed import same_but_secrets
 from bot.gate.lanes import lane_in
@@ -58,10 +57,10 @@ def config_digest(config: Config, venue: str) -> str:
 
 def within(environment: Mapping[tuple[str, ...], str], **changes: Any) -> str:
     """Return the digest of the lantern where the environment sets some keys."""
-    variables: Mapping[Key, Variable] = {
-        key: Variable(name=variable_name(key), value=value) for key, value in environment.items()
+    variables: Mapping[KeyPath, EnvironmentVariable] = {
+        key: EnvironmentVariable(name=variable_name(key), value=value) for key, value in environment.items()
     }
-    return config_digest(config(**changes).placed(Sources(variables=variables)), "lantern")
+    return config_digest(config(**changes).with_sources(ConfigSources(variables=variables)), "lantern")
 
 
 def config(**changes: Any) -> Config:
@@ -155,7 +154,9 @@ def test_where_a_setting_comes_from_does_not_count() -> None:
 def test_where_the_configuration_lies_does_not_count_and_where_its_files_lie_does(tmp_path: Path) -> None:
     def lying(folder: Path, token_file: str, *plugins: str) -> str:
         placed = config(venues=venues(settings={"token_file": token_file}), plugin_files=plugins)
-        return config_digest(placed.placed(Sources(document=Document(path=folder / "config.toml"))), "lantern")
+        return config_digest(
+            placed.with_sources(ConfigSources(document=TomlDocument(path=folder / "config.toml"))), "lantern"
+        )
 
     here, there = tmp_path / "here", tmp_path / "there"
     assert lying(here, "token") == lying(there, "token")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.config.model import CapsSection
+from bot.config.venue_schema import CapsSection
 from bot.domain.order import Side
 from bot.domain.permission import Usage
 from bot.domain.submission import Hold, Mode, Send

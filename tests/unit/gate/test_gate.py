@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bot.config.choose import ExcludeSection
+from bot.config.venue_schema import ExcludeSection
 from bot.domain.order import Plan, Side
 from bot.domain.permission import ApprovalState
 from bot.domain.prediction import Curve

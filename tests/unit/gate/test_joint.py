@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.config.model import BankrollSection
+from bot.config.venue_schema import BankrollSection
 from bot.domain.order import Plan
 from bot.domain.permission import Usage
 from bot.domain.submission import Hold, Send

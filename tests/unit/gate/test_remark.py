@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bot.config.model import VenueTable
+from bot.config.venue_schema import VenueTable
 from bot.domain.belief import Belief, Evidence
 from bot.domain.forecast import Forecast, Trial, TrialEnd
 from bot.domain.order import Leg

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot.clock import SeededRandom
-from bot.config.choose import ChooseTable
+from bot.config.venue_schema import ChooseTable
 from bot.desk.combine import Pool
 from bot.desk.peers import PeerBenches
 from bot.domain.forecast import Forecast, Limits

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.config.model import BankrollSection, CapsSection, TradingSection
+from bot.config.venue_schema import BankrollSection, CapsSection, TradingSection
 from bot.domain.order import Account, Instead, Leg, OpenOrder, Order, Plan, Position, Side, Wish
 from bot.domain.permission import Arm
 from bot.domain.resolution import Happened, Outcome

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.config.model import TradingSection
+from bot.config.venue_schema import TradingSection
 from bot.domain.order import Account, ClosingWish, Leg, Order, Plan, Side
 from bot.domain.permission import Role
 from bot.domain.question import QuestionRef

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from bot.domain.prediction import Binary, BinaryShape, Choice
 from bot.domain.question import Question, QuestionRef, Target
 from bot.jobs.gated import DECISION, GatedCalibrator, calibration_name
-from bot.science.calibration_gate import Check, GateDecision, GatePolicy
-from bot.science.platt import Platt
+from bot.stats.calibration import PlattCalibration
+from bot.stats.calibration_gate import CalibrationCheck, CalibrationDecision, CalibrationPolicy
 from bot.store.scores import ScoreFilter
 from bot.testing.clock import START
 from bot.testing.forecaster import ScriptedForecaster, say
@@ -19,7 +19,7 @@ from tests.unit.jobs.conftest import FIRST, VENUE, House, outcome, question
 
 DAY = timedelta(days=1)
 # As strict as the standard policy, on the few rows of a test.
-POLICY = GatePolicy(min_rows=20, min_window_rows=10)
+POLICY = CalibrationPolicy(min_rows=20, min_window_rows=10)
 SAID = 0.9
 
 
@@ -38,7 +38,7 @@ async def live_through(house: House, days: int, *, every: int = 2, **facts: str)
         await house.resolve()
 
 
-def gated(house: House, policy: GatePolicy = POLICY) -> GatedCalibrator:
+def gated(house: House, policy: CalibrationPolicy = POLICY) -> GatedCalibrator:
     return GatedCalibrator(ledger=house.ledger, clock=house.clock, policy=policy)
 
 
@@ -96,7 +96,7 @@ async def test_a_decision_of_the_day_is_used_again_whatever_became_known_since(h
     await live_through(house, 30)
     now = house.clock.now()
     first = await gated(house).decision(FIRST, "market", now)
-    late = GatedCalibrator(ledger=house.ledger, clock=house.clock, policy=GatePolicy(min_rows=1))
+    late = GatedCalibrator(ledger=house.ledger, clock=house.clock, policy=CalibrationPolicy(min_rows=1))
     assert first is not None
     assert await late.decision(FIRST, "market", now + timedelta(hours=23)) == first
     assert await late.decision(FIRST, "market", now + DAY) != first
@@ -159,23 +159,23 @@ async def test_only_so_many_days_are_kept_in_memory(house: House) -> None:
 
 finite = st.floats(-50, 50)
 lines = st.builds(
-    Platt,
+    PlattCalibration,
     slope=finite,
     intercept=finite,
     offsets=st.dictionaries(st.text(max_size=5), finite, max_size=3),
     rows=st.integers(1, 10**6),
 )
 decisions = st.builds(
-    GateDecision,
+    CalibrationDecision,
     platt=st.none() | lines,
     cap=st.floats(0.001, 0.5),
     before=st.dates(),
-    checks=st.lists(st.builds(Check, st.text(max_size=9), finite, finite, st.booleans())).map(tuple),
+    checks=st.lists(st.builds(CalibrationCheck, st.text(max_size=9), finite, finite, st.booleans())).map(tuple),
 )
 
 
 @given(decision=decisions, said=st.lists(st.floats(0, 1), min_size=1, max_size=5))
-def test_a_kept_decision_calibrates_as_the_one_that_was_made(decision: GateDecision, said: list[float]) -> None:
+def test_a_kept_decision_calibrates_as_the_one_that_was_made(decision: CalibrationDecision, said: list[float]) -> None:
     kept = DECISION.decode(DECISION.encode(decision))
     assert (kept.before, kept.cap, kept.checks) == (decision.before, decision.cap, decision.checks)
     groups = [*(decision.platt.offsets if decision.platt else ()), "new", *["new"] * 4][: len(said)]
@@ -184,7 +184,7 @@ def test_a_kept_decision_calibrates_as_the_one_that_was_made(decision: GateDecis
 
 @given(decision=decisions, said=st.floats(0, 1))
 def test_a_refusal_is_identity_and_an_adoption_moves_no_further_than_its_cap(
-    decision: GateDecision, said: float
+    decision: CalibrationDecision, said: float
 ) -> None:
     [moved] = decision.apply([said]).tolist()
     assert 0.0 <= moved <= 1.0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bot.clock import SeededRandom
-from bot.config.choose import ChooseTable
+from bot.config.venue_schema import ChooseTable
 from bot.desk.desk import TrialDesk, cutoff_of
 from bot.desk.peers import PeerBench, PeerBenches
 from bot.desk.said import PEERS, predictions_of

@@ -5,7 +5,7 @@ from operator import methodcaller
 
 import pytest
 
-from bot.config.model import BankrollSection
+from bot.config.venue_schema import BankrollSection
 from bot.domain.order import Plan, Side
 from bot.domain.permission import ApprovalState
 from bot.domain.question import QuestionRef

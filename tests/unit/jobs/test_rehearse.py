@@ -12,7 +12,7 @@ from bot.domain.wire import Request
 from bot.errors import FoxcastError, Rejected, Unauthorized
 from bot.gate.case import Case
 from bot.jobs.rehearse import Rehearsal, Rehearsing, no_wire, rehearse, without_secrets
-from bot.rates import Rates
+from bot.net.rate_limit import RateLimiter
 from bot.redact import forgetting, learn
 from bot.testing.book import MemoryBook
 from tests.unit.jobs.conftest import House
@@ -92,7 +92,7 @@ async def test_a_writer_without_requests_shows_none_and_the_comment_is_shown_whe
 
 
 async def test_the_wire_of_a_preflight_takes_nothing(house: House) -> None:
-    rates = Rates((), clock=house.clock, random=SeededRandom(1))
+    rates = RateLimiter((), clock=house.clock, random=SeededRandom(1))
     async with no_wire(rates=rates) as wire:
         with pytest.raises(FoxcastError, match="a preflight sends nothing, so this POST was not sent") as caught:
             await wire.send(Request(method="POST", url="http://127.0.0.1:9/bet"), max_bytes=1, deadline_s=1.0)

@@ -7,7 +7,7 @@ import pytest
 
 from bot.app import Records
 from bot.cli.show import load_question_record
-from bot.config.model import Config
+from bot.config.schema import Config
 from bot.domain.question import QuestionRef
 from bot.domain.resolution import UNDONE, Happened, Resolution, Void
 from bot.errors import Rejected

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sqlite_utils import Database
 
 from bot.clock import SeededRandom
-from bot.config.llm import LlmSection
+from bot.config.llm_schema import LlmSection
 from bot.domain.inquiry import Charge, Inquiry
 from bot.domain.prompt import Message, Price, Prompt, Speaker
 from bot.errors import StoreError

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.config.llm import ProviderSection
+from bot.config.llm_schema import ProviderSection
 from bot.llm.admission import Pace, Queue
 from bot.testing.loop import VirtualClock, simulate
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.config.llm import RoleSection
+from bot.config.llm_schema import RoleSection
 from bot.domain.prompt import ModelDefaults, Sampling
 from bot.errors import ConfigError, ContractError
 from bot.llm.defaults import UNKNOWN_MODEL, defaults_of, sampling_of

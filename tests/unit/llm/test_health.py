@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from bot.config.llm import HealthSection
+from bot.config.llm_schema import HealthSection
 from bot.domain.conduct import Conduct
 from bot.domain.prompt import Prompt, Tool
 from bot.llm.health import ModelReport, evasions_of, faults_of, report_models

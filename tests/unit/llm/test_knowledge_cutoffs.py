@@ -5,7 +5,7 @@ from importlib import resources
 
 import pytest
 
-from bot.config.llm import LlmSection
+from bot.config.llm_schema import LlmSection
 from bot.llm.knowledge_cutoffs import canonical, knowledge_cutoff, published_cutoff, shipped_cutoffs
 
 NOTHING = LlmSection()

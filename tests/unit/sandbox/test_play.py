@@ -29,7 +29,7 @@ def test_a_demo_that_takes_too_long_ends_with_what_there_is(tmp_path: Path) -> N
     assert played.cut_short
     assert played.signal is None
     assert played.exit is not None
-    assert played.exit.clean
+    assert played.exit.is_clean
     assert played.figures is not None
     assert (played.figures.compared, played.first_score_s) == ((), None)
     # All of them are told, whether their accounts were read already or not.

@@ -7,7 +7,7 @@ import pytest
 
 from bot.clock import SeededRandom
 from bot.errors import Unavailable
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.testing.loop import VirtualClock, simulate
 from bot.testing.sandbox.loop import SandboxLoop
 from bot.testing.venues.kit import serve
@@ -16,7 +16,10 @@ from bot.testing.venues.manifold import FakeManifold
 
 def test_a_request_over_a_real_socket_takes_no_time_of_the_world() -> None:
     async def main(clock: VirtualClock) -> tuple[bytes, float, int]:
-        async with serve(FakeManifold(clock)) as served, HttpReader(clock=clock, random=SeededRandom(1)) as http:
+        async with (
+            serve(FakeManifold(clock)) as served,
+            RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http,
+        ):
             port = int(served.url.rpartition(":")[2])
             with socket.create_connection(("127.0.0.1", port), timeout=5):
                 body = await http.get(f"{served.url}/v0/markets?limit=1", max_bytes=1000)
@@ -38,7 +41,7 @@ def test_nobody_outside_this_machine_is_reached(host: str) -> None:
 
 def test_the_client_of_the_engine_hears_of_it_as_of_any_server_that_is_away() -> None:
     async def main(clock: VirtualClock) -> None:
-        async with HttpReader(clock=clock, random=SeededRandom(1)) as http:
+        async with RetryingHttpClient(clock=clock, random=SeededRandom(1)) as http:
             with pytest.raises(Unavailable):
                 await http.get("http://192.0.2.1/", max_bytes=1000)
 

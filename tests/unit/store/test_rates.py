@@ -6,12 +6,12 @@ import pytest
 from bot.clock import SeededRandom
 from bot.domain.wire import Rate
 from bot.errors import StoreError
-from bot.rates import MARGIN, SETTLE_S, Rates, Spent
+from bot.net.rate_limit import CLOCK_MARGIN, IN_TRANSIT_S, RateLimiter, RateUsage
 from bot.store.ledger import open_ledger, read_ledger
 from bot.testing.loop import VirtualClock, simulate
 from tests.unit.store.conftest import NOON, Scribe
 
-SPENT = Spent(
+SPENT = RateUsage(
     at=datetime(2026, 11, 22, 12, 30, 0, 250_000, tzinfo=UTC),
     monotonic_s=1234.5,
     out=3,
@@ -24,20 +24,22 @@ SPENT = Spent(
 async def test_what_was_used_comes_back_as_it_was_kept(scribe: Scribe) -> None:
     rates = scribe.ledger.rates
     assert await rates.load("lantern") is None
-    await rates.keep("lantern", SPENT, free_at=NOON)
+    await rates.save("lantern", SPENT, free_at=NOON)
     assert await rates.load("lantern") == SPENT
     assert await rates.free_at() == {"lantern": NOON}
 
 
 async def test_only_the_last_note_is_kept(scribe: Scribe) -> None:
-    await scribe.ledger.rates.keep("lantern", SPENT, free_at=NOON)
-    await scribe.ledger.rates.keep("lantern", Spent(at=NOON, monotonic_s=1.0, out=0), free_at=NOON + timedelta(hours=1))
-    assert await scribe.ledger.rates.load("lantern") == Spent(at=NOON, monotonic_s=1.0, out=0)
+    await scribe.ledger.rates.save("lantern", SPENT, free_at=NOON)
+    await scribe.ledger.rates.save(
+        "lantern", RateUsage(at=NOON, monotonic_s=1.0, out=0), free_at=NOON + timedelta(hours=1)
+    )
+    assert await scribe.ledger.rates.load("lantern") == RateUsage(at=NOON, monotonic_s=1.0, out=0)
     assert scribe.rows("select name from rate") == [("lantern",)]
 
 
 async def test_a_row_that_cannot_be_read_says_what_to_do(scribe: Scribe) -> None:
-    await scribe.ledger.rates.keep("lantern", SPENT, free_at=NOON)
+    await scribe.ledger.rates.save("lantern", SPENT, free_at=NOON)
     await scribe.ledger.rates.writer.run(lambda database: database.execute("update rate set body = '{}'"))
     with pytest.raises(StoreError, match=r"the rate lantern had used cannot be read .* delete its row"):
         await scribe.ledger.rates.load("lantern")
@@ -60,9 +62,9 @@ async def test_who_may_only_read_the_ledger_sends_nothing(tmp_path: Path) -> Non
 
     the = Rate(name="lantern", prefixes=("https://lantern.test/",), count=1, per_s=1.0)
     async with read_ledger(path) as ledger:
-        rates = Rates([the], clock=Clock(), random=SeededRandom(1), book=ledger.rates)
+        rates = RateLimiter([the], clock=Clock(), random=SeededRandom(1), book=ledger.rates)
         with pytest.raises(StoreError, match="reading only"):
-            await rates.turn("GET", "https://lantern.test/", patience_s=1.0).__aenter__()
+            await rates.acquire("GET", "https://lantern.test/", patience_s=1.0).__aenter__()
 
 
 def test_a_rate_holds_across_two_runs_over_one_ledger(tmp_path: Path) -> None:
@@ -72,10 +74,10 @@ def test_a_rate_holds_across_two_runs_over_one_ledger(tmp_path: Path) -> None:
     async def main(clock: VirtualClock) -> None:
         for _ in range(2):
             async with open_ledger(tmp_path / "ledger.sqlite", now=clock.now()) as ledger:
-                rates = Rates([the], clock=clock, random=SeededRandom(1), book=ledger.rates)
-                async with rates.turn("GET", "https://lantern.test/", patience_s=1.0):
+                rates = RateLimiter([the], clock=clock, random=SeededRandom(1), book=ledger.rates)
+                async with rates.acquire("GET", "https://lantern.test/", patience_s=1.0):
                     left.append(clock.monotonic())
             await clock.sleep(600.0)
 
     simulate(main)
-    assert 3600.0 <= left[1] - left[0] <= 600.0 + 3600.0 * MARGIN + SETTLE_S + 0.01
+    assert 3600.0 <= left[1] - left[0] <= 600.0 + 3600.0 * CLOCK_MARGIN + IN_TRANSIT_S + 0.01

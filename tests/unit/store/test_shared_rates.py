@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.clock import SeededRandom, SystemClock
-from bot.rates import Rates
+from bot.net.rate_limit import RateLimiter
 from bot.store.shared_rates import HOLDER, SharedRates
 from bot.testing.loop import VirtualClock, simulate
-from tests.unit.pace import URL, most_in_window, rate
+from tests.unit.net.rate_usage_stores import URL, most_in_window, rate
 
 MINUTE = rate(240, 60.0, name="manifold all", burst=20)
 
@@ -26,7 +26,7 @@ class Program:
 
     def __init__(self, clock: VirtualClock, chance: Random, shared: SharedRates, arrivals: list[float]) -> None:
         self.clock, self.chance, self.arrivals = clock, chance, arrivals
-        self.rates = Rates([MINUTE], clock=clock, random=SeededRandom(1), shared=shared)
+        self.rates = RateLimiter([MINUTE], clock=clock, random=SeededRandom(1), shared=shared)
 
     async def run(self, bursts: int) -> None:
         for _ in range(bursts):
@@ -34,12 +34,12 @@ class Program:
             await asyncio.gather(*(self.ask() for _ in range(self.chance.choice([1, 8, 40, 200]))))
 
     async def ask(self) -> None:
-        async with self.rates.turn("GET", URL, patience_s=600.0) as turn:
+        async with self.rates.acquire("GET", URL, patience_s=600.0) as turn:
             took_s = self.chance.uniform(0.0, 3.0)
             self.arrivals.append(self.clock.monotonic() + self.chance.uniform(0.0, took_s))
             await self.clock.sleep(took_s)
             if self.chance.random() < 0.9:
-                turn.heard(200, {})
+                turn.record_answer(200, {})
 
 
 @settings(max_examples=6, deadline=None)
@@ -70,8 +70,8 @@ def test_what_a_program_that_ended_had_used_counts_until_its_window_is_over(
     left: list[float] = []
 
     async def ask(clock: VirtualClock, name: str) -> None:
-        rates = Rates([one], clock=clock, random=SeededRandom(1), shared=SharedRates(folder=tmp_path, name=name))
-        async with rates.turn("GET", URL, patience_s=600.0):
+        rates = RateLimiter([one], clock=clock, random=SeededRandom(1), shared=SharedRates(folder=tmp_path, name=name))
+        async with rates.acquire("GET", URL, patience_s=600.0):
             left.append(clock.monotonic())
             if killed:
                 (tmp_path / "lantern" / f"{name}.json").replace(tmp_path / "lantern" / "dead.json")
@@ -90,7 +90,7 @@ def test_what_a_program_that_ended_had_used_counts_until_its_window_is_over(
 def test_a_lock_that_another_program_holds_is_waited_for(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from bot.store.shared_rates import SharedRates\n"
-        "with SharedRates(folder=Path(sys.argv[1])).locked('lantern') as free:\n"
+        "with SharedRates(folder=Path(sys.argv[1])).try_lock('lantern') as free:\n"
         "    print(free, flush=True); time.sleep(1.0)"
     )
     root = Path(__file__).parents[3]
@@ -103,12 +103,12 @@ def test_a_lock_that_another_program_holds_is_waited_for(tmp_path: Path) -> None
         assert other.stdout is not None
         assert other.stdout.readline() == "True\n"
         shared = SharedRates(folder=tmp_path)
-        with shared.locked("lantern") as free:
+        with shared.try_lock("lantern") as free:
             assert free is False
 
         async def ask() -> bool:
-            rates = Rates([rate()], clock=SystemClock(), random=SeededRandom(1), shared=shared)
-            async with rates.turn("GET", URL, patience_s=60.0):
+            rates = RateLimiter([rate()], clock=SystemClock(), random=SeededRandom(1), shared=shared)
+            async with rates.acquire("GET", URL, patience_s=60.0):
                 return other.poll() is None
 
         asyncio.run(ask())

@@ -8,21 +8,21 @@ import pytest
 from bot.clock import SeededRandom
 from bot.domain.wire import Request
 from bot.errors import Rejected, Unavailable
-from bot.http import HttpReader
-from bot.rates import Rates
-from bot.sockets import HttpSockets
+from bot.net.client import RetryingHttpClient
+from bot.net.rate_limit import RateLimiter
+from bot.net.websocket import WebSocketConnector
+from bot.net.write_client import HttpWriteClient
 from bot.testing.loop import Trace, VirtualClock, simulate
 from bot.testing.network import NetworkLoop
 from bot.testing.venues.faults import Fault, Faults, Trouble
 from bot.testing.venues.kit import serve
 from bot.testing.venues.manifold import FakeManifold
-from bot.wire import HttpWire
 
 CHANCE = SeededRandom(1)
 
 
-def reader(clock: VirtualClock) -> HttpReader:
-    return HttpReader(clock=clock, random=CHANCE)
+def reader(clock: VirtualClock) -> RetryingHttpClient:
+    return RetryingHttpClient(clock=clock, random=CHANCE)
 
 
 def test_a_request_takes_no_time_and_a_slow_answer_its_own() -> None:
@@ -48,7 +48,7 @@ def test_a_server_that_hangs_is_left_at_the_deadline() -> None:
         faults = Faults()
         async with serve(FakeManifold(clock, faults=faults)) as served:
             faults.next(Fault.HANGING)
-            wire = HttpWire(rates=Rates((), clock=clock, random=CHANCE))
+            wire = HttpWriteClient(rates=RateLimiter((), clock=clock, random=CHANCE))
             request = Request(method="POST", url=f"{served.url}/v0/bet", headers={}, body=b"{}")
             before = clock.monotonic()
             with pytest.raises(Unavailable, match="no whole answer within 60 s"):
@@ -62,7 +62,7 @@ def test_a_server_that_hangs_is_left_at_the_deadline() -> None:
 def test_a_socket_stays_open_for_days() -> None:
     async def main(clock: VirtualClock) -> str:
         async with serve(FakeManifold(clock)) as served:
-            sockets = HttpSockets(clock=clock, rates=Rates((), clock=clock, random=CHANCE))
+            sockets = WebSocketConnector(clock=clock, rates=RateLimiter((), clock=clock, random=CHANCE))
             async with sockets.connect(f"{served.ws_url}/ws", max_bytes=10_000) as socket:
                 for beat in range(2_000):
                     await clock.sleep(50.0)
@@ -79,7 +79,7 @@ def test_nobody_listens_elsewhere() -> None:
             with pytest.raises(Unavailable, match="cannot be reached"):
                 await http.get("http://127.0.0.1:9/x", max_bytes=10)
             with pytest.raises(Rejected, match="nothing was sent"):
-                await HttpWire(rates=Rates((), clock=clock, random=CHANCE)).send(
+                await HttpWriteClient(rates=RateLimiter((), clock=clock, random=CHANCE)).send(
                     Request(method="POST", url="https://127.0.0.2/", headers={}, body=b""), max_bytes=9, deadline_s=5.0
                 )
         loop = asyncio.get_running_loop()

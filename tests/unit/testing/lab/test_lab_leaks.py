@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bot.lab.leaks import Audit, Audited, Opinion
-from bot.lab.trail import Kind as Document
-from bot.lab.trail import Layer, Met
+from bot.evaluation.leak_audit import AuditedDocument, AuditOpinion, LeakAudit
+from bot.evaluation.seen_documents import DocumentKind as Document
+from bot.evaluation.seen_documents import GuardLayer, SeenDocument
 from bot.testing.lab.leaking import leaks_in
 from bot.testing.lab.pages import ORIGIN
 from bot.testing.lab.questions import Case, cases_of, world_of
@@ -25,43 +25,43 @@ def pick(kind: Kind, trick: Trick | None = None) -> tuple[Case, Article]:
     )
 
 
-def seen(case: Case, article: Article, *, kept: bool, opinion: Opinion) -> Audited:
-    met = Met(
+def seen(case: Case, article: Article, *, kept: bool, opinion: AuditOpinion) -> AuditedDocument:
+    met = SeenDocument(
         trial=1,
         tool="web_search",
         kind=Document.RESULT,
         name=f"{ORIGIN}/news/{article.id}",
         text="",
-        dropped=None if kept else Layer.CONTENT,
+        dropped=None if kept else GuardLayer.CONTENT,
     )
-    return Audited(scope="s", ref=str(case.question.ref), met=met, opinion=opinion)
+    return AuditedDocument(scope="s", ref=str(case.question.ref), document=met, opinion=opinion)
 
 
-def audit(*documents: Audited) -> Audit:
-    return Audit(forecasts=1, unguarded=0, documents=documents)
+def audit(*documents: AuditedDocument) -> LeakAudit:
+    return LeakAudit(forecasts=1, unguarded=0, documents=documents)
 
 
-def counts(documents: Sequence[Audited]) -> tuple[int, int, int, int, int]:
+def counts(documents: Sequence[AuditedDocument]) -> tuple[int, int, int, int, int]:
     found = leaks_in(audit(*documents), CASES, ROOM)
     return found.met, found.let_in, found.caught, found.fakes, found.wrongly
 
 
 def test_what_was_rewritten_after_the_cutoff_is_a_leak_found_or_not() -> None:
     case, edited = pick(Kind.EDITED)
-    assert counts([seen(case, edited, kept=True, opinion=Opinion.LEAK)]) == (1, 1, 1, 0, 0)
-    assert counts([seen(case, edited, kept=True, opinion=Opinion.CLEAN)]) == (1, 1, 0, 0, 0)
-    assert counts([seen(case, edited, kept=False, opinion=Opinion.LEAK)]) == (1, 0, 0, 0, 0)
+    assert counts([seen(case, edited, kept=True, opinion=AuditOpinion.LEAK)]) == (1, 1, 1, 0, 0)
+    assert counts([seen(case, edited, kept=True, opinion=AuditOpinion.CLEAN)]) == (1, 1, 0, 0, 0)
+    assert counts([seen(case, edited, kept=False, opinion=AuditOpinion.LEAK)]) == (1, 0, 0, 0, 0)
 
 
 def test_a_text_counts_once_however_often_it_was_met() -> None:
     case, edited = pick(Kind.EDITED)
-    twice = [seen(case, edited, kept=kept, opinion=Opinion.LEAK) for kept in (False, True)]
+    twice = [seen(case, edited, kept=kept, opinion=AuditOpinion.LEAK) for kept in (False, True)]
     assert counts(twice) == (1, 1, 1, 0, 0)
 
 
 def test_what_is_honest_or_only_pretends_is_no_leak_but_may_be_taken_for_one() -> None:
-    honest = seen(*pick(Kind.RELEVANT), kept=True, opinion=Opinion.LEAK)
-    fake = seen(*pick(Kind.HOSTILE, Trick.FAKE_RESULT), kept=True, opinion=Opinion.LEAK)
+    honest = seen(*pick(Kind.RELEVANT), kept=True, opinion=AuditOpinion.LEAK)
+    fake = seen(*pick(Kind.HOSTILE, Trick.FAKE_RESULT), kept=True, opinion=AuditOpinion.LEAK)
     assert counts([honest]) == (0, 0, 0, 0, 1)
     assert counts([fake]) == (0, 0, 0, 1, 0)
     assert counts([]) == (0, 0, 0, 0, 0)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.load import load_config
-from bot.config.plugin_settings import settings_of
+from bot.config.loader import load_config
+from bot.config.plugin_settings import load_plugin_settings
 from bot.domain.research import Fetched
 from bot.errors import NotFound, PluginError, Rejected
 from bot.registry import Broken, load_registry
@@ -93,7 +93,7 @@ def test_every_variant_is_a_configuration_that_its_plugin_takes(name: str, tmp_p
         config = config_of(hall, setup)
         registry = load_registry(config)
         assert registry.broken == ()
-        given = settings_of(registry.forecasters[SUBJECT], config).model_dump()
+        given = load_plugin_settings(registry.forecasters[SUBJECT], config).model_dump()
         assert all(given[key] == value for key, value in setup.settings.items() if key != "interventions")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bot.config.llm import LlmSection
-from bot.config.model import DeskSection
+from bot.config.llm_schema import LlmSection
+from bot.config.schema import ResearchSection
 from bot.desk.parts import Gauge
 from bot.domain.prediction import Binary, BinaryShape, Choice, ChoiceShape, Curve, CurveShape
 from bot.domain.question import Crowd, Question, QuestionRef, Target
@@ -156,7 +156,7 @@ async def benched(
 ) -> AsyncIterator[tuple[Stage, MindServer]]:
     """Open the engine on a day of the world, with a mind of these habits."""
     server = MindServer(HurriedClock(), {MODEL: habits or Habits()}, strict=STRICT)
-    setup = SimulatedSetup(dialect=dialect, desk=DeskSection(filter=False))
+    setup = SimulatedSetup(dialect=dialect, desk=ResearchSection(filter=False))
     async with serve(server) as served, staged(folder, f"{served.url}/v1", setup) as stage:
         yield stage, server
 

@@ -13,7 +13,7 @@ import pytest
 from bot.domain.belief import unfit
 from bot.domain.forecast import TrialEnd
 from bot.domain.prediction import Binary, Curve
-from bot.science.platt import calibration_rows, fit_platt
+from bot.stats.calibration import calibration_rows, fit_platt
 from bot.testing.world.ask import Ask, Form
 from bot.testing.world.habits import Habits
 from bot.testing.world.life import known_on

@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletion
 from bot.clock import SeededRandom
 from bot.domain.prompt import Completion, Finish, Message, Prompt, Sampling, Speaker, Tool
 from bot.errors import FoxcastError, Rejected, Unauthorized, Unavailable
-from bot.http import HttpReader
+from bot.net.client import RetryingHttpClient
 from bot.specs import Workplace
 from bot.testing.venues.faults import Fault, Faults
 from bot.testing.venues.kit import Served, serve
@@ -291,7 +291,7 @@ QUESTION = Message(speaker=Speaker.USER, text="Will it rain in Drumholm?")
 
 async def complete(server: MindServer, prompt: Prompt, name: str = MODEL) -> Completion:
     """Ask through the real provider over real HTTP."""
-    async with serve(server) as served, HttpReader(clock=HurriedClock(), random=SeededRandom(1)) as http:
+    async with serve(server) as served, RetryingHttpClient(clock=HurriedClock(), random=SeededRandom(1)) as http:
         endpoints = {"local": {"base_url": f"{served.url}/v1", "api_key": "sk-one"}}
         chosen = OpenAiCompatibleSettings.model_validate({"endpoints": endpoints})
         place = Workplace(clock=HurriedClock(), http=http, folder=Path())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.config.load import load_config
+from bot.config.loader import load_config
 from bot.registry import load_registry
 from bot.testing.clock import START
 from bot.testing.loop import VirtualClock, simulate

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bot.pages.extract import extract
+from bot.net.html.extraction import extract_page
 from bot.testing.clock import FakeClock
 from bot.testing.venues.faults import Fault
 from bot.testing.world.language import heard
@@ -132,7 +132,7 @@ async def test_hidden_text_is_in_the_page_and_not_in_what_people_read(
         await clock.advance(1.0)
         words = article.versions[0].hidden.split()[-4:]
         assert " ".join(words) in page.text.replace("&#x27;", "'")
-        shown = extract(page.content, "text/html", longest=20_000)
+        shown = extract_page(page.content, "text/html", longest=20_000)
         assert " ".join(words) not in shown.text
 
 

@@ -1,0 +1,202 @@
+"""The daemon's health: heartbeat.
+
+Clock steps, lag of the event loop, and the watchdog thread that ends a process whose loop hangs.
+"""
+
+import faulthandler
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from bot.daemon.runner import DaemonLimits, ExitReason, JobRunner
+from bot.daemon.scheduler import JobScheduler
+from bot.daemon.systemd import SystemdNotifier
+from bot.domain.vitals import Beat, ClockStep
+from bot.ports import Clock
+
+
+class StallDetector:
+    """How long no sign of life came, counted in looks and not by the clock.
+
+    A process that was itself paused (SIGSTOP, a suspended machine) does not look meanwhile, so that it is not taken
+    for hung when it goes on, although both its clocks have moved.
+    """
+
+    def __init__(self, look_s: float) -> None:
+        self._check_every_s = look_s
+        self._signs: int | None = None
+        self._silent_checks = 0
+
+    def update(self, signs: int) -> float:
+        """Return the silence in seconds, given how many signs of life there were so far; call it every look_s."""
+        self._silent_checks = self._silent_checks + 1 if signs == self._signs else 0
+        self._signs = signs
+        return self._silent_checks * self._check_every_s
+
+
+# EX_SOFTWARE of sysexits.h; a supervisor starts the process again.
+HUNG_EXIT_CODE = 70
+
+
+# A hang may come from a full pipe behind stderr, where the last words would hang as well.
+MAX_DUMP_S = 5.0
+
+
+STDERR_FD = 2
+
+
+def dump_stacks() -> None:
+    """Write the stack of every thread to the process's own stderr, even if something replaced ``sys.stderr``."""
+    faulthandler.dump_traceback(file=STDERR_FD, all_threads=True)
+
+
+def _end_process() -> None:
+    threading.Timer(MAX_DUMP_S, os._exit, [HUNG_EXIT_CODE]).start()
+    dump_stacks()
+    log.critical("event loop hangs, process ends", exit_code=HUNG_EXIT_CODE)
+    # Nothing that would need the loop, a lock or the interpreter's goodwill: the ledger survives a kill at any moment.
+    os._exit(HUNG_EXIT_CODE)
+
+
+class LoopWatchdog:
+    """While entered, ends the process when the event loop gave no sign of life for ``abort_after_s``.
+
+    ``signs`` returns how many signs of life there were so far; ``wakeup`` is called from the thread after
+    ``wake_after_s``; ``die`` does not return.
+    """
+
+    def __init__(
+        self,
+        watch: DaemonLimits,
+        *,
+        signs: Callable[[], int],
+        wakeup: Callable[[], None],
+        die: Callable[[], None] = _end_process,
+    ) -> None:
+        self._watch = watch
+        self._signs = signs
+        self._wakeup = wakeup
+        self._die = die
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        silence = StallDetector(self._watch.check_every_s)
+        while not self._over.wait(self._watch.check_every_s):
+            silent_s = silence.update(self._signs())
+            if silent_s >= self._watch.abort_after_s:
+                self._die()
+            elif silent_s >= self._watch.wake_after_s:
+                self._wakeup()
+
+
+log = structlog.get_logger(__name__)
+
+
+HEARTBEAT_JOB = "heartbeat"
+
+
+# Lag is judged over about a minute, whatever the interval of the probe.
+LAG_WINDOW_S = 60.0
+
+
+class ClockStepDetector:
+    """Compares wall and monotonic time, which differ only when somebody sets the clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen = (clock.now(), clock.monotonic())
+
+    def measure_step(self) -> float:
+        """Return by how many seconds the wall clock was set since the last call, negative for back."""
+        (wall, monotonic), self._seen = self._seen, (self._clock.now(), self._clock.monotonic())
+        return (self._seen[0] - wall).total_seconds() - (self._seen[1] - monotonic)
+
+
+class HeartbeatLoop:
+    """Beats from the scheduler, looks from the loop: ``beats`` stands still with the one, ``looks`` with the other."""
+
+    def __init__(
+        self, *, watch: DaemonLimits, runner: JobRunner, ticker: JobScheduler, supervisor: SystemdNotifier
+    ) -> None:
+        self.beat_count = 0
+        self.check_count = 0
+        self._watch = watch
+        self._runner = runner
+        self._ticker = ticker
+        self._supervisor = supervisor
+        self._lags: deque[float] = deque([0.0], maxlen=max(1, round(LAG_WINDOW_S / watch.lag_every_s)))
+        self._lagging = ""
+
+    async def send_heartbeat(self) -> None:
+        """Give one sign of life, to the supervisor and to the record."""
+        self.beat_count += 1
+        self._supervisor.notify("WATCHDOG=1")
+        clock, p99 = self._runner.clock, nearest_rank(self._lags, 0.99)
+        self._log_lag(p99)
+        beat = Beat(at=clock.now(), monotonic_s=clock.monotonic(), lag_p99_s=p99, lag_max_s=max(self._lags))
+        with self._runner.track(HEARTBEAT_JOB):
+            await self._runner.record_vital(beat)
+
+    async def keep_watch(self) -> None:
+        """Look at the clock and at the heartbeat for ever; wake a silent scheduler, give up on a dead one."""
+        silence, guard = StallDetector(self._watch.check_every_s), ClockStepDetector(self._runner.clock)
+        while True:
+            await self._runner.clock.sleep(self._watch.check_every_s)
+            self.check_count += 1
+            await self._check_clock(guard.measure_step())
+            self._check_scheduler(silence.update(self.beat_count))
+
+    async def probe_lag(self) -> None:
+        """Measure for ever how late the loop wakes a sleeper."""
+        clock, every_s = self._runner.clock, self._watch.lag_every_s
+        while True:
+            start = clock.monotonic()
+            await clock.sleep(every_s)
+            self._lags.append(max(0.0, clock.monotonic() - start - every_s))
+
+    async def _check_clock(self, step_s: float) -> None:
+        if abs(step_s) <= self._watch.clock_step_s:
+            return
+        log.warning("wall clock was set", seconds=round(step_s, 3))
+        now = self._runner.clock.now()
+        self._ticker.realign(now)
+        await self._runner.record_vital(ClockStep(at=now, seconds=step_s))
+
+    def _check_scheduler(self, silent_s: float) -> None:
+        if silent_s >= self._watch.abort_after_s:
+            dump_stacks()
+            self._runner.give_up(ExitReason.STALLED, f"no heartbeat for {silent_s:.0f} s; start the daemon again")
+        elif silent_s >= self._watch.wake_after_s:
+            log.warning("no heartbeat, waking the scheduler", silent_s=silent_s)
+            # A clock set forward and back again between two looks left a slot far ahead, and no step to be seen.
+            self._ticker.realign(self._runner.clock.now())
+
+    def _log_lag(self, p99: float) -> None:
+        state = "lagging" if p99 > self._watch.lag_warn_s else ""
+        if state != self._lagging:
+            event = "event loop lags" if state else "event loop is on time again"
+            log.warning(event, p99_s=round(p99, 3), limit_s=self._watch.lag_warn_s)
+        self._lagging = state
+
+
+def nearest_rank(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least this share of the values does not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

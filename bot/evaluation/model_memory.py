@@ -1,0 +1,165 @@
+"""What models may remember instead of forecasting: outcomes that were known before the end of their training.
+
+No guard of the desk keeps out what a model learned in training. So each forecast is held against the knowledge cutoffs
+of the models that were asked in it. Source: BLF (arXiv 2604.18576v3), appendix B.2, which tests models on later
+questions only.
+"""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from bot.config.llm_schema import LlmSection
+from bot.domain.learning import Round
+from bot.domain.question import Question, QuestionRef
+from bot.domain.resolution import Void
+from bot.errors import NotFound
+from bot.evaluation.seen_documents import trial_opening
+from bot.llm.knowledge_cutoffs import knowledge_cutoff
+from bot.store.exchanges import Exchange, ExchangeKey
+from bot.store.ledger import Ledger
+from bot.store.scopes import ref_of, scopes_with, trials_in
+
+_EXCHANGE_KINDS = ("desk", "model")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedOutcome:
+    """An outcome that models were asked to foretell: the question, when it was known, and the models."""
+
+    ref: str
+    known_at: datetime
+    models: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMemory:
+    """One model: its knowledge ``cutoff`` (None: not known), the outcomes it was asked for, and those known by then."""
+
+    model: str
+    cutoff: date | None
+    asked: int
+    remembered: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryReport:
+    """What the models of some forecasts may remember.
+
+    ``known`` counts the outcomes that were known before the cutoff of any of their models, ``questions`` names theirs;
+    ``unclear`` counts those of which that cannot be said, as no cutoff that is known reaches them and one is not known.
+    """
+
+    asked: int
+    remembered: int
+    unclear: int
+    models: tuple[ModelMemory, ...]
+    questions: tuple[str, ...]
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The models whose knowledge cutoff is not known."""
+        return tuple(one.model for one in self.models if one.cutoff is None)
+
+
+def memory_report(outcomes: Iterable[AskedOutcome], section: LlmSection) -> MemoryReport:
+    """Hold outcomes against the knowledge cutoffs of the models that were asked for them."""
+    listed = [outcome for outcome in outcomes if outcome.models]
+    names = sorted({model for outcome in listed for model in outcome.models})
+    cutoffs = {model: knowledge_cutoff(model, section) for model in names}
+    asked, known = Counter[str](), Counter[str]()
+    marked: list[str] = []
+    unclear = 0
+    for outcome in listed:
+        asked.update(outcome.models)
+        remembering = [model for model in outcome.models if _could_remember(cutoffs[model], outcome.known_at)]
+        known.update(remembering)
+        if remembering:
+            marked.append(outcome.ref)
+        elif any(cutoffs[model] is None for model in outcome.models):
+            unclear += 1
+    return MemoryReport(
+        asked=len(listed),
+        remembered=len(marked),
+        unclear=unclear,
+        models=tuple(
+            ModelMemory(model=model, cutoff=cutoffs[model], asked=asked[model], remembered=known[model])
+            for model in names
+        ),
+        questions=tuple(dict.fromkeys(marked)),
+    )
+
+
+async def memory_in_rounds(
+    rounds: Iterable[Round], scopes: Mapping[QuestionRef, str], ledger: Ledger, section: LlmSection
+) -> MemoryReport:
+    """Return what the models of a backtest may remember; ``scopes`` is where each question's trials are on record."""
+    outcomes: list[AskedOutcome] = []
+    for a_round in rounds:
+        refs = [question.ref for question in a_round.questions if question.ref in scopes]
+        models = {ref: await _scope_models(ledger, scopes[ref]) for ref in refs}
+        outcomes += [
+            AskedOutcome(ref=str(one.ref), known_at=one.resolved_at, models=models[one.ref])
+            for one in a_round.resolutions
+            if one.ref in models and not isinstance(one.outcome, Void)
+        ]
+    return memory_report(outcomes, section)
+
+
+async def memory_on_record(ledger: Ledger, section: LlmSection, *, since: datetime | None = None) -> MemoryReport:
+    """Return what the models of all guarded forecasts of a ledger may remember, one outcome for each forecast.
+
+    An outcome was known when the ledger says so, else when it was due. A backtest keeps no question: there it counts as
+    known from the moment as of which it was asked, since whatever came later was to be unknown.
+    """
+    return memory_report([one async for one in _iter_outcomes(ledger, since)], section)
+
+
+async def _iter_outcomes(ledger: Ledger, since: datetime | None) -> AsyncIterator[AskedOutcome]:
+    for scope in await scopes_with(ledger, "model", since=since):
+        models: frozenset[str] = frozenset()
+        bound: datetime | None = None
+        for trial in await trials_in(ledger, scope):
+            exchanges = await ledger.exchanges.of(scope, trial, _EXCHANGE_KINDS)
+            opening = trial_opening(exchanges)
+            if opening is not None and opening.guarded:
+                models |= _answering_models(exchanges)
+                bound = opening.bound
+        if bound is not None and models:
+            ref, known_at = await _question_known_at(ledger, scope)
+            yield AskedOutcome(ref=ref, known_at=known_at or bound, models=models)
+
+
+async def _question_known_at(ledger: Ledger, scope: str) -> tuple[str, datetime | None]:
+    """Return the question of a scope, and when its first outcome was known or is due, where the ledger has it."""
+    try:
+        question = (await ledger.forecasts.trace(scope)).question
+    except NotFound:
+        return await ref_of(ledger, scope) or scope, None
+    resolved = [one.resolved_at for one in await ledger.resolutions.current(question.ref)]
+    return str(question.ref), min(resolved, default=_due_time(question))
+
+
+def _due_time(question: Question) -> datetime | None:
+    due = [target.resolves_at for target in question.targets if target.resolves_at is not None]
+    return min(due, default=question.closes_at)
+
+
+async def _scope_models(ledger: Ledger, scope: str) -> frozenset[str]:
+    found: frozenset[str] = frozenset()
+    for trial in await trials_in(ledger, scope):
+        found |= _answering_models(await ledger.exchanges.of(scope, trial, ("model",)))
+    return found
+
+
+def _answering_models(exchanges: Mapping[ExchangeKey, Exchange]) -> frozenset[str]:
+    """Return the models that answered in a trial, as ``provider:name``."""
+    bodies = (json.loads(exchange.body) for key, exchange in exchanges.items() if key.kind == "model")
+    answers = (body["told"] for body in bodies if isinstance(body, dict) and "told" in body)
+    return frozenset(str(answer["model"]) for answer in answers)
+
+
+def _could_remember(cutoff: date | None, known_at: datetime) -> bool:
+    return cutoff is not None and known_at.astimezone(UTC).date() <= cutoff

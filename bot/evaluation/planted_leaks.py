@@ -1,0 +1,336 @@
+"""Planted leaks: the proof that each layer of the leak guard catches its own leaks.
+
+And that nothing else would have.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from bot.config.schema import ResearchSection
+from bot.desk.bench import TrialBench
+from bot.desk.leaks.blocks import Blocks, blocks_of
+from bot.desk.leaks.caught import Caught
+from bot.desk.leaks.content import ROLE as FILTER
+from bot.desk.notebook import Notebook
+from bot.desk.opening import Opening
+from bot.desk.parts import Engine, Gauge, Shelf
+from bot.desk.record import Record
+from bot.desk.tools.scene import Guards, Scene
+from bot.desk.tools.tool import Instrument
+from bot.desk.tools.toolbox import Parts, toolbox
+from bot.desk.voices import Voices
+from bot.domain.conduct import Conduct
+from bot.domain.inquiry import Charge, Inquiry
+from bot.domain.prediction import BinaryShape
+from bot.domain.prompt import Answer, Completion, Dialect
+from bot.domain.question import Question, QuestionRef, Target
+from bot.domain.research import Fetched, Hit, Page, Passage, Series
+from bot.domain.step import Json, Usage
+from bot.errors import ConfigError, NotFound, Rejected
+from bot.evaluation.seen_documents import GuardLayer
+from bot.ports import Clock
+from bot.specs import Can, DataSpec, Settings
+from bot.store.ledger import Ledger
+
+TESTED_LAYERS = (GuardLayer.DATES, GuardLayer.CONTENT, GuardLayer.CLAMP, GuardLayer.ADDRESSES)
+PLANTED_CUTOFF = datetime(2026, 3, 1, tzinfo=UTC)
+_ONE_DAY = timedelta(days=1)
+# A guard with this cutoff lets every date through.
+_NO_CUTOFF = datetime.max.replace(tzinfo=UTC)
+_NEWS_SITE, _VENUE_HOST = "https://news.test/", "venue.test"
+_ANSWER_LINK = "https://answers.test/lamp"
+LEAKED_TEXT = "It was lit on 3 March"
+_QUESTION = Question(
+    ref=QuestionRef("planted", "lamp"),
+    title="Will the lamp be lit in March?",
+    shape=BinaryShape(),
+    targets=(Target(resolves_at=PLANTED_CUTOFF + 30 * _ONE_DAY),),
+    url=_ANSWER_LINK,
+    source="gauge",
+    family="market",
+    as_of=PLANTED_CUTOFF,
+)
+_SEARCH_HITS = (
+    Hit(url=f"{_NEWS_SITE}early", title="The lamp", snippet="It is dark.", published_at=PLANTED_CUTOFF - _ONE_DAY),
+    Hit(
+        url=f"{_NEWS_SITE}stale",
+        title="The lamp, day by day",
+        snippet="It is dark.",
+        published_at=PLANTED_CUTOFF - _ONE_DAY,
+    ),
+    Hit(
+        url=f"{_NEWS_SITE}edited",
+        title="The lamp, a chronicle",
+        snippet="It is dark.",
+        published_at=PLANTED_CUTOFF - _ONE_DAY,
+    ),
+    Hit(
+        url=f"{_NEWS_SITE}short",
+        title="The lamp, in short",
+        snippet="It is dark.",
+        published_at=PLANTED_CUTOFF - _ONE_DAY,
+    ),
+    Hit(
+        url=f"{_NEWS_SITE}late",
+        title="The lamp",
+        snippet="secret-of-the-result",
+        published_at=PLANTED_CUTOFF + _ONE_DAY,
+    ),
+)
+_PAGES = {
+    f"{_NEWS_SITE}stale": ("The keeper says: secret-of-the-stale-page", PLANTED_CUTOFF + _ONE_DAY),
+    f"{_NEWS_SITE}edited": (f"{LEAKED_TEXT}: secret-of-the-edited-page", PLANTED_CUTOFF - _ONE_DAY),
+    f"https://{_VENUE_HOST}/q/lamp": ("secret-of-the-venue", PLANTED_CUTOFF - _ONE_DAY),
+    _ANSWER_LINK: ("secret-of-the-link", PLANTED_CUTOFF - _ONE_DAY),
+}
+_REDIRECTS = {f"{_NEWS_SITE}short": f"https://{_VENUE_HOST}/q/lamp"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedLeak:
+    """A planted leak: the layer that should catch it, the use of a tool that brings it, and the words that tell it."""
+
+    name: str
+    layer: GuardLayer
+    tool: str
+    arguments: Mapping[str, Json]
+    leaked_text: str
+
+
+def _page_leak(name: str, layer: GuardLayer, url: str, tells: str) -> PlantedLeak:
+    return PlantedLeak(name=name, layer=layer, tool="lookup_url", arguments={"url": url}, leaked_text=tells)
+
+
+PLANTED_LEAKS = (
+    PlantedLeak(
+        name="a result dated after the cutoff, though the engine was told not to",
+        layer=GuardLayer.DATES,
+        tool="web_search",
+        arguments={"query": "lamp"},
+        leaked_text="secret-of-the-result",
+    ),
+    _page_leak(
+        "a stale result whose page is of a later day",
+        GuardLayer.DATES,
+        f"{_NEWS_SITE}stale",
+        "secret-of-the-stale-page",
+    ),
+    _page_leak("a page edited after its date", GuardLayer.CONTENT, f"{_NEWS_SITE}edited", "secret-of-the-edited-page"),
+    _page_leak("a redirect to a venue", GuardLayer.ADDRESSES, f"{_NEWS_SITE}short", "secret-of-the-venue"),
+    _page_leak("the answer behind the question's own link", GuardLayer.ADDRESSES, _ANSWER_LINK, "secret-of-the-link"),
+    PlantedLeak(
+        name="a series that goes on after the cutoff",
+        layer=GuardLayer.CLAMP,
+        tool="series_history",
+        arguments={"source": "gauge", "name": "LAMP"},
+        leaked_text="2026-03-04,7004",
+    ),
+    PlantedLeak(
+        name="a passage rewritten after the cutoff",
+        layer=GuardLayer.CLAMP,
+        tool="fetch_shelf_section",
+        arguments={"page": "Lamp", "heading": "Now"},
+        leaked_text="secret-of-the-passage",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerProof:
+    """What came of a planted leak: what caught it with all layers on, and without which layer it came through."""
+
+    leak: PlantedLeak
+    came_through: bool
+    counts: Caught
+    passes_without: tuple[GuardLayer, ...]
+
+    @property
+    def own_count(self) -> int:
+        """How often its own layer counted it."""
+        counts = {
+            GuardLayer.DATES: self.counts.dates,
+            GuardLayer.CONTENT: self.counts.content,
+            GuardLayer.CLAMP: self.counts.clamped,
+            GuardLayer.ADDRESSES: self.counts.blocked,
+        }
+        return counts[self.leak.layer]
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether its layer caught it, and that layer alone."""
+        return not self.came_through and self.own_count > 0 and self.passes_without == (self.leak.layer,)
+
+
+@dataclass(frozen=True, slots=True)
+class LeakPlanting:
+    """Where leaks are planted: an empty ledger and a clock."""
+
+    ledger: Ledger
+    clock: Clock
+
+    async def prove_layers(self, leaks: Sequence[PlantedLeak] = PLANTED_LEAKS) -> list[LayerProof]:
+        """Plant each leak with all layers on, and with each of them off."""
+        return [await self._proof(number, leak) for number, leak in enumerate(leaks, 1)]
+
+    async def _proof(self, number: int, leak: PlantedLeak) -> LayerProof:
+        came_through, caught = await self._plant_leak(f"{number} guarded", leak, None)
+        without = [
+            layer for layer in TESTED_LAYERS if (await self._plant_leak(f"{number} without {layer}", leak, layer))[0]
+        ]
+        return LayerProof(leak=leak, came_through=came_through, counts=caught, passes_without=tuple(without))
+
+    async def _plant_leak(self, scope: str, leak: PlantedLeak, off: GuardLayer | None) -> tuple[bool, Caught]:
+        """Return whether the leak came through, and what was caught on its way."""
+        bench = self._trial_tools(scope, off)
+        texts = []
+        if leak.tool == "lookup_url":
+            # Addresses are read that were come across.
+            texts.append((await bench.use("web_search", {"query": "lamp"})).observation.text)
+        before = bench.caught if texts else Caught()
+        texts.append((await bench.use(leak.tool, leak.arguments)).observation.text)
+        return any(leak.leaked_text in text for text in texts), _count_difference(before, bench.caught)
+
+    def _trial_tools(self, scope: str, off: GuardLayer | None) -> TrialBench:
+        charge = Charge(scope=scope, ref=str(_QUESTION.ref), venue="planted", forecaster="planted", trial=1)
+        record = Record(self.ledger.exchanges, charge.scope, charge.trial, self.clock, sealed=False)
+        filtering = _FakeFilterModel(lets_all_pass=off is GuardLayer.CONTENT)
+        voices = Voices(
+            models=filtering, record=record, charge=charge, clock=self.clock, until=self.clock.monotonic() + 600.0
+        )
+        scene = Scene(
+            question=_QUESTION,
+            section=ResearchSection(),
+            guards=_leak_guards(off),
+            bound=PLANTED_CUTOFF,
+            notebook=Notebook(),
+            record=record,
+            fetcher=_FakeFetcher(),
+            reader=_FakePageReader(),
+        )
+        parts = Parts(
+            engines=[Engine(name="planted", engine=_FakeSearchEngine(), abilities=frozenset({Can.SEARCH_BEFORE_DATE}))],
+            gauges={"gauge": Gauge(spec=_data_spec("gauge"), source=_FakeSeriesSource())},
+            shelves={"shelf": Shelf(spec=_data_spec("shelf"), source=_FakePageSource())},
+            forecasts=self.ledger.forecasts,
+            related=self.ledger.related,
+            charge=charge,
+            summarised=False,
+        )
+        instruments = _tool_instruments(scene, parts, off)
+        if scene.guards.blocks.refusal(_ANSWER_LINK) is None:
+            scene.notebook.learn((_ANSWER_LINK,))
+        tools = tuple(instrument.tool for instrument in instruments.values())
+        return TrialBench(
+            opening=Opening(tools=tools, bound=PLANTED_CUTOFF, backdated=True, content=True),
+            instruments=instruments,
+            notebook=scene.notebook,
+            record=record,
+            voices=voices,
+            documents=self.ledger.documents,
+        )
+
+
+def _leak_guards(off: GuardLayer | None) -> Guards:
+    return Guards(
+        cutoff=_NO_CUTOFF if off is GuardLayer.DATES else PLANTED_CUTOFF,
+        backdated=True,
+        # Without the filter a page of today is not read at all, so this layer is off where the filter drops nothing.
+        content=True,
+        blocks=Blocks() if off is GuardLayer.ADDRESSES else blocks_of(_QUESTION, (_VENUE_HOST,), backdated=True),
+    )
+
+
+def _tool_instruments(scene: Scene, parts: Parts, off: GuardLayer | None) -> dict[str, Instrument]:
+    """Return the tools; those of data have a cutoff of their own, so that it can be taken from them alone."""
+    guards = dataclasses.replace(scene.guards, cutoff=_NO_CUTOFF if off is GuardLayer.CLAMP else PLANTED_CUTOFF)
+    web = toolbox(scene, dataclasses.replace(parts, gauges={}, shelves={}))
+    data = toolbox(dataclasses.replace(scene, guards=guards), dataclasses.replace(parts, engines=()))
+    return {**data, **web}
+
+
+def _count_difference(before: Caught, after: Caught) -> Caught:
+    return Caught(
+        dates=after.dates - before.dates,
+        content=after.content - before.content,
+        clamped=after.clamped - before.clamped,
+        blocked=after.blocked - before.blocked,
+    )
+
+
+def _data_spec(name: str) -> DataSpec[Settings]:
+    return DataSpec(name=name, summary=f"a planted {name}", settings=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class _FakeSearchEngine:
+    async def search(self, query: str, *, before: datetime | None, limit: int) -> Sequence[Hit]:
+        return _SEARCH_HITS
+
+
+@dataclass(frozen=True, slots=True)
+class _FakeFetcher:
+    async def fetch(self, url: str, *, refusal: Callable[[str], str | None]) -> Fetched:
+        for address in (url, _REDIRECTS.get(url)):
+            if address is not None and (why := refusal(address)) is not None:
+                raise Rejected(why)
+        return Fetched(url=_REDIRECTS.get(url, url), content=b"", media_type="text/plain")
+
+
+@dataclass(frozen=True, slots=True)
+class _FakePageReader:
+    async def read(self, fetched: Fetched) -> Page:
+        if fetched.url not in _PAGES:
+            message = f"nothing is planted at {fetched.url}"
+            raise NotFound(message)
+        text, published_at = _PAGES[fetched.url]
+        return Page(url=fetched.url, title="The lamp", text=text, published_at=published_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _FakeSeriesSource:
+    def names(self, question: Question) -> Sequence[str]:
+        return ("LAMP",)
+
+    async def series(self, name: str, *, before: datetime) -> Series:
+        days = tuple((PLANTED_CUTOFF + day * _ONE_DAY).date() for day in range(-5, 5))
+        return Series(name=name, unit="", source="gauge", dates=days, values=tuple(7000.0 + day.day for day in days))
+
+
+@dataclass(frozen=True, slots=True)
+class _FakePageSource:
+    async def contents(self, page: str, *, before: datetime) -> Sequence[str]:
+        return ("Now",)
+
+    async def section(self, page: str, heading: str, *, before: datetime) -> Passage:
+        text = "secret-of-the-passage"
+        return Passage(
+            url=f"{_NEWS_SITE}page", page=page, heading=heading, text=text, revised_at=PLANTED_CUTOFF + _ONE_DAY
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _FakeFilterModel:
+    """Plays the role of the filter: drops the text that tells, and no other, or none at all."""
+
+    lets_all_pass: bool = False
+    usage: Usage = field(default_factory=Usage)
+
+    def dialect(self, role: str) -> Dialect:
+        if role != FILTER:
+            message = f"nobody plays the role {role} among planted leaks"
+            raise ConfigError(message)
+        return Dialect.JSON
+
+    async def ask(self, inquiry: Inquiry, *, deadline_s: float) -> Answer:
+        # Each text stands in a part of its own, after the number under which it is judged.
+        shown = inquiry.prompt.messages[-1].text.split("\n\nResult ")
+        leaks = [LEAKED_TEXT in text and not self.lets_all_pass for text in shown]
+        words = {number: "drop" if leak else "keep" for number, leak in enumerate(leaks, 1)}
+        entries = ", ".join(f'{{"number": {n}, "verdict": "{word}", "reason": "told"}}' for n, word in words.items())
+        completion = Completion(text=f'{{"results": [{entries}]}}')
+        return Answer(completion=completion, usage=self.usage, model="planted:filter", document="")
+
+    async def grade(self, conduct: Conduct, charge: Charge) -> None:
+        """Grade nobody."""

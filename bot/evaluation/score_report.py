@@ -1,0 +1,341 @@
+"""The report of a backtest or of scored files, under stable keys that scripts can rely on.
+
+A Brier Index is computed over a population of rows, both definitions of Overall have names of their own, and scores
+of unlike kinds are never averaged.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.domain.score import Rule, rules_of
+from bot.evaluation.score_rows import RuleScoreRow
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bot.stats.bootstrap import BootstrapResamples, ConfidenceInterval
+from dataclasses import asdict, field
+from typing import TypeVar
+
+from bot.evaluation.score_rows import BinaryScoreRow
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bot.stats.bootstrap import BootstrapResamples
+
+RESAMPLES = 2_000
+
+
+REPORTED_KINDS = ("choice", "curve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreInterval:
+    """An estimate and its 95 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMeans:
+    """The mean of each rule over the rows of a group."""
+
+    n: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdScores:
+    """The crowd on the rows that had one, and what the forecaster gains over it there; both by rule."""
+
+    n: int
+    scores: dict[str, float]
+    gains: dict[str, ScoreInterval]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindReport:
+    """All about one kind of questions: means with intervals by rule, the crowd, and the groups.
+
+    ``imputed`` counts the missing answers that were scored as the flat forecast.
+    """
+
+    n: int
+    imputed: int
+    scores: dict[str, ScoreInterval]
+    crowd: CrowdScores | None
+    by_source: dict[str, GroupMeans]
+    by_round: dict[str, GroupMeans]
+    by_horizon: dict[str, GroupMeans]
+
+
+def kind_reports(rows: Sequence[RuleScoreRow], *, rng: "np.random.Generator") -> dict[str, KindReport]:
+    """Return the report of each kind that has rows; intervals resample whole question series."""
+    by_kind = {kind: [row for row in rows if row.kind == kind] for kind in REPORTED_KINDS}
+    return {kind: _kind_report(kind, found, rng) for kind, found in by_kind.items() if found}
+
+
+def _kind_report(kind: str, rows: Sequence[RuleScoreRow], rng: "np.random.Generator") -> KindReport:
+    from bot.stats.bootstrap import confidence_intervals  # noqa: PLC0415 - numpy
+
+    rules = rules_of(kind)
+    spans = confidence_intervals(
+        _resample_rules([[row.scores[rule.name] for rule in rules] for row in rows], rows, rules, rng)
+    )
+    return KindReport(
+        n=len(rows),
+        imputed=sum(row.imputed for row in rows),
+        scores={rule.name: _score_interval(span) for rule, span in zip(rules, spans, strict=True)},
+        crowd=_compare_with_crowd([row for row in rows if row.crowd_scores], rules, rng),
+        by_source=_means_by(rows, lambda row: row.source or None, rules),
+        by_round=_means_by(rows, lambda row: row.round, rules),
+        by_horizon=_means_by(rows, lambda row: None if row.horizon_days is None else str(row.horizon_days), rules),
+    )
+
+
+def _compare_with_crowd(
+    rows: Sequence[RuleScoreRow], rules: Sequence[Rule], rng: "np.random.Generator"
+) -> CrowdScores | None:
+    from bot.stats.bootstrap import confidence_intervals  # noqa: PLC0415 - numpy
+
+    if not rows:
+        return None
+    gains = confidence_intervals(
+        _resample_rules([[_gain_over_crowd(row, rule) for rule in rules] for row in rows], rows, rules, rng)
+    )
+    return CrowdScores(
+        n=len(rows),
+        scores={rule.name: sum(row.crowd_scores[rule.name] for row in rows) / len(rows) for rule in rules},
+        gains={rule.name: _score_interval(gain) for rule, gain in zip(rules, gains, strict=True)},
+    )
+
+
+def _gain_over_crowd(row: RuleScoreRow, rule: Rule) -> float:
+    lead = row.scores[rule.name] - row.crowd_scores[rule.name]
+    return lead if rule.more_is_better else -lead
+
+
+def _means_by(
+    rows: Sequence[RuleScoreRow], key: Callable[[RuleScoreRow], str | None], rules: Sequence[Rule]
+) -> dict[str, GroupMeans]:
+    groups: dict[str, list[RuleScoreRow]] = {}
+    for row in rows:
+        if (name := key(row)) is not None:
+            groups.setdefault(name, []).append(row)
+    return {
+        name: GroupMeans(
+            n=len(group),
+            scores={rule.name: sum(row.scores[rule.name] for row in group) / len(group) for rule in rules},
+        )
+        for name, group in sorted(groups.items(), key=lambda item: _name_order(item[0]))
+    }
+
+
+def _resample_rules(
+    values: Sequence[Sequence[float]], rows: Sequence[RuleScoreRow], rules: Sequence[Rule], rng: "np.random.Generator"
+) -> "BootstrapResamples":
+    from bot.stats.arrays import encode_keys  # noqa: PLC0415 - numpy
+    from bot.stats.bootstrap import resample_means  # noqa: PLC0415 - numpy
+
+    return resample_means(
+        values,
+        [rule.name for rule in rules],
+        resamples=RESAMPLES,
+        rng=rng,
+        clusters=encode_keys(row.series for row in rows).codes,
+    )
+
+
+def _score_interval(found: "ConfidenceInterval") -> ScoreInterval:
+    return ScoreInterval(estimate=found.estimate, low=found.low, high=found.high)
+
+
+def _name_order(name: str) -> tuple[int, str]:
+    return (int(name), "") if name.isdecimal() else (0, name)
+
+
+__all__ = [
+    "RESAMPLES",
+    "BinaryScores",
+    "FamilyScores",
+    "OverallIndices",
+    "ScoreInterval",
+    "ScoreReport",
+    "build_report",
+]
+
+
+MARKET_FAMILY = "market"
+
+
+DATASET_FAMILY = "dataset"
+
+
+ScoreT = TypeVar("ScoreT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryScores:
+    """Scores of one group of rows; all but ``n`` are None where the group is empty."""
+
+    n: int
+    base_rate: float | None = None
+    brier: float | None = None
+    brier_index: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverallIndices:
+    """Both definitions of the overall index over the two families; None unless both have rows."""
+
+    mean_of_indices: float | None = None
+    index_of_mean_brier: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyScores:
+    """Scores of one set of rows by family, and overall."""
+
+    market: BinaryScores
+    dataset: BinaryScores
+    overall: OverallIndices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreReport:
+    """Everything a report says; ``crowd`` scores the crowd on the rows that had one.
+
+    ``kinds`` is about choices and curves, all the rest about yes-or-no questions.
+    """
+
+    block: FamilyScores
+    crowd: BinaryScores
+    by_source: dict[str, BinaryScores]
+    by_round: dict[str, FamilyScores]
+    by_horizon: dict[str, BinaryScores]
+    intervals: dict[str, ScoreInterval]
+    imputed: int
+    kinds: dict[str, KindReport] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain values under the documented keys."""
+        plain = asdict(self)
+        return {**plain.pop("block"), **plain}
+
+
+def build_report(
+    rows: Sequence[BinaryScoreRow],
+    *,
+    rng: "np.random.Generator",
+    graded: Sequence[RuleScoreRow] = (),
+    notes: Sequence[str] = (),
+) -> ScoreReport:
+    """Score the rows by family, source, round and horizon; intervals resample whole question series.
+
+    ``graded`` are choices and curves, which are told by themselves; a round of them alone has an empty block.
+    """
+    return ScoreReport(
+        block=_family_scores(rows),
+        crowd=_pair_scores([(row.crowd, row.outcome) for row in rows if row.crowd is not None]),
+        by_source=_score_by(rows, lambda row: row.source, _row_scores),
+        by_round=_score_by_round(rows, graded),
+        by_horizon=_score_by_horizon(rows),
+        intervals=_index_intervals(rows, rng),
+        imputed=sum(row.imputed for row in rows),
+        kinds=kind_reports(graded, rng=rng),
+        notes=list(notes),
+    )
+
+
+def _score_by(
+    rows: Sequence[BinaryScoreRow],
+    key: Callable[[BinaryScoreRow], str],
+    score: Callable[[Sequence[BinaryScoreRow]], ScoreT],
+) -> dict[str, ScoreT]:
+    groups: dict[str, list[BinaryScoreRow]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return {name: score(groups[name]) for name in sorted(groups)}
+
+
+def _score_by_round(rows: Sequence[BinaryScoreRow], graded: Sequence[RuleScoreRow]) -> dict[str, FamilyScores]:
+    found = _score_by(rows, lambda row: row.round, _family_scores)
+    others = {row.round for row in graded} - found.keys()
+    return dict(sorted({**found, **dict.fromkeys(others, _family_scores(()))}.items()))
+
+
+def _score_by_horizon(rows: Sequence[BinaryScoreRow]) -> dict[str, BinaryScores]:
+    groups: dict[int, list[BinaryScoreRow]] = {}
+    for row in rows:
+        if row.horizon_days is not None:
+            groups.setdefault(row.horizon_days, []).append(row)
+    return {str(days): _row_scores(groups[days]) for days in sorted(groups)}
+
+
+def _family_rows(rows: Sequence[BinaryScoreRow], family: str) -> list[BinaryScoreRow]:
+    return [row for row in rows if row.family == family]
+
+
+def _family_scores(rows: Sequence[BinaryScoreRow]) -> FamilyScores:
+    from bot.stats.scores import overall_index_of_mean_brier, overall_mean_of_indices  # noqa: PLC0415 - numpy
+
+    market, dataset = _row_scores(_family_rows(rows, MARKET_FAMILY)), _row_scores(_family_rows(rows, DATASET_FAMILY))
+    overall = OverallIndices()
+    if market.brier is not None and dataset.brier is not None:
+        briers = (market.brier, dataset.brier)
+        overall = OverallIndices(
+            mean_of_indices=overall_mean_of_indices(briers), index_of_mean_brier=overall_index_of_mean_brier(briers)
+        )
+    return FamilyScores(market=market, dataset=dataset, overall=overall)
+
+
+def _row_scores(rows: Sequence[BinaryScoreRow]) -> BinaryScores:
+    return _pair_scores([(row.probability, row.outcome) for row in rows])
+
+
+def _pair_scores(pairs: Sequence[tuple[float, float]]) -> BinaryScores:
+    from bot.stats.scores import index_from_brier, mean_brier, mean_outcome  # noqa: PLC0415 - numpy
+
+    if not pairs:
+        return BinaryScores(n=0)
+    probabilities, outcomes = zip(*pairs, strict=True)
+    brier = mean_brier(probabilities, outcomes)
+    return BinaryScores(
+        n=len(pairs), base_rate=mean_outcome(outcomes), brier=brier, brier_index=float(index_from_brier(brier))
+    )
+
+
+def _index_intervals(rows: Sequence[BinaryScoreRow], rng: "np.random.Generator") -> dict[str, ScoreInterval]:
+    """Give intervals of the indices; a whole series is drawn at once, so asking again adds no certainty."""
+    from bot.stats.bootstrap import average_parts, confidence_intervals, to_brier_index  # noqa: PLC0415 - numpy
+
+    families = [_family_rows(rows, name) for name in (MARKET_FAMILY, DATASET_FAMILY)]
+    parts = {
+        f"{name}.brier_index": to_brier_index(_resample_brier(family, rng))
+        for name, family in zip((MARKET_FAMILY, DATASET_FAMILY), families, strict=True)
+        if family
+    }
+    if all(families):
+        parts["overall.mean_of_indices"] = average_parts(list(parts.values()))
+    spans = {name: confidence_intervals(part)[0] for name, part in parts.items()}
+    return {name: ScoreInterval(estimate=span.estimate, low=span.low, high=span.high) for name, span in spans.items()}
+
+
+def _resample_brier(rows: Sequence[BinaryScoreRow], rng: "np.random.Generator") -> "BootstrapResamples":
+    from bot.stats.arrays import encode_keys  # noqa: PLC0415 - numpy
+    from bot.stats.bootstrap import resample_means  # noqa: PLC0415 - numpy
+    from bot.stats.scores import brier_scores  # noqa: PLC0415 - numpy
+
+    scores = brier_scores([row.probability for row in rows], [row.outcome for row in rows])
+    return resample_means(
+        scores[:, None],
+        ["forecast"],
+        resamples=RESAMPLES,
+        rng=rng,
+        clusters=encode_keys(row.series for row in rows).codes,
+    )

@@ -1,0 +1,146 @@
+"""Forecasts joined with outcomes: the rows from which every report is made."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from bot.domain.curves import flat_prediction
+from bot.domain.learning import Round
+from bot.domain.prediction import Binary, Prediction
+from bot.domain.question import Question, QuestionRef
+from bot.domain.resolution import Chosen, Happened, Landed, Resolution
+from bot.stats.scoring_rules import ResolvedPrediction, RuleScores, score_predictions
+
+TargetProbabilities = Mapping[tuple[QuestionRef, str], float]
+TargetPredictions = Mapping[tuple[QuestionRef, str], Prediction]
+
+IMPUTED_PROBABILITY = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinaryScoreRow:
+    """One scored event: the probability given to it, the crowd's where there was one, and what happened (0 to 1).
+
+    ``series`` is the unit of resampling; ``imputed`` marks a missing answer that the rules replace by one half.
+    """
+
+    round: str
+    family: str
+    source: str
+    series: str
+    horizon_days: int | None
+    probability: float
+    outcome: float
+    crowd: float | None = None
+    imputed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleScoreRow:
+    """One scored event of a choice or a curve: its values by rule, and the crowd's under the same rules.
+
+    ``crowd`` is empty where there was none; ``imputed`` marks a missing answer that counts as the flat one.
+    """
+
+    round: str
+    kind: str
+    family: str
+    source: str
+    series: str
+    horizon_days: int | None
+    scores: Mapping[str, float]
+    crowd_scores: Mapping[str, float]
+    imputed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRows:
+    """All scored events of an experiment: yes-or-no questions, and the others."""
+
+    binary: list[BinaryScoreRow]
+    by_rule: list[RuleScoreRow]
+
+    def __bool__(self) -> bool:
+        return bool(self.binary or self.by_rule)
+
+
+def score_round(a_round: Round, predictions: TargetPredictions) -> ScoreRows:
+    """Return everything of a round that resolved, with its scores; a missing answer counts as the flat one."""
+    yes_or_no = {key: said.probability for key, said in predictions.items() if isinstance(said, Binary)}
+    return ScoreRows(binary=[*binary_score_rows(a_round, yes_or_no)], by_rule=[*rule_score_rows(a_round, predictions)])
+
+
+def rule_score_rows(a_round: Round, predictions: TargetPredictions) -> Iterator[RuleScoreRow]:
+    """Yield one row per resolved choice or curve of a round, but for outcomes that no rule can judge."""
+    questions = {question.ref: question for question in a_round.questions}
+    known = [
+        (questions[resolution.ref], resolution)
+        for resolution in a_round.resolutions
+        if resolution.ref in questions and isinstance(resolution.outcome, Chosen | Landed)
+    ]
+    flat = {question.shape: flat_prediction(question.shape) for question, _ in known}
+    given = [predictions.get((question.ref, resolution.target)) for question, resolution in known]
+    own = score_predictions(
+        [
+            ResolvedPrediction(said or flat[question.shape], question.shape, resolution.outcome)
+            for said, (question, resolution) in zip(given, known, strict=True)
+        ]
+    )
+    for said, marks, (question, resolution) in zip(given, own, known, strict=True):
+        if marks:
+            yield RuleScoreRow(
+                round=a_round.key,
+                kind=question.shape.kind,
+                family=question.family,
+                source=question.source,
+                series=_series_name(question),
+                horizon_days=question.target(resolution.target).horizon_days,
+                scores=marks,
+                crowd_scores=_crowd_scores(question, resolution),
+                imputed=said is None,
+            )
+
+
+def binary_score_rows(a_round: Round, answers: TargetProbabilities) -> Iterator[BinaryScoreRow]:
+    """Yield one row per resolved target of a round; a missing answer counts as one half.
+
+    Only binary outcomes are rows; a question that was annulled has none.
+    """
+    questions = {question.ref: question for question in a_round.questions}
+    for resolution in a_round.resolutions:
+        question = questions.get(resolution.ref)
+        if question is None or not isinstance(resolution.outcome, Happened):
+            continue
+        given = answers.get((resolution.ref, resolution.target))
+        yield BinaryScoreRow(
+            round=a_round.key,
+            family=question.family,
+            source=question.source,
+            series=_series_name(question),
+            horizon_days=question.target(resolution.target).horizon_days,
+            probability=IMPUTED_PROBABILITY if given is None else given,
+            outcome=resolution.outcome.value,
+            crowd=_crowd_probability(question),
+            imputed=given is None,
+        )
+
+
+def missing_share(questions: Iterable[Question], answers: TargetProbabilities) -> float:
+    """Return the share of a round's targets, resolved or not, that have no answer."""
+    expected = [(question.ref, target.key) for question in questions for target in question.targets]
+    return sum(key not in answers for key in expected) / len(expected) if expected else 0.0
+
+
+def _crowd_probability(question: Question) -> float | None:
+    if question.crowd is None or not isinstance(question.crowd.prediction, Binary):
+        return None
+    return question.crowd.prediction.probability
+
+
+def _crowd_scores(question: Question, resolution: Resolution) -> RuleScores:
+    if question.crowd is None:
+        return {}
+    return score_predictions([ResolvedPrediction(question.crowd.prediction, question.shape, resolution.outcome)])[0]
+
+
+def _series_name(question: Question) -> str:
+    return f"{question.source}/{question.series or question.ref.key}"

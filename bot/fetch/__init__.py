@@ -1,1 +1,0 @@
-"""Fetching pages of the open web, guarded against everything that is not the open web."""

@@ -1,1 +1,0 @@
-"""Tests of forecasters on the past: backtests, scoring of anyone's forecasts, and their reports."""

@@ -1,0 +1,176 @@
+"""WebSockets to known services, the only importer of websockets.
+
+Sizes and times are bounded, and every end of a connection becomes an error of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bot.errors import ConfigError, Unauthorized, Unavailable
+from bot.net.rate_limit import parse_retry_after
+from bot.net.urls import is_loopback_host, loggable_url
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from websockets.asyncio.client import ClientConnection
+    from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+    from bot.net.rate_limit import RateLimiter
+    from bot.ports import Clock, Socket
+
+OPEN_TIMEOUT_S = 15.0
+CLOSE_TIMEOUT_S = 2.0
+SEND_TIMEOUT_S = 10.0
+# The protocol's own pings, which tell a dead connection; services that want signs of life of their own say so.
+PING_EVERY_S = 20.0
+PING_TIMEOUT_S = 20.0
+# How long the other side's own pause may keep a connection waiting before that is an error.
+MAX_PAUSE_S = 10.0
+# Messages that wait to be taken; beyond them the other side is made to wait.
+MAX_QUEUED_MESSAGES = 64
+_REFUSED_CREDENTIALS = frozenset({401, 403})
+_LIBRARY_LOGGER = "bot.net.websocket.library"
+
+
+class WebSocketConnector:
+    """Implements ``bot.ports.Sockets``. Environment variables (proxies) are ignored, and no redirect leads elsewhere.
+
+    Messages are not compressed: a small one could unpack to anything. Opening a connection waits for its turn by the
+    rates that its address falls under, as a GET.
+    """
+
+    def __init__(self, *, clock: Clock, rates: RateLimiter) -> None:
+        self._clock = clock
+        self._rates = rates
+        self._tls: ssl.SSLContext | None = None
+
+    @asynccontextmanager
+    async def connect(self, url: str, *, max_bytes: int) -> AsyncIterator[Socket]:
+        """Connect, and close in the end.
+
+        Raises Unauthorized for 401 and 403, Unavailable for whatever else keeps the connection from being made, with
+        the wait that was asked for, and ConfigError for an address that is none or leads out of this machine in plain
+        text.
+        """
+        connection = await self._open_connection(url, max_bytes)
+        try:
+            yield _OpenWebSocket(connection, loggable_url(url))
+        finally:
+            await connection.close()
+
+    async def _open_connection(self, url: str, max_bytes: int) -> ClientConnection:
+        from websockets.asyncio.client import connect  # noqa: PLC0415 - a tenth of a second, and only feeds need it
+        from websockets.exceptions import InvalidHandshake, InvalidStatus  # noqa: PLC0415 - as above
+
+        host, port = _require_socket_url(url)
+        # Below WARNING it logs addresses, headers and all messages.
+        logger = logging.getLogger(_LIBRARY_LOGGER)
+        logger.setLevel(logging.WARNING)
+        async with self._rates.acquire("GET", url, patience_s=MAX_PAUSE_S) as turn:
+            try:
+                connection = await connect(
+                    url,
+                    host=host,  # named, so that a redirect to another host is refused
+                    port=port,
+                    ssl=self._tls_context() if urlsplit(url).scheme == "wss" else None,
+                    compression=None,
+                    proxy=None,
+                    user_agent_header="foxcast",
+                    open_timeout=OPEN_TIMEOUT_S,
+                    close_timeout=CLOSE_TIMEOUT_S,
+                    ping_interval=PING_EVERY_S,
+                    ping_timeout=PING_TIMEOUT_S,
+                    max_size=max_bytes,
+                    max_queue=MAX_QUEUED_MESSAGES,
+                    logger=logger,
+                )
+            except InvalidStatus as error:
+                turn.record_answer(error.response.status_code, dict(error.response.headers.raw_items()))
+                raise self._error_for_status(error, url) from None
+            except (InvalidHandshake, OSError, EOFError, ValueError) as error:  # time-outs are among OSError
+                message = f"{loggable_url(url)}: no connection ({type(error).__name__})"
+                raise Unavailable(message) from None
+            turn.record_answer(101, {})
+        return connection
+
+    def _error_for_status(self, error: InvalidStatus, url: str) -> Unauthorized | Unavailable:
+        status = error.response.status_code
+        message = f"{loggable_url(url)}: status {status} instead of a connection"
+        if status in _REFUSED_CREDENTIALS:
+            return Unauthorized(message)
+        asked = error.response.headers.get("Retry-After", "")
+        return Unavailable(message, retry_after_s=parse_retry_after(asked, now=self._clock.now()))
+
+    def _tls_context(self) -> ssl.SSLContext:
+        import certifi  # noqa: PLC0415 - reads nothing before a connection is made
+
+        if self._tls is None:
+            # The same authorities as for reading, whatever the environment names.
+            self._tls = ssl.create_default_context(cafile=certifi.where())
+        return self._tls
+
+
+class _OpenWebSocket:
+    """Implements ``bot.ports.Socket``."""
+
+    def __init__(self, connection: ClientConnection, shown: str) -> None:
+        # Looked up once: this module of theirs asks for each name anew, with an error that nobody sees.
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - loaded already
+
+        self._connection = connection
+        self._shown = shown
+        self._closed = ConnectionClosed
+
+    async def send(self, text: str) -> None:
+        """Send a message; raises Unavailable where the connection is gone, or the other side takes nothing."""
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await self._connection.send(text)
+        except self._closed as error:
+            raise self._closed_error(error) from None
+        except TimeoutError:
+            message = f"{self._shown}: a message could not be sent within {SEND_TIMEOUT_S:g} s"
+            raise Unavailable(message) from None
+
+    async def receive(self, *, within_s: float) -> str:
+        """Return the next message.
+
+        Raises Unavailable where none came in time or the connection is gone, also over a message that is beyond the
+        bound or no text.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._connection.recv(decode=True)
+        except self._closed as error:
+            raise self._closed_error(error) from None
+        except TimeoutError:
+            message = f"{self._shown}: no message within {within_s:g} s"
+            raise Unavailable(message) from None
+
+    def _closed_error(self, error: ConnectionClosed) -> Unavailable:
+        frame = error.rcvd or error.sent
+        code = "without a word" if frame is None else f"with code {frame.code}"
+        return Unavailable(f"{self._shown}: the connection ended {code}")
+
+
+def _require_socket_url(url: str) -> tuple[str, int]:
+    """Return host and port; raises ConfigError for an address that is none of ours to connect to."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    if not host or port == 0 or parts.username is not None or parts.scheme not in {"ws", "wss"} or parts.fragment:
+        message = "the address of a socket is not a wss address without user name"
+        raise ConfigError(message)
+    if parts.scheme == "ws" and not is_loopback_host(host):
+        message = f"{loggable_url(url)}: beyond this machine only wss is spoken"
+        raise ConfigError(message)
+    return host, port or (443 if parts.scheme == "wss" else 80)

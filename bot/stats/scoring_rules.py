@@ -1,0 +1,153 @@
+"""Which scores a prediction gets once its question has resolved, by the kind of the question.
+
+A prediction that a rule cannot score has none: a void outcome, an unknown option, a value beyond a closed bound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape, Prediction, Shape, mismatch
+from bot.domain.resolution import Chosen, Happened, Landed, Outcome
+from bot.domain.score import BRIER, CHOICE_BASELINE, CHOICE_BRIER, CHOICE_LOG, CRPS, CURVE_BASELINE
+
+if TYPE_CHECKING:
+    from bot.stats.arrays import FloatArray
+
+RuleScores = dict[str, float]
+
+# The proper scores that tell how far an answer was off, and how much of each is the worst.
+_WORST_SCORES = {BRIER: 1.0, CHOICE_BRIER: 2.0, CRPS: 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPrediction:
+    """A prediction, the shape of the question it answers, and what happened."""
+
+    prediction: Prediction
+    shape: Shape
+    outcome: Outcome
+
+
+def score_predictions(answers: Sequence[ResolvedPrediction]) -> list[RuleScores]:
+    """Return the scores of each answer by the name of their rule, in the order of the answers."""
+    answers = [_drop_premature_options(answer) for answer in answers]
+    marks: list[RuleScores] = [{} for _ in answers]
+    groups: dict[Shape, list[int]] = {}
+    for place, answer in enumerate(answers):
+        if mismatch(answer.prediction, answer.shape) is None and _is_scorable(answer):
+            groups.setdefault(answer.shape, []).append(place)
+    for shape, places in groups.items():
+        judged = _score_group(shape, [answers[place] for place in places])
+        for rule, values in judged.items():
+            for place, value in zip(places, values.tolist(), strict=True):
+                marks[place][rule] = value
+    return marks
+
+
+def _drop_premature_options(answer: ResolvedPrediction) -> ResolvedPrediction:
+    """Return a choice as it counts: without the options that were not in force yet, whose shares the last one has."""
+    shape, said, came = answer.shape, answer.prediction, answer.outcome
+    if not (isinstance(shape, ChoiceShape) and isinstance(said, Choice) and isinstance(came, Chosen)):
+        return answer
+    options = tuple(option for option in shape.options if option not in came.early)
+    heir = came.otherwise[-1] if came.otherwise else ""
+    if len(options) == len(shape.options) or len(options) < 2 or heir not in options:
+        return answer
+    shares = {option: said.probabilities[option] for option in options if option in said.probabilities}
+    shares[heir] += sum(share for option, share in said.probabilities.items() if option in came.early)
+    return ResolvedPrediction(Choice(shares), ChoiceShape(options=options), came)
+
+
+def prediction_loss(prediction: Prediction, shape: Shape, outcome: Outcome) -> float | None:
+    """Return how far an answer was off, from 0 (best) to 1; None where it cannot be judged.
+
+    That is the Brier score, of a choice half of it, and of a curve the CRPS in shares of its range.
+    """
+    (marks,) = score_predictions([ResolvedPrediction(prediction, shape, outcome)])
+    return next((marks[rule] / worst for rule, worst in _WORST_SCORES.items() if rule in marks), None)
+
+
+def _is_scorable(answer: ResolvedPrediction) -> bool:
+    match answer.shape, answer.outcome, answer.prediction:
+        case _, Happened(), Binary():
+            return True
+        case ChoiceShape(options=options), Chosen() as chosen, _:
+            return _outcome_index(chosen, options) is not None
+        case CurveShape() as shape, Landed(value=value), _:
+            return _is_possible_value(value, shape)
+        case _:
+            return False
+
+
+def _outcome_index(outcome: Chosen, options: Sequence[str]) -> int | None:
+    """Return the place of the option that came true, or of that which stood for it; None where there is none."""
+    return next((options.index(name) for name in (outcome.option, *outcome.otherwise) if name in options), None)
+
+
+def _is_possible_value(value: float, shape: CurveShape) -> bool:
+    from bot.stats.scores import END_TOLERANCE  # noqa: PLC0415 - numpy
+
+    low, high = shape.grid[0], shape.grid[-1]
+    slack = END_TOLERANCE * (high - low)
+    return (shape.open_lower or value >= low - slack) and (shape.open_upper or value <= high + slack)
+
+
+def _score_group(shape: Shape, answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
+    match shape:
+        case ChoiceShape():
+            return _score_choices(shape.options, answers)
+        case CurveShape():
+            return _score_curves(shape, answers)
+        case _:
+            return _score_binary(answers)
+
+
+def _score_binary(answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
+    from bot.stats.scores import brier_scores  # noqa: PLC0415 - numpy
+
+    pairs = [(answer.prediction, answer.outcome) for answer in answers]
+    given = [
+        (said.probability, came.value) for said, came in pairs if said.kind == "binary" and came.kind == "happened"
+    ]
+    probabilities, outcomes = zip(*given, strict=True)
+    return {BRIER: brier_scores(probabilities, outcomes)}
+
+
+def _score_choices(options: Sequence[str], answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
+    import numpy as np  # noqa: PLC0415 - most questions are no choices
+
+    from bot.stats.scores import (  # noqa: PLC0415 - numpy
+        MIN_PROBABILITY,
+        choice_baseline_scores,
+        choice_brier_scores,  # noqa: PLC0415 - numpy
+        log_scores,
+    )
+
+    said = [answer.prediction.probabilities for answer in answers if isinstance(answer.prediction, Choice)]
+    found = [_outcome_index(answer.outcome, options) for answer in answers if isinstance(answer.outcome, Chosen)]
+    came = [place for place in found if place is not None]
+    pmfs = np.array([[probabilities[option] for option in options] for probabilities in said])
+    pmfs /= pmfs.sum(axis=1, keepdims=True)  # a sum may be off by a millionth
+    on_outcome = pmfs[np.arange(len(came)), came]
+    accepted = np.clip(on_outcome, MIN_PROBABILITY, 1.0 - MIN_PROBABILITY)
+    return {
+        CHOICE_BRIER: choice_brier_scores(pmfs, came),
+        CHOICE_LOG: log_scores(on_outcome),
+        CHOICE_BASELINE: choice_baseline_scores(accepted, len(options)),
+    }
+
+
+def _score_curves(shape: CurveShape, answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
+    from bot.stats.scores import (  # noqa: PLC0415 - numpy
+        crps_scores,
+        curve_baseline_scores,  # noqa: PLC0415 - numpy
+        grid_locations,
+    )
+
+    cdfs = [answer.prediction.cdf for answer in answers if isinstance(answer.prediction, Curve)]
+    where = grid_locations(
+        [answer.outcome.value for answer in answers if isinstance(answer.outcome, Landed)], shape.grid
+    )
+    baselines = curve_baseline_scores(cdfs, where, open_lower=shape.open_lower, open_upper=shape.open_upper)
+    return {CRPS: crps_scores(cdfs, where), CURVE_BASELINE: baselines}

@@ -1,0 +1,222 @@
+"""What two forecasts differ in, told from what is on record of both."""
+
+import math
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.config.schema import ResearchSection
+from bot.desk.combine import Pool
+from bot.domain.belief import Belief
+from bot.domain.curves import quantile
+from bot.domain.forecast import Forecast, Limits
+from bot.domain.prediction import Binary, Choice, ChoiceShape, Curve, CurveShape
+from bot.domain.question import Crowd, Question
+from bot.domain.step import Action, Observation, Step
+from bot.evaluation.explanation import read_recorded_calls
+from bot.evaluation.forecast_diff import ComparedForecast, ForecastDifference, compare_forecasts, trial_spread
+from bot.ports import Desk
+from bot.testing.llm import ScriptedLlm
+from tests.unit.sittings import Playing, Theatre, open_theatre, question, thoughts
+
+GRID = CurveShape(grid=(0.0, 10.0, 20.0), unit="points", open_upper=True)
+
+
+@pytest.fixture
+async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
+    async with open_theatre(tmp_path, ScriptedLlm(turns=[thoughts(0.3, 0.5)])) as theatre:
+        yield theatre
+
+
+async def side(theatre: Theatre, forecast: Forecast) -> ComparedForecast:
+    trace = await theatre.ledger.forecasts.trace(forecast.id)
+    return ComparedForecast(
+        trace=trace, recorded_calls=await read_recorded_calls(theatre.ledger, trace), forecast=forecast
+    )
+
+
+async def compared(theatre: Theatre, first: Forecast, second: Forecast) -> ForecastDifference:
+    return compare_forecasts(await side(theatre, first), await side(theatre, second))
+
+
+def changes(found: ForecastDifference) -> dict[str, tuple[Any, Any]]:
+    return {change.name: (change.before, change.after) for change in found.changes}
+
+
+def saying(predictions: Any) -> Playing:
+    """Return a forecaster of one step; ``predictions`` is called with the number of the trial."""
+
+    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        yield Step(
+            action=Action(name="say"),
+            observation=Observation(),
+            belief=Belief(predictions={"outcome": predictions(desk.trial)}),
+        )
+
+    return Playing(script)
+
+
+async def test_a_forecast_does_not_differ_from_itself(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    found = await compared(theatre, forecast, forecast)
+    assert found.changes == ()
+    assert all(not (listing.added or listing.removed) for listing in found.texts)
+    assert [(move.before, move.after, move.log_odds) for move in found.moves] == [(0.5, 0.5, 0.0)]
+
+
+async def test_a_later_forecast_tells_what_moved_what_is_new_and_what_is_gone(theatre: Theatre) -> None:
+    first = await theatre.forecast(question())
+    theatre.clock.pass_unnoticed(86_400)
+    theatre.llm.turns = [thoughts(0.3, 0.4, 0.7)]
+    now = theatre.clock.now()
+    changed = question(criteria="As the almanac says.", crowd=Crowd(prediction=Binary(0.6), at=now))
+    second = await theatre.forecast(changed, trials=3)
+    found = await compared(theatre, first, second)
+    (move,) = found.moves
+    assert [move.before, move.after] == pytest.approx([0.5, 0.7])
+    assert move.log_odds == pytest.approx(math.log(7 / 3))
+    (crowd,) = found.crowd_moves
+    assert [crowd.before, crowd.after, crowd.log_odds] == pytest.approx([0.4, 0.6, 2 * math.log(1.5)])
+    told = changes(found)
+    assert told["question: criteria"] == (None, "As the almanac says.")
+    assert told["trials"] == ("2 finished", "3 finished")
+    assert told["steps"] == (4, 9)
+    assert (told["calls to models"], told["tokens in"]) == ((4, 9), (4000, 9000))
+    assert told["version of the question"] == (first.version, second.version)
+    assert "main" not in told
+    assert "forecaster" not in told
+    lists = {listing.name: listing for listing in found.texts}
+    assert (lists["searches"].added, lists["searches"].removed, lists["searches"].kept) == (("weather 2",), (), 1)
+    assert lists["evidence for"].added == ("clouds, seen 3 times [search_1_result_2]",)
+    assert lists["open questions"].removed == ("which wind, asked 2",)
+    assert lists["anchor"].kept == 1
+
+
+async def test_the_same_words_from_another_result_are_the_same_evidence(theatre: Theatre) -> None:
+    first = await side(theatre, await theatre.forecast(question()))
+    trials = tuple(
+        replace(
+            record,
+            trial=record.trial and replace(record.trial, belief=record.trial.belief and _moved(record.trial.belief)),
+        )
+        for record in first.trace.trials
+    )
+    second = replace(first, trace=replace(first.trace, trials=trials))
+    evidence = next(one for one in compare_forecasts(first, second).texts if one.name == "evidence for")
+    assert (evidence.added, evidence.removed, evidence.kept) == ((), (), 2)
+
+
+def _moved(belief: Belief) -> Belief:
+    return replace(belief, evidence_for=tuple(replace(one, source="search_9_result_9") for one in belief.evidence_for))
+
+
+async def test_other_models_and_other_sampling_are_told(theatre: Theatre) -> None:
+    first = await side(theatre, await theatre.forecast(question()))
+    (call, *_) = first.recorded_calls.calls
+    assert call.request is not None
+    warm = replace(call.request, sampling=replace(call.request.sampling, temperature=0.7))
+    other = replace(call, request=warm, answer=replace(call.answer, model="prime:small"))
+    second = replace(first, recorded_calls=replace(first.recorded_calls, calls=(other,)))
+    told = changes(compare_forecasts(first, second))
+    assert told["main"] == ("prime:big", "prime:small")
+    assert told["main: sampling"] == ("max_tokens=1000", "max_tokens=1000, temperature=0.7")
+
+
+async def test_another_forecaster_brings_its_own_prompts(theatre: Theatre) -> None:
+    theatre.forecasters["plain"] = saying(lambda _: Binary(0.9))
+    first, second = await theatre.forecast(question(), "plain"), await theatre.forecast(question())
+    told = changes(await compared(theatre, first, second))
+    assert told["forecaster"] == ("plain", "blf")
+    before, after = told["prompts"]
+    assert (before, [len(digest) for digest in after]) == ([], [64])
+    text = (await theatre.ledger.documents.get(after[0])).content.decode()
+    # The texts as they are before a question is filled in.
+    assert "$title" in text
+    assert "Will there be rain?" not in text
+
+
+async def test_the_same_prompts_are_no_change_on_another_day_and_after_another_search(theatre: Theatre) -> None:
+    theatre.section = ResearchSection(filter=True)
+    first = await theatre.forecast(question())
+    theatre.clock.pass_unnoticed(86_400)
+    theatre.llm.turns = [thoughts(0.3, 0.4, 0.7)]
+    second = await theatre.forecast(question(criteria="As the almanac says."))
+    told = changes(await compared(theatre, first, second))
+    assert first.cutoff != second.cutoff
+    assert not [what for what in told if what.startswith("prompts")]
+
+
+async def test_settings_that_changed_are_named(theatre: Theatre) -> None:
+    first = await theatre.forecast(question(), settings={"crowd": True, "deep": {"a": 1, "b": 2}})
+    changed: dict[str, Any] = {
+        "settings": {"crowd": False, "deep": {"a": 1, "b": 3}},
+        "pool": Pool.MEDIAN,
+        "limits": Limits(steps=7),
+    }
+    second = await theatre.forecast(question(), **changed)
+    told = changes(await compared(theatre, first, second))
+    assert {what: told[what] for what in told if what.startswith(("setting", "aggregate", "limit", "setup"))} == {
+        "setting: crowd": (True, False),
+        "setting: deep.b": (2, 3),
+        "aggregate": ("logit-mean", "median"),
+        "limit: steps": (10, 7),
+    }
+
+
+async def test_a_forecast_from_before_setups_were_kept_differs_in_that_alone(theatre: Theatre) -> None:
+    known = await side(theatre, await theatre.forecast(question()))
+    unknown = replace(known, trace=replace(known.trace, setup=None))
+    assert changes(compare_forecasts(unknown, known)) == {"setup": ("not on record", "on record")}
+
+
+async def test_each_option_moves_by_itself_and_certainty_has_no_log_odds(theatre: Theatre) -> None:
+    shape = ChoiceShape(options=("red", "green"))
+    asked = question(shape=shape, crowd=None)
+    theatre.forecasters["plain"] = saying(lambda _: Choice({"red": 0.0, "green": 1.0}))
+    first = await theatre.forecast(asked, "plain", trials=1)
+    theatre.forecasters["plain"] = saying(lambda _: Choice({"red": 0.25, "green": 0.75}))
+    found = await compared(theatre, first, await theatre.forecast(asked, "plain", trials=1))
+    assert [(one.option, one.before, one.after, one.log_odds) for one in found.moves] == [
+        ("red", 0.0, 0.25, None),
+        ("green", 1.0, 0.75, None),
+    ]
+    assert found.crowd_moves == ()
+
+
+async def test_curves_are_told_by_their_quantiles(theatre: Theatre) -> None:
+    asked = question(shape=GRID, crowd=None)
+    theatre.forecasters["plain"] = saying(lambda _: Curve((0.0, 0.5, 1.0)))
+    first = await theatre.forecast(asked, "plain")
+    theatre.forecasters["plain"] = saying(lambda _: Curve((0.0, 0.25, 0.75)))
+    found = await compared(theatre, first, await theatre.forecast(asked, "plain"))
+    told = changes(found)
+    # Straight lines between the points: 10% of [0, 0.5] over ten points is 2, of [0, 0.25] it is 4.
+    assert told["10% quantile: outcome"] == (pytest.approx(2.0), pytest.approx(4.0))
+    assert told["50% quantile: outcome"] == (pytest.approx(10.0), pytest.approx(15.0))
+    # Above the grid lies a quarter.
+    assert told["90% quantile: outcome"] == (pytest.approx(18.0), None)
+    assert found.moves == ()
+
+
+async def test_the_spread_of_trials_is_the_greatest_distance_of_two(theatre: Theatre) -> None:
+    theatre.forecasters["plain"] = saying(lambda trial: Binary((0.2, 0.9, 0.5)[trial - 1]))
+    forecast = await theatre.forecast(question(), "plain", trials=3)
+    assert trial_spread(await side(theatre, forecast)) == {"outcome": pytest.approx(0.7)}
+
+
+@given(st.floats(0.0, 1.0), st.integers(1, 50))
+def test_a_quantile_of_a_straight_curve_is_where_it_should_be(level: float, points: int) -> None:
+    shape = CurveShape(grid=tuple(float(10 * point) for point in range(points + 1)))
+    curve = Curve(tuple(point / points for point in range(points + 1)))
+    assert quantile(curve, shape, level) == pytest.approx(10.0 * points * level, abs=1e-6)
+
+
+def test_a_quantile_beyond_an_open_end_is_nowhere() -> None:
+    curve = Curve((0.2, 0.5, 0.8))
+    assert (quantile(curve, GRID, 0.1), quantile(curve, GRID, 0.9)) == (None, None)
+    assert quantile(curve, GRID, 0.2) == 0.0

@@ -1,0 +1,295 @@
+"""Replays of forecasts that were really sat through: nobody is asked, and nothing may differ unnoticed."""
+
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.clock import SeededRandom
+from bot.desk.combine import Pool
+from bot.domain.belief import Belief
+from bot.domain.forecast import Limits, TrialEnd
+from bot.domain.prediction import Binary
+from bot.domain.prompt import Message, Prompt, Speaker
+from bot.domain.question import Question
+from bot.domain.research import Fetched
+from bot.domain.step import Action, Observation, Step
+from bot.errors import NotFound, Rejected, Unavailable
+from bot.evaluation.replay import OfflineNetwork, ReplayDiscrepancy, ReplayResult, replay_forecast
+from bot.ports import Desk
+from bot.store.forecasts import Opening
+from bot.testing.llm import ScriptedLlm, said
+from plugins.blf.forecaster import Blf
+from plugins.blf.settings import BlfSettings
+from tests.unit.sittings import Playing, Theatre, hits, open_theatre, question, thoughts
+
+
+@pytest.fixture
+async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
+    llm = ScriptedLlm(turns=[thoughts(0.3, 0.55, 0.7)])
+    async with open_theatre(tmp_path, llm) as theatre:
+        yield theatre
+
+
+async def again(theatre: Theatre, forecast_id: str, *, seed: int = 1, **seat: Any) -> ReplayResult:
+    trace = await theatre.ledger.forecasts.trace(forecast_id)
+    return await replay_forecast(trace, theatre.seat(**seat), theatre.workshop(sealed=True), SeededRandom(seed), None)
+
+
+def first(told: ReplayResult) -> ReplayDiscrepancy:
+    return next(trial.discrepancy for trial in told.trials if trial.discrepancy is not None)
+
+
+def believing(*probabilities: float, text: str = "", then: Exception | None = None) -> Playing:
+    """Return a forecaster that believes these in turn, in its n-th trial n hundredths more; its second one may fail."""
+
+    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        for probability in probabilities:
+            yield Step(
+                action=Action(name="think"),
+                observation=Observation(text=text),
+                belief=Belief(predictions={"outcome": Binary(probability + 0.01 * desk.trial)}),
+            )
+        if then is not None and desk.trial == 2:
+            raise then
+
+    return Playing(script)
+
+
+async def test_a_forecast_comes_to_the_same_number_and_nobody_is_asked(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    asked, searched = len(theatre.llm.requests), len(theatre.engine.searched)
+    assert (asked, searched) == (6, 4)
+    told = await again(theatre, forecast.id)
+    assert told.is_identical
+    assert (told.raw, told.steps) == (forecast.raw, 6)
+    assert (len(theatre.llm.requests), len(theatre.engine.searched)) == (asked, searched)
+
+
+async def test_a_replay_writes_nothing(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+
+    def rows() -> list[tuple[str, int]]:
+        with closing(sqlite3.connect(theatre.path)) as ledger:
+            tables = [name for (name,) in ledger.execute("select name from sqlite_master where type = 'table'")]
+            return [(name, ledger.execute(f'select count(*) from "{name}"').fetchone()[0]) for name in sorted(tables)]  # noqa: S608 - names of our own tables
+
+    before = rows()
+    assert (await again(theatre, forecast.id)).is_identical
+    assert rows() == before
+
+
+async def test_what_the_web_says_now_changes_nothing(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    theatre.engine.hits = hits(1)
+    theatre.llm.turns = [said("something else")]
+    assert (await again(theatre, forecast.id)).is_identical
+
+
+@pytest.mark.parametrize("settings", [BlfSettings(steps=4), BlfSettings(crowd=False), BlfSettings(search=False)])
+async def test_other_settings_ask_what_is_not_on_record(theatre: Theatre, settings: BlfSettings) -> None:
+    forecast = await theatre.forecast(question())
+    theatre.forecasters["blf"] = Blf(settings)
+    told = await again(theatre, forecast.id)
+    assert not told.is_identical
+    assert "not on record" in first(told).missing
+
+
+async def test_another_seed_asks_what_is_not_on_record(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    told = await again(theatre, forecast.id, seed=2)
+    assert "not on record" in first(told).missing
+    assert told.raw is None
+
+
+async def test_a_forecaster_that_concludes_otherwise_is_found_out_at_the_step(theatre: Theatre) -> None:
+    theatre.forecasters["plain"] = believing(0.2, 0.3, 0.4)
+    forecast = await theatre.forecast(question(), "plain")
+    theatre.forecasters["plain"] = believing(0.2, 0.35, 0.4)
+    told = await again(theatre, forecast.id, name="plain")
+    found = first(told)
+    assert (found.step, found.part, found.missing) == (2, "belief.predictions.outcome.probability", "")
+    assert [found.recorded, found.replayed] == pytest.approx([0.31, 0.36])
+    # Where it ends is the same, so the aggregate is.
+    assert told.aggregate is None
+    assert not told.is_identical
+
+
+async def test_what_a_step_saw_is_compared_before_what_it_believed(theatre: Theatre) -> None:
+    theatre.forecasters["plain"] = believing(0.2, text="rain")
+    forecast = await theatre.forecast(question(), "plain")
+    theatre.forecasters["plain"] = believing(0.3, text="sun")
+    found = first(await again(theatre, forecast.id, name="plain"))
+    assert (found.part, found.recorded, found.replayed) == ("observation.text", "rain", "sun")
+
+
+async def test_another_pool_changes_the_aggregate_alone(theatre: Theatre) -> None:
+    theatre.forecasters["plain"] = believing(0.2, 0.9)
+    theatre.pool = Pool.MEAN
+    forecast = await theatre.forecast(question(), "plain", trials=2)
+    # The mean of 0.91 and 0.92.
+    assert forecast.raw["outcome"] == Binary(0.915)
+    theatre.pool = Pool.LOGIT_MEAN
+    told = await again(theatre, forecast.id, name="plain")
+    assert [trial.discrepancy for trial in told.trials] == [None, None]
+    assert told.aggregate is not None
+    assert told.aggregate.part == "outcome.probability"
+    assert not told.is_identical
+
+
+@pytest.mark.parametrize(
+    ("now", "step", "part"),
+    [(believing(0.2, 0.3, 0.4), 3, "action"), (believing(0.2), None, "steps")],
+    ids=["one more", "one fewer"],
+)
+async def test_a_step_more_or_fewer_is_a_difference(
+    theatre: Theatre, now: Playing, step: int | None, part: str
+) -> None:
+    theatre.forecasters["plain"] = believing(0.2, 0.3)
+    forecast = await theatre.forecast(question(), "plain")
+    theatre.forecasters["plain"] = now
+    found = first(await again(theatre, forecast.id, name="plain"))
+    assert (found.step, found.part) == (step, part)
+
+
+async def test_a_trial_that_failed_fails_again_and_must_fail_alike(theatre: Theatre) -> None:
+    theatre.forecasters["plain"] = believing(0.2, then=RuntimeError("no more ink"))
+    forecast = await theatre.forecast(question(), "plain")
+    assert (await again(theatre, forecast.id, name="plain")).is_identical
+    theatre.forecasters["plain"] = believing(0.2, then=KeyError("no more ink"))
+    found = first(await again(theatre, forecast.id, name="plain"))
+    assert (found.step, found.part) == (None, "detail")
+    # By its type and place: what it says stays with it.
+    assert str(found.recorded).startswith("RuntimeError (")
+    theatre.forecasters["plain"] = believing(0.2)
+    assert first(await again(theatre, forecast.id, name="plain")).part == "end"
+
+
+async def test_a_model_that_did_not_answer_does_not_answer_again(theatre: Theatre) -> None:
+    # The two trials ask by turns; the first one gets no answer to its second question.
+    theatre.llm.turns = [thoughts(0.3, 0.55), thoughts(0.3, 0.55), Unavailable("down"), thoughts(0.3, 0.55)]
+    forecast = await theatre.forecast(question())
+    trace = await theatre.ledger.forecasts.trace(forecast.id)
+    assert sorted(str(record.end) for record in trace.trials) == [TrialEnd.FAILED, TrialEnd.FINISHED]
+    theatre.llm.turns = [thoughts(0.3, 0.55)]
+    assert (await again(theatre, forecast.id)).is_identical
+
+
+async def test_a_trial_that_was_stopped_is_stopped_where_it_was(theatre: Theatre) -> None:
+    theatre.limits = Limits(steps=2)
+    theatre.forecasters["plain"] = believing(0.2, 0.3, 0.4)
+    forecast = await theatre.forecast(question(), "plain")
+    trace = await theatre.ledger.forecasts.trace(forecast.id)
+    assert {record.end for record in trace.trials} == {TrialEnd.STEP_LIMIT}
+    told = await again(theatre, forecast.id, name="plain")
+    assert told.is_identical
+    assert [(trial.recorded, trial.replayed) for trial in told.trials] == [(2, 2), (2, 2)]
+
+
+async def test_a_record_that_was_tampered_with_is_found_out(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    with closing(sqlite3.connect(theatre.path)) as ledger, ledger:
+        changed = "update step set body = replace(body, 'thought 2', 'thought 9') where trial = 2 and number = 2"
+        ledger.execute("drop trigger if exists step_is_append_only")
+        for (name,) in ledger.execute("select name from sqlite_master where type = 'trigger' and tbl_name = 'step'"):
+            ledger.execute(f"drop trigger {name}")
+        assert ledger.execute(changed).rowcount == 1
+    told = await again(theatre, forecast.id)
+    assert [trial.discrepancy is None for trial in told.trials] == [True, False]
+    found = first(told)
+    assert (found.step, found.part, found.recorded) == (2, "belief.reason", "thought 9")
+
+
+async def test_what_was_not_completed_cannot_be_replayed(theatre: Theatre) -> None:
+    asked = question()
+    await theatre.record(asked)
+    now = theatre.clock.now()
+    running = await theatre.ledger.forecasts.begin(
+        Opening(question=asked, forecaster="blf", cutoff=now, why="asked for", now=now)
+    )
+    with pytest.raises(NotFound, match="running"):
+        await again(theatre, running.id)
+
+
+async def test_nothing_gets_out_of_a_replay(theatre: Theatre) -> None:
+    nowhere = OfflineNetwork()
+    for reaching in (
+        nowhere.get("https://a.example", max_bytes=1),
+        nowhere.post("https://a.example", {}, max_bytes=1),
+        nowhere.fetch("https://a.example", refusal=lambda _: None),
+        nowhere.read(Fetched(url="https://a.example", content=b"", media_type="")),
+    ):
+        with pytest.raises(Rejected, match=r"a\.example"):
+            await reaching
+
+
+async def test_the_digest_of_a_text_that_the_forecaster_keeps_is_compared(theatre: Theatre) -> None:
+    async def keeping(text: str, desk: Desk) -> AsyncGenerator[Step, None]:
+        kept = await desk.keep(text)
+        await desk.ask("main", Prompt(messages=(Message(speaker=Speaker.USER, text="?"),)))
+        yield Step(
+            action=Action(name="think"),
+            observation=Observation(documents=(kept,)),
+            belief=Belief(predictions={"outcome": Binary(0.5)}),
+        )
+
+    theatre.llm.turns = [said("yes")]
+    theatre.forecasters["keeper"] = Playing(lambda _, desk: keeping("old words", desk))
+    forecast = await theatre.forecast(question(), "keeper")
+    theatre.forecasters["keeper"] = Playing(lambda _, desk: keeping("new words", desk))
+    assert first(await again(theatre, forecast.id, name="keeper")).part == "observation.documents.1"
+
+
+def asking(text: str, *, then: str = "and?") -> Playing:
+    """Return a forecaster that asks this, and then something else, a step for each."""
+
+    async def script(asked: Question, desk: Desk) -> AsyncGenerator[Step, None]:
+        for words in (text, then):
+            prompt = Prompt(
+                messages=(
+                    Message(speaker=Speaker.SYSTEM, text="Be brief."),
+                    Message(speaker=Speaker.USER, text=words),
+                )
+            )
+            answer = await desk.ask("main", prompt)
+            yield Step(
+                action=Action(name="think"),
+                observation=Observation(documents=(answer.document,)),
+                belief=Belief(predictions={"outcome": Binary(0.5)}),
+            )
+
+    return Playing(script)
+
+
+async def test_a_prompt_that_changed_is_shown_where_it_changed_first(theatre: Theatre) -> None:
+    theatre.llm.turns = [said("yes")]
+    theatre.forecasters["asker"] = asking("Will it rain?")
+    forecast = await theatre.forecast(question(), "asker")
+    theatre.forecasters["asker"] = asking("Will it snow?")
+    told = await again(theatre, forecast.id, name="asker")
+    found = first(told)
+    assert (found.step, found.part) == (1, "prompt.messages.2.text")
+    assert (found.recorded, found.replayed) == ("Will it rain?", "Will it snow?")
+    assert "not on record" in found.missing
+    assert told.raw is None
+
+
+async def test_what_was_made_before_a_prompt_that_changed_is_kept(theatre: Theatre) -> None:
+    theatre.llm.turns = [said("yes")]
+    theatre.forecasters["asker"] = asking("Will it rain?")
+    forecast = await theatre.forecast(question(), "asker")
+    theatre.forecasters["asker"] = asking("Will it rain?", then="so?")
+    told = await again(theatre, forecast.id, name="asker")
+    found = first(told)
+    assert (found.step, found.part, found.recorded, found.replayed) == (2, "prompt.messages.2.text", "and?", "so?")
+    assert [trial.agreed for trial in told.trials] == [1, 1]
+    # A replay whose trials fail has no answer.
+    assert told.raw is None
+
+
+async def test_another_seed_alone_is_named(theatre: Theatre) -> None:
+    forecast = await theatre.forecast(question())
+    assert first(await again(theatre, forecast.id, seed=2)).part == "seed"
