@@ -85,8 +85,9 @@ def choose(name: str, candidates: Sequence[Candidate]) -> Candidate:
         case [candidate]:
             return candidate
         case []:
+            suggestion = suggest_names(name, {candidate.name for candidate in candidates})
             message = (
-                f"there is no plugin {name}; {suggest_names(name, {candidate.name for candidate in candidates})} (looked in "
+                f"there is no plugin {name}; {suggestion} (looked in "
                 f"the package {BUILT_IN}, in the entry points {GROUP} of installed distributions, and in plugin_files)"
             )
             raise ConfigError(message)

@@ -7,7 +7,7 @@
     │   └── PluginError      operator or plugin author: the plugin cannot be loaded as configured
     ├── Unauthorized         operator: renew the credentials; the plugin stops until then
     │   └── QuotaExhausted   operator: the account has no money or quota left; waiting does not help
-    ├── Unavailable          nobody: wait, then try again (``parse_retry_after`` where the other side said so)
+    ├── Unavailable          nobody: wait, then try again (``retry_after_s`` where the other side said so)
     │   └── ServerUnreachable  operator: start the server, correct its address, or look at the network
     ├── Rejected             nobody: this one item was refused with a reason; skip it
     │   ├── BudgetExhausted  operator: a budget of config.toml does not allow the call

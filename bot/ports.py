@@ -312,7 +312,7 @@ class Llm(Protocol):
     async def complete(self, model: str, prompt: Prompt, sampling: Sampling) -> Completion:
         """Ask once, without retries; cancelling ends the request.
 
-        Raises Unauthorized or QuotaExhausted, Unavailable (``parse_retry_after`` if named) or ServerUnreachable, Rejected
+        Raises Unauthorized or QuotaExhausted, Unavailable (``retry_after_s`` if named) or ServerUnreachable, Rejected
         or ContextExceeded for what it never takes, and ContractError for an answer not of its documented form.
         """
         ...

@@ -241,7 +241,7 @@ class DataSpec(Configurable[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Configurable[S]):
-    """A provider of language models. One that ``asks_person`` asks a person on the terminal, which is left to it then."""
+    """A provider of language models. One that ``converses`` asks a person on the terminal, which is left to it then."""
 
     table: ClassVar[Table] = Table.MODELS
     converses: bool = False

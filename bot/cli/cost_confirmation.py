@@ -36,7 +36,7 @@ async def confirm_cost(
 ) -> None:
     """Ask a person where forecasting so many questions is expected to cost more than a threshold in US dollars.
 
-    ``typical_cost_usd`` is what one of them is known to cost, where another ledger than that of the gateway knows better.
+    ``typical_cost_usd`` is the known cost of one forecast, where another ledger than the gateway's knows it better.
     Raises ConfigError where nobody is there to be asked, where the answer is no, and, with the remedy, where a model
     has no price: it would not be asked, whatever a person says.
     """

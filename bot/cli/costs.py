@@ -137,7 +137,8 @@ def budget_text(left: BudgetStatus) -> str:
     """Return how a budget stands, in a line."""
     if left.limit_usd is None or left.left_usd is None:
         return f"{left.what}: {format_usd(left.spent_usd)} USD spent, no limit"
-    return f"{left.what}: {format_usd(left.spent_usd)} of {format_usd(left.limit_usd)} USD spent, {format_usd(left.left_usd)} left"
+    spent = f"{format_usd(left.spent_usd)} of {format_usd(left.limit_usd)} USD spent"
+    return f"{left.what}: {spent}, {format_usd(left.left_usd)} left"
 
 
 def cost_report_to_json(bill: CostReport) -> dict[str, Any]:

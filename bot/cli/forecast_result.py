@@ -78,7 +78,8 @@ def print_forecast_result(console: Console, made: ForecastResult) -> None:
     _print_answer_table(console, made)
     console.print()
     console.print(
-        f"forecast {forecast.id}, made {format_minute(forecast.made_at)} UTC ({forecast.why}); {submission_status(made)}"
+        f"forecast {forecast.id}, made {format_minute(forecast.made_at)} UTC ({forecast.why}); "
+        f"{submission_status(made)}"
     )
 
 

@@ -41,7 +41,7 @@ def _disabled_plugin_of(registry: Registry, forecaster: str) -> str | None:
 
 
 def parse_forecaster_list(config: Config, registry: Registry, question: Question, names: str) -> tuple[str, ...]:
-    """Return the forecasters named in a list with commas, each once; raises as ``choose_forecaster`` for one that nobody has."""
+    """Return the forecasters of a comma-separated list, each once; raises as ``choose_forecaster`` does."""
     listed = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not listed:
         message = f"--with names no forecaster; there are: {', '.join(registry.forecasters.names) or 'none'}"

@@ -68,8 +68,8 @@ _SHORT_ID = re.compile(rf"[0-9a-f]{{1,{MIN_ID_CHARS - 1}}}")
 
 
 FORECAST_HELP = (
-    f"A forecast's id or at least its first {MIN_ID_CHARS} characters; or a question: then the latest by its venue's first "
-    "forecaster, else by one that asks models, else by any."
+    f"A forecast's id or at least its first {MIN_ID_CHARS} characters; or a question: then the latest by its venue's "
+    "first forecaster, else by one that asks models, else by any."
 )
 
 

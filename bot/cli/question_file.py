@@ -387,7 +387,8 @@ def _fault_text(key: KeyPath, fault: ErrorDetails) -> str:
     message = fault["msg"].removeprefix("Value error, ")
     kind, text = fault["type"], FAULT_TEXTS.get(fault["type"], message.removeprefix("Input "))
     if kind == "extra_forbidden":
-        return f"there is no such key; {suggest_names(str(key[-1]), field_names(annotation_at(QuestionTable, key[:-1])) or ())}"
+        known = field_names(annotation_at(QuestionTable, key[:-1])) or ()
+        return f"there is no such key; {suggest_names(str(key[-1]), known)}"
     if kind == "missing":
         example = EXAMPLES.get(str(key[-1]))
         return f"is missing; add {example}" if example else "is missing"

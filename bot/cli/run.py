@@ -70,7 +70,7 @@ def _halt_submissions(stop_file: Path) -> None:
     try:
         pull(stop_file, "SIGUSR1")
     except StoreError as error:
-        signal_log.error("cannot halt", file=str(stop_file), error=str(error))  # noqa: TRY400 - a line says it all
+        signal_log.error("cannot halt", file=str(stop_file), error=str(error))
         return
     signal_log.warning("halted by a signal", file=str(stop_file), resume="foxcast resume")
 

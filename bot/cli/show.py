@@ -118,10 +118,8 @@ def _print_belief_change(
     after = belief.predictions
     sure = f"({belief.confidence} confidence)"
     if len({*map(each, after.values())}) == 1:
-        print_indented(
-            console,
-            f"belief: {_change_text(format_predictions_short(before, each) if before else None, format_predictions_short(after, each))} {sure}",
-        )
+        earlier = format_predictions_short(before, each) if before else None
+        print_indented(console, f"belief: {_change_text(earlier, format_predictions_short(after, each))} {sure}")
         return
     print_indented(console, f"belief {sure}:")
     for key, value in after.items():
@@ -297,9 +295,8 @@ def _print_question_header(console: Console, question: Question, state: Question
         if at is not None:
             console.print(f"{name} {format_minute(at)} UTC")
     if question.crowd is not None:
-        console.print(
-            f"crowd: {describe_prediction_short(question.crowd.prediction, question.shape)} at {format_minute(question.crowd.at)} UTC"
-        )
+        price = describe_prediction_short(question.crowd.prediction, question.shape)
+        console.print(f"crowd: {price} at {format_minute(question.crowd.at)} UTC")
     for text in (question.background, question.criteria):
         if text.strip():
             words = text.strip() if len(text) <= TEXT_CHARS_SHOWN else f"{text.strip()[:TEXT_CHARS_SHOWN]} ..."
@@ -333,9 +330,8 @@ def _print_recorded_forecast(console: Console, found: QuestionRecord, case: Reco
         )
     if forecast.raw != forecast.predictions:
         each = partial(describe_prediction_short, shape=question.shape)
-        console.print(
-            f"calibrated from {format_predictions(forecast.raw, each)} to {format_predictions(forecast.predictions, each)}"
-        )
+        raw = format_predictions(forecast.raw, each)
+        console.print(f"calibrated from {raw} to {format_predictions(forecast.predictions, each)}")
     for row in case.decisions:
         console.print(f"decision {format_minute(row.at)} UTC: {_decision_text(row.decision)}")
     for intent in case.intents:

@@ -204,7 +204,8 @@ class ConfigFaults:
     def _text(self, key: KeyPath, fault: ErrorDetails) -> str:
         kind, plain = fault["type"], _plain_message(fault["msg"])
         if kind == "extra_forbidden":
-            return f"there is no such key; {suggest_names(str(key[-1]), field_names(annotation_at(self.model, key[:-1])) or ())}"
+            known = field_names(annotation_at(self.model, key[:-1])) or ()
+            return f"there is no such key; {suggest_names(str(key[-1]), known)}"
         if kind == "missing":
             return f"is missing; {self.remedy(key)}"
         if kind in ("enum", "literal_error"):

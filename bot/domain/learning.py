@@ -38,7 +38,7 @@ class Fitted:
 class Hindsight:
     """The last word of a forecaster on a target, and what happened then.
 
-    ``format_prediction`` is what its trials said together, before calibration; ``reason`` what the last of them gave as its
+    ``prediction`` is what its trials said together, before calibration; ``reason`` what the last of them gave as its
     reason, and ``notes`` are the texts of its steps of the name ``keep_lesson``: both are words of models.
     """
 

@@ -122,7 +122,8 @@ class _RoundBacktest:
         count = sum(self.unanswered.values())
         why = self.unanswered.most_common(1)[0][0]
         if count == asked:
-            message = f"{self.subject.configured_forecaster.name} answered none of the {asked} questions of {self.round.key}: {why}"
+            name = self.subject.configured_forecaster.name
+            message = f"{name} answered none of the {asked} questions of {self.round.key}: {why}"
             raise Unavailable(message)
         log.warning("questions without a forecast", round=self.round.key, count=count, of=asked, mostly=why)
 

@@ -82,7 +82,7 @@ _FRESH: Mapping[Act, timedelta] = {Act.UNLOCK: PATIENT, Act.FORECAST: PATIENT}
 class Permitting:
     """Whose ledger and stop file; ``lanes`` are all ways out in config, ``trading`` those that take orders.
 
-    ``withdrawal_venues`` are those at which a forecast that stands can be taken back.
+    ``withdrawing`` are those at which a forecast that stands can be taken back.
 
     ``folder`` is that of the ledger, in which the head of the audit lies; None where there is none to compare with.
     ``adopt`` is the outbox's, where one is open: what it reads back at that moment must not come between.

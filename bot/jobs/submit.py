@@ -60,7 +60,7 @@ class Submitting:
     """What the submit job works with; a venue with a planner takes orders.
 
     ``commenting`` plans what is said beside forecasts that stand, ``stale`` withdraws those that could not be renewed,
-    ``closing`` sells what a policy says, each where config asks for that. ``look`` brings ``check_readiness`` up to date
+    ``closing`` sells what a policy says, each where config asks for that. ``look`` brings ``readiness`` up to date
     before anything is decided.
     """
 

@@ -87,7 +87,7 @@ class ModelReport:
     """How a model did in a role in its last trials of one forecaster: shares from 0 to 1, None where none was asked.
 
     ``submitted`` is the share of trials that ended by submitting, ``unparsed`` of moves and ``unread_beliefs`` of
-    updates of a belief that could not be read, ``errors`` of trials in which a request failed for good. ``check_model_health``
+    updates of a belief that could not be read, ``errors`` of trials in which a request failed for good. ``troubles``
     says in words what is out of bounds.
     """
 

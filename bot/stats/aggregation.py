@@ -269,7 +269,8 @@ def tune_leave_one_out(
     """Forecast every item with the rule that is best on all other items, the first of equals.
 
     clusters holds an integer for each item, equal for items that share a fate (dates of one question): tuning then
-    leaves out the whole cluster. Errors as in ``tune_weight_rule``; also ValueError with fewer than two items or clusters.
+    leaves out the whole cluster. Errors as in ``tune_weight_rule``; also ValueError with fewer than two items or
+    clusters.
     """
     candidates = _candidate_forecasts(moments, rules, prior)
     losses = _brier_losses(candidates, outcomes)

@@ -66,8 +66,8 @@ def fit_difficulty(table: BrierTable, included: Collection[Hashable]) -> FloatAr
     """Estimate question effects by least squares on the rows of the included forecasters.
 
     The result has shape (questions,), is NaN where no included forecaster answered, and is fixed up to one constant
-    (the forecaster effects sum to zero), which ``adjust_scores`` removes. Raises ValueError when nobody is included or when
-    the included forecasters fall into groups without a common question: then their effects cannot be told apart.
+    (the forecaster effects sum to zero), which ``adjust_scores`` removes. Raises ValueError when nobody is included or
+    when the included forecasters fall into groups without a common question: then their effects cannot be told apart.
     """
     chosen = np.array([name in included for name in table.forecasters], dtype=np.bool_)
     rows = chosen[table.forecaster]

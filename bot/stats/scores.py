@@ -262,8 +262,9 @@ def min_bucket_mass(bucket: ArrayLike, inside: int) -> FloatArray:
 def peer_scores(masses: ArrayLike, scale: float = DISCRETE_PEER_SCALE) -> FloatArray:
     """Return scale * n / (n - 1) * ln(p / g) for n forecasters at one moment; shape (n,), summing to zero.
 
-    g is the geometric mean of all masses on the outcome. A single forecaster scores 0. scale is ``DISCRETE_PEER_SCALE`` for
-    binary and choice questions, ``CONTINUOUS_PEER_SCALE`` for continuous ones. Raises ValueError for a mass outside (0, 1].
+    g is the geometric mean of all masses on the outcome. A single forecaster scores 0. scale is ``DISCRETE_PEER_SCALE``
+    for binary and choice questions, ``CONTINUOUS_PEER_SCALE`` for continuous ones. Raises ValueError for a mass outside
+    (0, 1].
     """
     logs = _log_mass(masses)
     require_same_length(masses=logs)

@@ -120,7 +120,7 @@ def _score_choices(options: Sequence[str], answers: Sequence[ResolvedPrediction]
     from bot.stats.scores import (  # noqa: PLC0415 - numpy
         MIN_PROBABILITY,
         choice_baseline_scores,
-        choice_brier_scores,  # noqa: PLC0415 - numpy
+        choice_brier_scores,
         log_scores,
     )
 
@@ -141,7 +141,7 @@ def _score_choices(options: Sequence[str], answers: Sequence[ResolvedPrediction]
 def _score_curves(shape: CurveShape, answers: Sequence[ResolvedPrediction]) -> "dict[str, FloatArray]":
     from bot.stats.scores import (  # noqa: PLC0415 - numpy
         crps_scores,
-        curve_baseline_scores,  # noqa: PLC0415 - numpy
+        curve_baseline_scores,
         grid_locations,
     )
 

@@ -15,7 +15,7 @@ BALLAST_BYTES = 8 * 1024 * 1024
 
 
 class Ballast:
-    """A file of ``format_bytes`` bytes that takes up real room until it is released."""
+    """A file of ``size`` bytes that takes up real room until it is released."""
 
     def __init__(self, path: Path, *, size: int = BALLAST_BYTES) -> None:
         self._path = path

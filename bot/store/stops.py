@@ -43,7 +43,7 @@ class StopEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """One stop: at a venue, or ``EVERYWHERE``; ``forecasts_by`` is a person, or "" where the program stopped itself.
+    """One stop: at a venue, or ``EVERYWHERE``; ``by`` is a person, or "" where the program stopped itself.
 
     ``credentials`` is a digest of those that were refused, where that is why.
     """

@@ -88,7 +88,7 @@ order by resolved_at desc, ref, target, forecaster
 class VenueScored:
     """A resolved question of which a forecast stood at its venue, with what the venue says of it by rule.
 
-    ``format_prediction`` is the one that left, for the question as its ``shape`` was then; ``weight`` is the question's in
+    ``prediction`` is the one that left, for the question as its ``shape`` was then; ``weight`` is the question's in
     its contest.
     """
 

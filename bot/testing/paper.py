@@ -16,7 +16,7 @@ UNDONE = "undone"
 class MemoryMarket:
     """Implements the protocol Market: any order within the price is filled as far as the size goes, at that price.
 
-    ``prices`` are those of YES by contract, ``format_bytes`` the shares there are at it. A rest waits for ``rests``. A void
+    ``prices`` are those of YES by contract, ``size`` the shares there are at it. A rest waits for ``rests``. A void
     outcome refunds, but for one whose reason is ``UNDONE``. ``dark`` markets cannot be told, ``error`` is raised by
     whoever asks. ``visits`` are all orders that came, in order.
     """

@@ -44,7 +44,7 @@ class OrderType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What is posted (``token`` at ``price``, ``format_bytes`` shares), and on which book it was planned.
+    """What is posted (``token`` at ``price``, ``size`` shares), and on which book it was planned.
 
     ``contract`` is that of the question; ``held_s`` is for how many seconds the exchange held takers then. ``lifetime``
     is that of an order that rests, ``mid`` the middle of the book of its leg, ``cancel`` are own orders that go first.

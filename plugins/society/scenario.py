@@ -38,7 +38,7 @@ class ActionType(StrEnum):
 class Kind(StrEnum):
     """What a message asks its receiver for.
 
-    ``text`` is words alone, ``queries`` searches, ``format_argument`` a statement with points and their sources, ``estimate``
+    ``text`` is words alone, ``queries`` searches, ``argument`` a statement with points and their sources, ``estimate``
     words with a first answer, ``vote`` a juror's answer with reasons, ``deliberation`` a juror's word to the others,
     and ``synthesis`` the closing words with an answer of one's own.
     """

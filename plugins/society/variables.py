@@ -12,7 +12,7 @@ from bot.api import quoted
 
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 # What every trial knows by itself: ``points_for`` and ``points_against`` are all that were made with their sources,
-# ``trial_end_reasons`` is what the other jurors said, for the juror who reads it, ``profile`` who that is.
+# ``reasons`` is what the other jurors said, for the juror who reads it, ``profile`` who that is.
 BUILT_IN = frozenset(
     (
         *("title", "cutoff", "high_side", "low_side", "jurors", "turn", "turns", "step"),

@@ -55,7 +55,7 @@ class TableColumn:
 
 
 class SafeConsole(Console):
-    """Prints text as ``replace_invisible`` shows it, wherever in a table it stands; only its own styles reach the terminal."""
+    """Prints text as ``replace_invisible`` shows it, in tables too; only its own styles reach the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield the parts of what is printed, those that are text made plain."""

@@ -19,8 +19,8 @@ def memory_line(report: MemoryReport) -> str:
     if report.remembered:
         whose = "; ".join(f"{one.model}, {_cutoff_text(one)}: {one.remembered}" for one in dated if one.remembered)
         parts.append(
-            f"{report.remembered} of {report.asked} outcomes were known before the knowledge cutoff of a model ({whose}), "
-            "which may simply remember them"
+            f"{report.remembered} of {report.asked} outcomes were known before the knowledge cutoff of a model "
+            f"({whose}), which may simply remember them"
         )
     elif dated:
         whose = "; ".join(f"{one.model}, {_cutoff_text(one)}" for one in dated)
@@ -50,8 +50,8 @@ def print_memory(console: Console, report: MemoryReport) -> None:
     rows = [(one.model, _cutoff_text(one), str(one.asked), _known_text(one)) for one in report.models]
     console.print(make_table(columns, rows))
     console.print(
-        f"{report.remembered} of {report.asked} forecasts are of outcomes that a model may simply remember. The record of a "
-        "backtest holds no outcomes: there, those count that were asked as of a day before the cutoff"
+        f"{report.remembered} of {report.asked} forecasts are of outcomes that a model may simply remember. The record "
+        "of a backtest holds no outcomes: there, those count that were asked as of a day before the cutoff"
     )
     if report.unknown:
         console.print(_cutoff_remedy(report), markup=False)

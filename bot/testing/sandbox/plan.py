@@ -51,7 +51,7 @@ _REAL_HEAD = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One demo: ``format_bytes`` questions a year, forecast for ``days``, in ``limit_s`` seconds of real time at most."""
+    """One demo: ``size`` questions a year, forecast for ``days``, in ``limit_s`` seconds of real time at most."""
 
     folder: Path
     seed: int = SEED

@@ -30,7 +30,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appetite:
-    """What a taker wants: at most ``format_bytes`` shares and ``spend`` dollars, to a level of the first outcome.
+    """What a taker wants: at most ``size`` shares and ``spend`` dollars, to a level of the first outcome.
 
     Where ``mirrored`` the dollars are those of the second outcome.
     """

@@ -75,7 +75,7 @@ class Ledger:
 class Limit:
     """At most ``count`` requests in any ``per_s`` seconds, of these methods (all where empty) and path prefixes.
 
-    Where ``exact`` names paths, only these count. ``forecasts_by`` tells whose requests are counted together; all are where it
+    Where ``exact`` names paths, only these count. ``by`` tells whose requests are counted together; all are where it
     is None.
     """
 

@@ -47,7 +47,7 @@ class Ask:
 
     ``happening`` is the event as the subject of a sentence ("a win for Ada"), by option where there are options and
     under "" elsewhere; of a number it is what is measured. ``series`` names the walk that anybody can look up, "" where
-    there is none. ``group`` joins questions that their venue shows as one, under the title ``print_heading`` and each with
+    there is none. ``group`` joins questions that their venue shows as one, under the title ``heading`` and each with
     its ``label``. ``horizons`` are the days of a question of the form DATES.
     """
 

@@ -129,7 +129,7 @@ class _Maker:
 
 
 def asked(calendar: Calendar, chance: SeededRandom, size: int) -> Asked:
-    """Return about ``format_bytes`` questions: a group is never cut."""
+    """Return about ``size`` questions: a group is never cut."""
     maker = _Maker(calendar=calendar, chance=chance)
     drafts: list[Draft] = []
     for stall, share in SHARES.items():

@@ -58,7 +58,7 @@ class Habits:
 class Mood:
     """What a mind does with one request: a vice or none, the deviate of its noise, and how long it takes.
 
-    ``draw_beliefs`` in [0, 1) decides between the ways of a vice.
+    ``draw`` in [0, 1) decides between the ways of a vice.
     """
 
     vice: Vice | None = None

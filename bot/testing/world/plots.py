@@ -89,7 +89,7 @@ class Plot:
     ``happening`` is the event, or what is measured; ``options`` are of a choice (bands from below, or who competes),
     made of numbers where there are none. ``mark`` is what the level is called where only the distance to it counts.
     ``measure`` is the title of the series that shows the motion, "" where nothing is published. ``shock`` is what the
-    last day adds, in deviations of the motion. ``print_heading`` is the title of several such questions together: with
+    last day adds, in deviations of the motion. ``heading`` is the title of several such questions together: with
     ``{level}`` in ``label`` at several levels, with ``{date}`` on several days.
     """
 

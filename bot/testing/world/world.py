@@ -27,7 +27,7 @@ Belief = float | Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """The world of a seed from a moment on, with about ``format_bytes`` questions in its first year."""
+    """The world of a seed from a moment on, with about ``size`` questions in its first year."""
 
     seed: int
     start: datetime
